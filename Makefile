@@ -1,23 +1,23 @@
-# make demo    sets up what it needs, measures the demonstration on an embedded store, builds its paper
+# make demo    sets up the environment, measures the demonstration on an embedded store, builds its paper
 # make test    sets everything up, runs all tests that need neither root nor a heavy package
 # make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference; a bare `snakemake` does the same)
-#              one paper of several campaigns: CAMPAIGN="reference compared"; in two columns: LAYOUT=conference
+#              for one paper of several campaigns: CAMPAIGN="reference compared"; for two columns: LAYOUT=conference
 # make report  writes the page of a campaign, results/<campaign>/report.html, from its raw records
-# make workflow-report writes Snakemake's own report beside it: rules, run times, figures and tables (workflow.html)
-# make lab     opens the notebooks in JupyterLab (docs/notebooks.md); make notebooks keeps them as HTML, without anybody at the menus
-# make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
+# make workflow-report writes Snakemake's own report into the same folder: rules, run times, figures and tables (workflow.html)
+# make lab     opens the notebooks in JupyterLab (docs/notebooks.md); make notebooks executes them and saves them as HTML
+# make measure measures the missing points of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
 # make lint, make lock, make tex, make clean
 SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
-# Signals to make reach Snakemake and what it runs; AFTER is done behind it.
+# This forwards signals to Snakemake and its processes, and runs the command in AFTER at the end.
 SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
-# Without LaTeX everything but the PDF is made.
+# Without LaTeX, everything except the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
 .PHONY: demo test paper report workflow-report measure notebooks lab lint lock setup tex clean
 
-# It uses none of the programs in Go: whoever needs them first builds them.
+# The demonstration needs no Go programs, so they are not built here.
 demo: CAMPAIGN := demo
 demo: PARTS := environment
 demo: measure
@@ -49,10 +49,10 @@ lab: PARTS := environment
 lab: setup
 	@envs/lab.sh
 
-# One session: the tests of one file stay in one process, and the real ones share one store (tests/support/complete_run.py).
-# One process more than cores, for some tests wait.
+# One session: all tests of a file run in the same process, and the tests with real programs share one store (tests/support/complete_run.py).
+# There is one process more than cores, because some tests wait.
 PROCESSES = $(shell n=$$(($$(nproc) + 1)); echo $$((n < 8 ? n : 8)))
-# Tests are compiled once, whatever the shell says; what they start writes no bytecode where it said so (tests/conftest.py).
+# Tests write bytecode even if the shell sets PYTHONDONTWRITEBYTECODE. Processes that they start follow the shell's setting (tests/conftest.py).
 test: PARTS := dev
 test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
@@ -66,18 +66,18 @@ setup:
 
 tex:
 	@command -v latexmk >/dev/null && kpsewhich lmodern.sty >/dev/null || xargs -a envs/debian-tex.txt envs/apt.sh || \
-	echo "storelab: without LaTeX everything but the PDF is made"
+	echo "storelab: LaTeX is missing, so everything except the PDF is made"
 
-# Users get requirements.lock; developers also dev.lock, and `make lab` lab.lock, in the same versions.
+# Users install requirements.lock, developers also dev.lock, and `make lab` also lab.lock. All have the same versions.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header
 lock: setup
 	@$(COMPILE) pyproject.toml --group notebooks --group setup -o envs/requirements.lock
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
-# Of a campaign, its records and links.yaml stay, which a user writes; so does the state of stores that may be running.
+# This keeps the records of campaigns, links.yaml (which a user writes), and the state of stores, which may be running.
 clean:
 	@if [ -e .storelab/measuring.lock ] && ! flock -n .storelab/measuring.lock true; then \
-	echo "storelab: a measurement runs here; call \`make clean\` when it has ended" >&2; exit 2; fi
+	echo "storelab: a measurement is running; call \`make clean\` after its end" >&2; exit 2; fi
 	@rm -rf results/papers .snakemake .pytest_cache .ruff_cache .mypy_cache
 	@[ ! -d results ] || find results -mindepth 2 -maxdepth 2 ! -name raw ! -name links.yaml -exec rm -rf {} +

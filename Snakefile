@@ -3,9 +3,9 @@
 # Path grammar, everything below results/<campaign>/:
 #   raw/plan.json  raw/manifests/<store>/<data set>.json  raw/SHA256SUMS  raw/SEAL  <campaign>.crate.zip
 #   raw/<store>/<workload>/<axis~value_…_rep~n>/{run.json,ops.<client>.parquet,reads.<client>.parquet,failed.json}
-#   status/…                      markers of the measuring rules: Snakemake may delete them, records it never owns
+#   status/…                      markers of the measuring rules; Snakemake may delete these, but never records
 #   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  report.html  notebooks/*.html  logs/*.log
-# Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
+# Wildcards are looked up in the plan, not parsed. Configuration: config.yaml < campaign file < --configfile < --config.
 from storelab.cli import workflow as flow
 
 WORKFLOW = flow.start(config, workflow.is_main_process)
@@ -14,11 +14,11 @@ CAMPAIGN = WORKFLOW.campaign_dir
 RAW_INPUTS = WORKFLOW.raw_inputs
 TABLES = WORKFLOW.tables
 NOTEBOOKS = glob_wildcards("notebooks/{name}.ipynb").name
-# What a command says goes to the terminal and into its log, to its last word: no signal ends `logged` before the command.
+# The output of a command goes to the terminal and into its log. It is complete, because `logged` ignores signals.
 shell.prefix(f"set -euo pipefail; {flow.LOGGED}")
 
 
-# Every target asks for what lies before it too: Snakemake makes a missing intermediate file only if somebody asks for it by name.
+# Every target also requires the files of earlier stages, because Snakemake makes a missing intermediate file only if a target names it.
 rule paper:
     input:
         RAW_INPUTS + TABLES + WORKFLOW.indexes,
@@ -42,13 +42,13 @@ rule tables:
         "the tables are in {WORKFLOW.places}: tables/"
 
 
-# For Snakemake's own report (`make workflow-report`): the figures that were drawn, and the tables.
+# The figures and the tables for Snakemake's own report (`make workflow-report`).
 rule pictures:
     input:
         TABLES,
         lambda _: flow.pictures(CAMPAIGN),
     message:
-        "the figures of {CAMPAIGN} are there"
+        "the figures of {CAMPAIGN} are ready"
 
 
 rule notebooks:
@@ -59,7 +59,7 @@ rule notebooks:
         "the notebooks are in {WORKFLOW.places}: notebooks/"
 
 
-# The gate: what can measure is not even read unless the configuration says so.
+# The gate: the measuring rules are read only if the configuration allows measuring.
 if WORKFLOW.measuring:
 
     rule measured:
@@ -69,7 +69,7 @@ if WORKFLOW.measuring:
     include: "rules/stage.smk"
     include: "rules/measure.smk"
 
-    # Where points are jobs of a batch system, stores live here, on the host that submits them: no job starts one.
+    # If points are jobs of a batch system, the stores run on the submit host, because no job starts a store.
     onstart:
         workflow.local_exec or shell("{SL} up --planned >&2")
 

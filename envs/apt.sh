@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Debian packages as root or with sudo, quietly; exits with 2 and a one-line message if it has neither.
+# Installs Debian packages as root or with sudo. Without both, it prints one line and exits with 2.
 set -euo pipefail
 missing=()
 for package in "$@"; do
@@ -7,10 +7,10 @@ for package in "$@"; do
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" = 0 ]; then sudo=(); elif sudo -n true 2>/dev/null; then sudo=(sudo -n); else
-    echo "storelab: to install as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+    echo "storelab: root or sudo is missing; as root, run: apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 2
 fi
-command -v apt-get >/dev/null || { echo "storelab: no apt-get here; install by other means: ${missing[*]}" >&2; exit 2; }
+command -v apt-get >/dev/null || { echo "storelab: apt-get is missing; install by other means: ${missing[*]}" >&2; exit 2; }
 echo "setup: Debian packages ${missing[*]}"
 install=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -o Acquire::Retries=3 --no-install-recommends "${missing[@]}")
 log=$(mktemp)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command; $OTHERWISE where its status is 1; and $AFTER, whatever became of it. SIGTERM, SIGHUP and Ctrl-C that reach this shell reach the
-# command and all that it started.
-set -m # a process group of its own
+# Runs a command, then $OTHERWISE if the command's status is 1, and always $AFTER at the end. Forwards SIGTERM, SIGHUP and Ctrl-C to the command and
+# to all processes that it started.
+set -m # so that the command has its own process group
 child= after=${AFTER:-} otherwise=${OTHERWISE:-}
 unset AFTER OTHERWISE
 forward() { [ -z "$child" ] || kill "-$1" -- "-$child" 2>/dev/null; }
@@ -14,7 +14,7 @@ run() {
     while true; do
         wait "$child"
         status=$?
-        kill -0 "$child" 2>/dev/null || break # else a signal ended the waiting, not the command
+        kill -0 "$child" 2>/dev/null || break # if it still runs, a signal ended only the wait
     done
 }
 run "$@"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# `make lab`: opens the notebooks in JupyterLab, on this machine alone, behind a token. JupyterLab is an extra of the package: it is installed
-# when it is asked for first. Further arguments are JupyterLab's own: envs/lab.sh --no-browser
+# `make lab`: opens the notebooks in JupyterLab, only for this machine, protected by a token. JupyterLab is an extra of the package. It is
+# installed at the first call. Arguments are passed to JupyterLab: envs/lab.sh --no-browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -e pyproject.toml ] && [ ! -x .venv/bin/jupyter-lab ]; then
     echo "setup: JupyterLab from envs/lab.lock (about 20 MB to download once)"
     .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r envs/lab.lock --python .venv/bin/python || {
-        echo "storelab: JupyterLab could not be installed; without it: make notebooks" >&2
+        echo "storelab: JupyterLab could not be installed; \`make notebooks\` works without it" >&2
         exit 2
     }
 fi
 command -v jupyter-lab >/dev/null || {
-    echo "storelab: JupyterLab is not found in this shell; in the environment that storelab is installed in: pip install jupyterlab ipywidgets" >&2
+    echo "storelab: JupyterLab is not found in this shell; install it in storelab's environment: pip install jupyterlab ipywidgets" >&2
     exit 2
 }
 root=()

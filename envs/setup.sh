@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
-# `make setup`: makes .venv from the hash-pinned lock file, and builds storelab's own Go programs. Needs Python >= 3.11 (PYTHON=… names
-# another), but not root. If Go cannot build, everything works except the calibration and the engine loadgen.
-# `setup.sh environment` leaves the Go programs for later: `make demo` and `make lab` need none. `setup.sh dev` adds the tools of
+# `make setup`: creates .venv from the hash-pinned lock file, and builds storelab's own Go programs. It needs Python >= 3.11 (another one:
+# PYTHON=…), but not root. If the Go programs cannot be built, everything works except the calibration and the engine loadgen.
+# `setup.sh environment` does not build the Go programs, which `make demo` and `make lab` do not need. `setup.sh dev` adds the tools for
 # developers (envs/dev.lock), for `make test` and `make lint`.
-# In a project folder (`storelab init`), which has no package, it looks for the storelab that is installed, and builds the programs.
+# A project folder (`storelab init`) does not contain the package. There, it uses the installed storelab to build the programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 asked() { [[ " $parts " == *" $1 "* ]]; }
 parts="$*"
 if [ ! -e pyproject.toml ]; then
     command -v storelab >/dev/null || {
-        echo "storelab: is not found in this shell; activate the environment that it is installed in" >&2
+        echo "storelab: not found in this shell; activate the environment in which it is installed" >&2
         exit 2
     }
     asked environment && exit 0
     storelab install --dry-run loadgen 2>&1 | grep -q ": is there$" || storelab install loadgen ||
-        echo "storelab: its programs in Go are not built, so campaigns need \`calibrate: false\`" >&2
+        echo "storelab: the Go programs are not built, so campaigns need \`calibrate: false\`" >&2
     exit 0
 fi
-# Debian's own Python comes first where it is new enough and can make environments: built for speed, it runs tests and papers in a
-# seventh less time than one that pyenv has built.
+# Prefer Debian's Python if it is new enough and can create environments. Its build is optimised: tests and papers take a seventh less time
+# than with a Python built by pyenv.
 python=python3
 /usr/bin/python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=/usr/bin/python3
 python=${PYTHON:-$python}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
-    echo "storelab: $python is missing or older than 3.11; name another with: make setup PYTHON=python3.11" >&2
+    echo "storelab: $python is missing or older than 3.11; choose another one: make setup PYTHON=python3.11" >&2
     exit 2
 }
 environment() {
@@ -33,15 +33,15 @@ environment() {
     [ "$(cat .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && return
     echo "setup: .venv from envs/requirements.lock (about 300 MB to download once)"
     if [ ! -x .venv/bin/python ]; then
-        # Debian has the module that makes environments with pip in a separate package.
+        # Debian has the module venv in a separate package.
         "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; envs/apt.sh python3-venv && "$python" -m venv .venv; } || {
-            echo "storelab: $python cannot make virtual environments; install the package python3-venv" >&2
+            echo "storelab: $python cannot create virtual environments; install the package python3-venv" >&2
             exit 2
         }
     fi
     uv=$(awk '/^uv==/,!/\\$/' envs/requirements.lock)
     .venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
-    rm -f .venv/storelab-dev # goes with what the next line removes
+    rm -f .venv/storelab-dev # because the next line removes the tools for developers
     .venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
     .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
     relative
@@ -58,13 +58,13 @@ development() {
     local wanted
     wanted=$(cat envs/requirements.lock envs/dev.lock pyproject.toml | sha256sum | cut -c1-32)
     [ "$(cat .venv/storelab-dev 2>/dev/null)" = "$wanted" ] && return
-    echo "setup: the tools of developers from envs/dev.lock (about 20 MB to download once)"
+    echo "setup: tools for developers from envs/dev.lock (about 20 MB to download once)"
     .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r envs/dev.lock --python .venv/bin/python
     echo "$wanted" > .venv/storelab-dev
 }
 
-# Python reads the file that leads to `src` in the encoding of the locale, and dies of letters that this does not have. So the file
-# leads there from its own place, without the name of the checkout.
+# Python reads the .pth file that points to `src` in the encoding of the locale, and fails if the path has characters outside of it.
+# Therefore the file contains a relative path, without the name of the checkout.
 relative() {
     local file
     for file in .venv/lib/python3*/site-packages/_editable_impl_storelab.pth; do
@@ -72,17 +72,17 @@ relative() {
     done
 }
 
-# They lie in the user's tools folder, where another checkout may have put its own: storelab compares. What could not be built is
-# tried again when its sources change.
+# The programs are in the user's tools folder, where another checkout may have installed its own version; storelab compares them. After a
+# failed build, the next attempt is made when the sources have changed.
 loadgen() {
-    local sources said
+    local sources output
     [ -d loadgen ] || return 0
-    said=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $said == *": is there" ]] && return
+    output=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $output == *": is there" ]] && return
     sources=$(find loadgen -name '*.go' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-32)
     [ "$(cat .venv/storelab-loadgen-failed 2>/dev/null)" = "$sources" ] && return
-    echo "setup: storelab's own programs in Go (85 MB to download once, a minute to build)"
-    said=$(.venv/bin/storelab install loadgen 2>&1) && rm -f .venv/storelab-loadgen-failed && return
-    echo "storelab: not built, so campaigns need \`calibrate: false\`, or \`storelab install loadgen\`: $(tail -n 1 <<<"$said")" >&2
+    echo "setup: storelab's own Go programs (85 MB to download once, a minute to build)"
+    output=$(.venv/bin/storelab install loadgen 2>&1) && rm -f .venv/storelab-loadgen-failed && return
+    echo "storelab: the Go programs were not built; set \`calibrate: false\` in campaigns, or try \`storelab install loadgen\`: $(tail -n 1 <<<"$output")" >&2
     echo "$sources" > .venv/storelab-loadgen-failed
 }
 

@@ -1,7 +1,8 @@
-# Figures: tables to PDF and PNG. A figure has a .json always, and pictures unless the campaign has no data for it.
+# Figures: from tables to PDF and PNG. A figure always has a .json file, and pictures if the campaign has data for it.
 
 
-# All that are stale, in one process: to start one takes longer than to draw. Which have data is only known then: the index stands for all.
+# One process draws all stale figures, because starting it takes longer than drawing. The output is the index, because it is not known before which
+# figures have data.
 rule draw_figures:
     input:
         flow.tables("{folder}"),
@@ -11,15 +12,15 @@ rule draw_figures:
     log:
         "{folder}/logs/figures.log",
     localrule: True
-    # Of several campaigns one process each, which loads its libraries once.
+    # With several campaigns, each has one process, which imports its libraries once.
     threads: workflow.cores if len(WORKFLOW.campaigns) == 1 else 1
     message:
-        "figures of {wildcards.folder}, those older than the tables or their code"
+        "figures of {wildcards.folder} that are older than the tables or the code"
     shell:
         "{SL} figures --stale --jobs {threads} {WORKFLOW.kinds} --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
 
 
-# One that somebody asks for by name: `snakemake results/reference/figures/entries.pdf`.
+# A single figure, named on the command line: `snakemake results/reference/figures/entries.pdf`.
 rule draw_figure:
     input:
         flow.tables("{folder}"),

@@ -1,5 +1,5 @@
-# One paper of several campaigns: what their rules made, joined. Nothing of theirs is made here.
-# CAMPAIGN is the paper's folder, results/papers/<their names>/.
+# One paper of several campaigns. It joins the files that the rules of the campaigns made.
+# CAMPAIGN is the folder of the paper, results/papers/<their names>/.
 FOLDERS = list(WORKFLOW.campaigns)
 
 

@@ -1,5 +1,5 @@
-# Measure: one job = one point. Included only when config says measure: true.
-# The record itself is no output: Snakemake deletes outputs before it runs a job again, and a record is never deleted.
+# Measure: each job measures one point. Included only with `measure: true`.
+# The record is not an output: Snakemake deletes outputs before it runs a job again, and a record must never be deleted.
 
 
 rule measure:
@@ -12,10 +12,10 @@ rule measure:
         f"{CAMPAIGN}/logs/measure/{{key}}.log",
     wildcard_constraints:
         key=r"[^/]+/[^/]+/[^/]*rep~\d+",
-    # The plan's order: shuffled by seed, interleaved in blocks. All cores: nothing else runs beside a measurement.
+    # The plan's order: shuffled by seed, interleaved in blocks. All cores, so that nothing else runs during a measurement.
     priority: lambda wc: len(WORKFLOW.points) + 1 - WORKFLOW.points[wc.key].order
     threads: workflow.cores
-    # Of a job of its own (profiles/slurm); nothing elsewhere. The executor takes no fewer than two tasks where a job starts its own steps.
+    # Used only if each point is a separate job (profiles/slurm). The executor needs at least two tasks if a job starts its own steps.
     resources:
         measuring=1,
         nodes=lambda wc: WORKFLOW.nodes[wc.key],
@@ -37,6 +37,6 @@ rule collect:
         f"{CAMPAIGN}/logs/collect.log",
     localrule: True
     message:
-        "all points of {CAMPAIGN} are there"
+        "all points of {CAMPAIGN} are measured"
     shell:
         "{SL} collect 2>&1 | logged {log} && touch {output}"

@@ -1,4 +1,4 @@
-# Notebooks: executed on the campaign's tables, kept as HTML; the notebooks themselves stay without outputs.
+# Notebooks: executed on the tables of the campaign and saved as HTML. The notebook files themselves keep no outputs.
 
 
 rule execute_notebook:
@@ -14,7 +14,7 @@ rule execute_notebook:
     localrule: True
     params:
         convert="jupyter nbconvert --log-level ERROR --execute --to html --output-dir {folder}/notebooks",
-        # No notebook needs these libraries, which the page would fetch from the network.
+        # Without these libraries, which the page would load from the network. No notebook needs them.
         alone="--HTMLExporter.require_js_url=data:, --HTMLExporter.mathjax_url=data:,",
     message:
         "notebook {wildcards.notebook} of {wildcards.folder}"

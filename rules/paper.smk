@@ -1,8 +1,8 @@
-# Paper: tables, figures and the templates of paper/ to LaTeX, LaTeX to PDF.
+# Paper: from tables, figures and the templates in paper/ to LaTeX, and from LaTeX to PDF.
 TEMPLATES = sorted(str(path) for path in Path("paper").rglob("*.*"))
 
 
-# All of tex/, in one process; the paper stands for all.
+# One process writes all files of tex/. The output is paper.tex, which represents all of them.
 rule write_latex:
     input:
         flow.tables("{folder}"),
@@ -20,7 +20,7 @@ rule write_latex:
         "{SL} latex --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
 
 
-# One that somebody asks for by name: `snakemake results/reference/tex/table_best.tex`.
+# A single file, named on the command line: `snakemake results/reference/tex/table_best.tex`.
 rule write_section:
     input:
         flow.tables("{folder}"),

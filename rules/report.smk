@@ -1,4 +1,4 @@
-# Report: tables and records to one page.
+# Report: from tables and records to one page.
 
 
 rule write_report:

@@ -1,4 +1,4 @@
-# Stage: the plan is written, data sets go into the stores. Included only when config says measure: true.
+# Stage: write the plan, and upload the data sets into the stores. Included only with `measure: true`.
 
 
 rule plan:

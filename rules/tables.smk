@@ -1,5 +1,5 @@
-# Tables: raw records to CSV, in one scan. Checksums are verified first; nothing here can measure.
-# {folder} is the folder of a campaign: one, or those that a paper joins.
+# Tables: from raw records to CSV, in one scan. Checksums are verified first. These rules cannot measure.
+# {folder} is the folder of a campaign. A joined paper has several.
 
 
 wildcard_constraints:

@@ -1,4 +1,4 @@
-// Package job describes one run of loadgen: one JSON object, checked as a whole before anything else happens.
+// Package job describes one run of loadgen: one JSON object, which is checked completely before the run.
 package job
 
 import (
@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// Schema is the version of the job that this program reads.
+// Schema is the version of the jobs that this program reads.
 const Schema = 1
 
-// Operations of S3 that a job can ask for, as records name them.
+// S3 operations of a job, with their names in the records.
 const (
 	Put      = "PUT"
 	Get      = "GET"
@@ -27,53 +27,54 @@ const (
 	List     = "LIST"
 )
 
-// All lists the operations.
+// All lists all operations.
 var All = []string{Put, Get, GetRange, Head, Delete, Multi, List}
 
-// Job is one run. Sizes are bytes, times UTC nanoseconds (or as their names say). Omitted fields are zero.
+// Job is one run. Sizes are in bytes, times in UTC nanoseconds unless their names have another unit. Omitted fields are
+// zero.
 type Job struct {
 	Schema    int        `json:"schema"`
 	Endpoints []Endpoint `json:"endpoints"`
-	// "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": a choice per operation.
+	// "worker" (default): a worker uses one endpoint; "round_robin", "least_load": chosen for each operation.
 	Balance    string      `json:"balance"`
 	Buckets    []string    `json:"buckets"`
 	Operations []Operation `json:"operations"`
 	Objects    Objects     `json:"objects"`     // the objects to read or delete
-	Once       bool        `json:"once"`        // GET, GET_RANGE, HEAD: each object is read by one worker, once; then the run ends
+	Once       bool        `json:"once"`        // GET, GET_RANGE, HEAD: each object is read once, by one worker; then the run ends
 	ObjectSize int64       `json:"object_size"` // of every object, uploaded or read
-	Bodies     []string    `json:"bodies"`      // files (on tmpfs) with the contents; body i of an object is file i
-	Uploads    []Upload    `json:"uploads"`     // where PUT puts objects, in turn
-	FirstPut   int         `json:"first_put"`   // number of the place that the first upload takes
+	Bodies     []string    `json:"bodies"`      // files (on tmpfs) with the contents; body i is file i
+	Uploads    []Upload    `json:"uploads"`     // places of uploads, used in turn
+	FirstPut   int         `json:"first_put"`   // number of the place of the first upload
 	Range      Range       `json:"range"`
 	Batch      int         `json:"batch"` // objects of a DELETE_MULTI
 	ListPrefix string      `json:"list_prefix"`
-	Lists      []Upload    `json:"lists"`     // LIST: whole folders in turn, each key checked; none: pages of list_prefix
-	ListKeys   int         `json:"list_keys"` // keys of each of these folders; their sizes are object_size
+	Lists      []Upload    `json:"lists"`     // LIST: whole folders in turn, with a check of each key; empty: pages of list_prefix
+	ListKeys   int         `json:"list_keys"` // number of keys of each folder; their sizes are object_size
 	ListDepth  int         `json:"list_depth"`
-	PageSize   int         `json:"page_size"` // max-keys of a page; 0: as the server does
-	PartSize   int64       `json:"part_size"` // larger objects move in parts; 0: in one request
+	PageSize   int         `json:"page_size"` // max-keys of a page; 0: the server's default
+	PartSize   int64       `json:"part_size"` // larger objects are transferred in parts; 0: always in one request
 	Parallel   int         `json:"parallel_parts"`
 	Payload    string      `json:"payload"` // "unsigned" (default) or "sha256": the client hashes what it uploads
 	Workers    int         `json:"workers"`
-	Threads    int         `json:"threads"` // the most that run at a time; 0: as many as cores
+	Threads    int         `json:"threads"` // maximum number that run at a time; 0: number of cores
 	StartNs    int64       `json:"start_ns"`
-	DeadlineNs int64       `json:"deadline_ns"` // both 0: a second line, {"start_ns": …, "deadline_ns": …}, gives them
+	DeadlineNs int64       `json:"deadline_ns"` // if both are 0, a second line has them: {"start_ns": …, "deadline_ns": …}
 	Rate       float64     `json:"rate"`        // open loop: operations due per second; 0: closed loop
-	RateFirst  int64       `json:"rate_first"`  // of these, this run does number rate_first, rate_first + rate_stride, …
+	RateFirst  int64       `json:"rate_first"`  // this run does the operations rate_first, rate_first + rate_stride, …
 	RateStride int64       `json:"rate_stride"`
 	Seed       uint64      `json:"seed"`
-	Verify     int         `json:"verify"`    // n: every nth answer is compared with its body, and the first; 0: none
-	TimeoutS   float64     `json:"timeout_s"` // time-out of a silent server
+	Verify     int         `json:"verify"`    // n: the first and every nth answer are compared with their bodies; 0: none
+	TimeoutS   float64     `json:"timeout_s"` // time-out for a server that sends nothing
 	DrainS     float64     `json:"drain_s"`   // time for operations in flight at the deadline
 	Client     int         `json:"client"`
-	MostSingle int         `json:"most_single"` // above this number, operations are written as bins
+	MostSingle int         `json:"most_single"` // with more operations, bins are recorded
 	BinNs      int64       `json:"bin_ns"`      // width of a bin; 0: 100 ms
 	Records    string      `json:"records"`     // Parquet file to write
-	Ledger     string      `json:"ledger"`      // file with a header, to which what is written is added; "": none
+	Ledger     string      `json:"ledger"`      // file with a header, to which writes are appended; "": none
 	Rewrite    *Rewrite    `json:"rewrite"`     // PUT and DELETE over a bounded set of keys
 	Arrivals   string      `json:"arrivals"`    // of an open loop: "even" (default) or "poisson"
-	Population *Population `json:"population"`  // a mix: operations on objects that come and go
-	Sizes      *Sizes      `json:"sizes"`       // of the objects that a mix puts
+	Population *Population `json:"population"`  // of a mix: operations on objects that are created and deleted
+	Sizes      *Sizes      `json:"sizes"`       // of the objects that a mix uploads
 }
 
 // Endpoint is one front-end.
@@ -88,11 +89,11 @@ type Endpoint struct {
 // Operation is one part of the mix.
 type Operation struct {
 	Op    string  `json:"op"`
-	Share float64 `json:"share"` // of the operations; 0 stands for 1
+	Share float64 `json:"share"` // of the operations; 0 means 1
 }
 
-// Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body. Size: of
-// those that PUT uploads: so much of its body.
+// Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body. Size is
+// for objects that PUT uploads: the number of bytes of its body.
 type Objects struct {
 	Key    []string `json:"key"`
 	Bucket []int    `json:"bucket"`
@@ -100,35 +101,35 @@ type Objects struct {
 	Size   []int64  `json:"size"`
 }
 
-// Upload is one place of uploads: upload n there gets the key prefix + n in eight digits. Of listings: a folder.
+// Upload is a place of uploads: the key of upload n is prefix + n in eight digits. For listings it is a folder.
 type Upload struct {
 	Bucket int    `json:"bucket"`
 	Prefix string `json:"prefix"`
 }
 
-// Rewrite is a bounded set of keys for each worker, which it puts, overwrites and deletes.
+// Rewrite describes a bounded set of keys for each worker, which creates, overwrites and deletes them.
 type Rewrite struct {
-	Keys    int     `json:"keys"`    // of each worker at a time
-	Deletes float64 `json:"deletes"` // share of deletions among the operations on objects that are there
-	Stamp   []byte  `json:"stamp"`   // base64: what every object begins with, before its key's number and generation
+	Keys    int     `json:"keys"`    // maximum number for each worker at a time
+	Deletes float64 `json:"deletes"` // share of deletions among the operations on existing objects
+	Stamp   []byte  `json:"stamp"`   // base64: the first bytes of every object, before the number of its key and its generation
 }
 
-// StampSize is the number of bytes at the begin of a rewritten object that tell which write it is of.
+// StampSize is the number of bytes at the beginning of a rewritten object that identify its write.
 const StampSize = 24
 
-// Range gives the ranges of GET_RANGE.
+// Range describes the ranges of GET_RANGE.
 type Range struct {
 	Length int64  `json:"length"`
 	Offset string `json:"offset"` // "random", "sequential" (default), or bytes
 }
 
-// Fixed is the offset in bytes; 0 for "random" and "sequential".
+// Fixed returns the offset in bytes; 0 for "random" and "sequential".
 func (r Range) Fixed() int64 {
 	n, _ := strconv.ParseInt(r.Offset, 10, 64)
 	return n
 }
 
-// Parse reads one job. The error is one line with field, value and remedy.
+// Parse reads one job. An error is one line with field, value and hint.
 func Parse(data []byte) (*Job, error) {
 	job := &Job{Parallel: 1, Batch: 1, RateStride: 1, TimeoutS: 30, DrainS: 5, MostSingle: 5_000_000}
 	if err := strict(data, job); err != nil {
@@ -140,7 +141,7 @@ func Parse(data []byte) (*Job, error) {
 	return job, nil
 }
 
-// Times reads the second line. The error is one line.
+// Times reads the second line. An error is one line.
 func (j *Job) Times(data []byte) error {
 	var times struct {
 		StartNs    int64 `json:"start_ns"`
@@ -153,13 +154,13 @@ func (j *Job) Times(data []byte) error {
 	return j.checkTimes()
 }
 
-// MostListed is the largest number of keys of a folder whose listing is checked.
+// MostListed is the maximum number of keys of a folder with a checked listing.
 const MostListed = 1_000_000
 
 // ListDigits is the number of digits in the name of each key of such a folder.
 func (j *Job) ListDigits() int { return len(strconv.Itoa(max(0, j.ListKeys-1))) }
 
-// Ends is when operations in flight at the deadline are given up, UTC ns.
+// Ends returns the time after which operations in flight at the deadline are aborted, in UTC ns.
 func (j *Job) Ends() int64 { return j.DeadlineNs + int64(j.DrainS*1e9) }
 
 func strict(data []byte, into any) error {
@@ -174,13 +175,13 @@ func strict(data []byte, into any) error {
 	return nil
 }
 
-// Has says whether the mix has an operation.
+// Has returns whether the mix has an operation.
 func (j *Job) Has(ops ...string) bool {
 	return slices.ContainsFunc(j.Operations, func(o Operation) bool { return slices.Contains(ops, o.Op) })
 }
 
 func (j *Job) check() error {
-	bad := func(field string, value any, mend string) error { return fmt.Errorf("%s = %v: %s", field, value, mend) }
+	bad := func(field string, value any, hint string) error { return fmt.Errorf("%s = %v: %s", field, value, hint) }
 	switch {
 	case j.Schema != Schema:
 		return bad("schema", j.Schema, fmt.Sprintf("this program reads schema %d", Schema))

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A user's mistake gives one line that names the field.
+// A user error is one line with the name of the field.
 func TestRefused(t *testing.T) {
 	put := []any{map[string]any{"op": "PUT"}}
 	folder := []any{map[string]any{"bucket": 0, "prefix": "f/"}}

@@ -5,17 +5,17 @@ import (
 	"math"
 )
 
-// Population are the objects of a mix: those that lie in the store at the start, and how many may be there at a time.
-// Object n lies at the place of upload n, and holds body n mod the number of bodies, cut to its size.
+// Population describes the objects of a mix: those in the store at the start, and their maximum number at a time.
+// Object n is at the place of upload n. Its content is body n modulo the number of bodies, cut to its size.
 type Population struct {
-	Start []int64 `json:"start"` // sizes of the objects 0, 1, … that are there at the start
-	Most  int     `json:"most"`  // at a time; uploads beyond that overwrite
+	Start []int64 `json:"start"` // sizes of the objects 0, 1, … that exist at the start
+	Most  int     `json:"most"`  // maximum number at a time; further uploads overwrite objects
 }
 
-// Sizes of the objects that a mix puts: all of one size, log-normal, or from a table. Bytes.
+// Sizes describes the sizes of the objects that a mix uploads, in bytes: all equal, log-normal, or from a table.
 type Sizes struct {
 	Fixed int64     `json:"fixed"`
-	Mean  float64   `json:"mean"`  // log-normal, before it is cut at least and most
+	Mean  float64   `json:"mean"`  // of the log-normal distribution, before it is cut at least and most
 	Sigma float64   `json:"sigma"` // standard deviation of the logarithm
 	Least int64     `json:"least"`
 	Most  int64     `json:"most"`
@@ -23,10 +23,10 @@ type Sizes struct {
 	Count []float64 `json:"count"`
 }
 
-// Mixed says whether the operations work on a population.
+// Mixed returns whether the operations work on a population.
 func (j *Job) Mixed() bool { return j.Population != nil }
 
-// Named says whether PUT uploads the job's objects, each once: those that have sizes.
+// Named returns whether PUT uploads each object of the job once. These objects have sizes.
 func (j *Job) Named() bool { return len(j.Objects.Size) > 0 }
 
 func (j *Job) checkMix() error {
@@ -60,7 +60,7 @@ func (j *Job) checkMix() error {
 	return s.check(j.ObjectSize)
 }
 
-// check: no size is above the bodies'.
+// check refuses sizes that are larger than the bodies.
 func (s *Sizes) check(most int64) error {
 	bad := func(field string, value any, mend string) error {
 		return fmt.Errorf("sizes.%s = %v: %s", field, value, mend)

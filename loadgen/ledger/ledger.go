@@ -1,11 +1,11 @@
-// Package ledger keeps what a client wrote into a store, in a file that survives the client: an entry for each write,
-// from before its request is sent, and its acknowledgement before the worker's next operation begins.
+// Package ledger records the writes of a client in a file that survives the client. The entry of a write is made before
+// its request is sent. Its acknowledgement is recorded before the worker's next operation begins.
 //
 // An entry is 32 bytes, little-endian: number of the key and generation of the key (uint32), worker (uint16), kind (1:
 // new object, 2: overwrite, 3: deletion), five zeros, begin and acknowledgement (UTC ns; 0: none came). The
-// file begins with a header, which whoever starts loadgen writes; behind it, each worker fills pages of its own, so
-// that nobody waits for others. Pages are mapped: an entry is in the kernel's page cache at once, without a system
-// call, and stays there when this process is killed. What is not used of a page is zero.
+// file begins with a header, which the program that starts loadgen writes. After it, each worker fills its own pages, so
+// that workers do not wait for each other. Pages are mapped: an entry is in the kernel's page cache immediately, without
+// a system call, and stays there if this process is killed. The unused part of a page is zero.
 package ledger
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Entry is the size of one entry, Page that of a worker's page, a multiple of what the kernel maps.
+	// Entry is the size of an entry. Page is the size of a worker's page, a multiple of the kernel's page size.
 	Entry = 32
 	Page  = 16 << 10
 )
@@ -30,7 +30,8 @@ const (
 	Delete    = 3
 )
 
-// regionPages is how many pages are added to the file at a time, ahead of need, so that no worker waits for the kernel.
+// regionPages is the number of pages that are added to the file at a time, in advance, so that no worker waits for the
+// kernel.
 const regionPages = 64
 
 var zeros [regionPages * Page]byte
@@ -54,10 +55,10 @@ type Book struct {
 	ready chan *region
 	mu    sync.Mutex
 	now   *region
-	at    int // in it: where the next page begins
+	at    int // offset of the next page in it
 }
 
-// Open opens a ledger that has its header already.
+// Open opens a ledger that already has its header.
 func Open(name string) (*Book, error) {
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -76,7 +77,7 @@ func Open(name string) (*Book, error) {
 	return b, nil
 }
 
-// prepare adds regions to the file, one ahead. It is never closed: a client ends with it.
+// prepare adds regions to the file, one in advance. The file is never closed, because it is used until the client ends.
 func (b *Book) prepare(end int64) {
 	for {
 		r := &region{}
@@ -88,7 +89,7 @@ func (b *Book) prepare(end int64) {
 	}
 }
 
-// mapped adds a region. Zeros are written first: a full disk is told here, not by a signal later.
+// mapped adds a region. It first writes zeros, so that a full disk is an error here instead of a signal later.
 func (b *Book) mapped(end int64) ([]byte, error) {
 	if _, err := b.file.WriteAt(zeros[:], end); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (b *Book) mapped(end int64) ([]byte, error) {
 	return syscall.Mmap(int(b.file.Fd()), end, len(zeros), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
-// page is an unused page.
+// page returns an unused page.
 func (b *Book) page() (*region, []byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,10 +122,10 @@ type Writer struct {
 	at     int
 }
 
-// Writer is a new one, for a worker with this number.
+// Writer returns a new writer for the worker with this number.
 func (b *Book) Writer(worker int) *Writer { return &Writer{book: b, worker: uint16(worker), at: Page} }
 
-// Begin notes a write whose request is about to be sent. If that fails, the request must not be sent.
+// Begin records a write before its request is sent. If that fails, the request must not be sent.
 func (w *Writer) Begin(number int, generation uint32, kind byte, now int64) error {
 	if w.at+Entry > len(w.page) {
 		region, page, err := w.book.page()
@@ -143,11 +144,11 @@ func (w *Writer) Begin(number int, generation uint32, kind byte, now int64) erro
 	le.PutUint32(e[4:], generation)
 	le.PutUint16(e[8:], w.worker)
 	e[10] = kind
-	le.PutUint64(e[16:], uint64(now)) // last: an entry without it is none
+	le.PutUint64(e[16:], uint64(now)) // last, because an entry is valid only with it
 	return nil
 }
 
-// Ack notes that the store acknowledged the write that began last.
+// Ack records that the store acknowledged the last write.
 func (w *Writer) Ack(now int64) {
 	binary.LittleEndian.PutUint64(w.page[w.at-Entry+24:], uint64(now))
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// entry is one, read back without this package's code.
+// entry is an entry that is read without this package's code.
 type entry struct {
 	Number, Generation uint32
 	Worker             uint16
@@ -19,7 +19,7 @@ type entry struct {
 	Begin, Ack         int64
 }
 
-// fresh is a ledger with a header of so many pages.
+// fresh returns a ledger with a header of the given number of pages.
 func fresh(t *testing.T, pages int) string {
 	name := filepath.Join(t.TempDir(), "ledger.0")
 	if err := os.WriteFile(name, append([]byte("{}\n"), make([]byte, pages*Page-3)...), 0o600); err != nil {
@@ -137,7 +137,7 @@ func TestAFullDiskIsToldBeforeTheWrite(t *testing.T) {
 	}
 }
 
-// A write costs so much more with a ledger; a request takes some 20 µs.
+// The additional time of a write with a ledger; a request takes about 20 µs.
 func BenchmarkWrite(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "ledger.0")
 	os.WriteFile(name, make([]byte, Page), 0o600)

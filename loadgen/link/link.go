@@ -1,6 +1,5 @@
-// Package link is a link with a given delay and rate in front of a TCP server. What clients send arrives later; what
-// the server sends is shaped to a rate that all connections share. Bytes pass unchanged, including TLS; HTTP is not
-// parsed.
+// Package link puts a link with a given delay and rate in front of a TCP server. Data of clients are delayed; data of
+// the server are shaped to a rate that all connections share. Bytes are not changed, so TLS works; HTTP is not parsed.
 package link
 
 import (
@@ -12,23 +11,23 @@ import (
 )
 
 const (
-	most   = 64 << 10 // bytes in flight at a time, and of one turn at a shaped rate
-	queued = 256      // pieces on the way to the server, of one connection
+	most   = 64 << 10 // bytes in flight at a time, and bytes of one turn at a shaped rate
+	queued = 256      // pieces of one connection on the way to the server
 )
 
 // Link forwards connections to Target.
 type Link struct {
 	Target string
-	Delay  time.Duration // of what clients send: adds a round trip to each request
-	Rate   float64       // bytes per second towards all clients together; 0: not shaped
+	Delay  time.Duration // of the clients' data: adds a round trip to each request
+	Rate   float64       // bytes per second to all clients together; 0: not shaped
 
-	Connections, Up, Down atomic.Int64 // so far: connections; bytes to the server, to the clients
+	Connections, Up, Down atomic.Int64 // numbers so far: connections, bytes to the server, bytes to the clients
 
 	mu   sync.Mutex
-	free time.Time // when the shaped link will have sent everything it was given
+	free time.Time // time when the shaped link will have sent everything
 }
 
-// Serve accepts until the listener is closed.
+// Serve accepts connections until the listener is closed.
 func (l *Link) Serve(listener net.Listener) error {
 	for {
 		client, err := listener.Accept()
@@ -56,7 +55,7 @@ func (l *Link) forward(client *net.TCPConn) {
 	both.Go(func() {
 		l.down(client, server)
 		client.CloseWrite()
-		client.CloseRead() // the server has gone: it needs nothing more
+		client.CloseRead() // the server has closed and needs no more data
 	})
 	both.Wait()
 }
@@ -66,7 +65,7 @@ type piece struct {
 	due   time.Time
 }
 
-// up forwards what the client sends, each piece after the delay; pieces do not wait for each other.
+// up forwards the data of the client, each piece after the delay. Pieces do not wait for each other.
 func (l *Link) up(server, client *net.TCPConn) {
 	if l.Delay <= 0 {
 		n, _ := io.Copy(server, client)
@@ -90,7 +89,7 @@ func (l *Link) up(server, client *net.TCPConn) {
 	failed := false
 	for p := range pieces {
 		if failed {
-			continue // until the reader sees that its end is closed
+			continue // until the reader notices that its end is closed
 		}
 		time.Sleep(time.Until(p.due))
 		n, err := server.Write(p.bytes)
@@ -101,10 +100,10 @@ func (l *Link) up(server, client *net.TCPConn) {
 	}
 }
 
-// down forwards what the server sends, in turns of the shaped link.
+// down forwards the data of the server, in turns of the shaped link.
 func (l *Link) down(client, server *net.TCPConn) {
 	if l.Rate <= 0 {
-		n, _ := io.Copy(client, server) // the kernel moves it
+		n, _ := io.Copy(client, server) // the kernel copies the data
 		l.Down.Add(n)
 		return
 	}
@@ -125,7 +124,7 @@ func (l *Link) down(client, server *net.TCPConn) {
 	}
 }
 
-// wait returns when the given bytes, after all earlier ones, have passed the link.
+// wait returns when the given bytes have passed the link, after all earlier ones.
 func (l *Link) wait(n int) {
 	l.mu.Lock()
 	if now := time.Now(); l.free.Before(now) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// through serves `answer`, which gets the whole connection, behind a link; it returns the address to dial.
+// through runs `answer`, which gets the whole connection, behind a link, and returns the address to dial.
 func through(t *testing.T, l *Link, answer func(net.Conn)) string {
 	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// arrivals decide when operations begin: when a worker is free, or, in an open loop, when they are due. A late worker
-// takes the oldest due operation; its latency counts from when it was due (G. Tene's "coordinated omission"; wrk2).
+// arrivals decides when operations begin: when a worker is free, or, in an open loop, when they are due. A late worker
+// takes the oldest due operation. Its latency counts from its due time (G. Tene's "coordinated omission"; wrk2).
 type arrivals struct {
 	run    *Run
 	taken  atomic.Int64
@@ -26,15 +26,15 @@ func newArrivals(r *Run) *arrivals {
 	return a
 }
 
-// chance is a Poisson process: gaps between arrivals are exponential, each by itself. Processes of several clients, each
-// of its part of the rate, are one of the whole rate together.
+// chance is a Poisson process: gaps between arrivals are independent and exponential. The processes of several clients,
+// each with its part of the rate, together are a Poisson process with the whole rate.
 type chance struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
-	mean float64 // of a gap, ns
+	mean float64 // mean gap, ns
 	at   float64 // of the last arrival, ns after the start
 	span int64   // from the start to the deadline
-	due  int64   // arrivals so far that were due within it
+	due  int64   // number of arrivals so far that were due in this time
 }
 
 func (c *chance) next() int64 {
@@ -47,12 +47,12 @@ func (c *chance) next() int64 {
 	return int64(c.at)
 }
 
-// before is how many arrivals there are until then, with those that nobody took.
+// before returns the number of arrivals until then, including those that no worker took.
 func (c *chance) before(end int64) int64 {
 	for int64(c.at) < end {
 		c.next()
 	}
-	if int64(c.at) < c.span { // the last one came behind an early end
+	if int64(c.at) < c.span { // the last arrival was after an early end
 		return c.due - 1
 	}
 	return c.due
@@ -71,7 +71,7 @@ func (a *arrivals) due(n int64) int64 {
 	return j.StartNs + int64(float64(j.RateFirst+n*j.RateStride)*1e9/j.Rate)
 }
 
-// next waits for the next operation and returns its due time (0 in a closed loop); false: the deadline has come.
+// next waits for the next operation and returns its due time (0 in a closed loop); false: the deadline has passed.
 func (a *arrivals) next() (int64, bool) {
 	j := a.run.job
 	if j.Rate == 0 {
@@ -108,16 +108,16 @@ func (a *arrivals) missed() int64 {
 	}
 	if a.due(0) < end {
 		n = int64(float64(end-1-j.StartNs)*j.Rate/1e9-float64(j.RateFirst))/j.RateStride + 1
-		for a.due(n-1) >= end { // the rounding of the quotient
+		for a.due(n-1) >= end { // corrects the rounding of the quotient
 			n--
 		}
 	}
 	return max(0, n-a.begun.Load())
 }
 
-// pause sleeps the given ns in the kernel, precisely: the runtime's own timers may be a millisecond late on an idle
-// machine, and the kernel itself adds 50 µs unless a thread asks it not to. Only this thread asks: otherwise the
-// runtime's watcher would wake three times as often.
+// pause sleeps in the kernel for precisely the given ns. The timers of the Go runtime may be a millisecond late on an
+// idle machine. The kernel adds 50 µs unless a thread disables this. Only this thread disables it, because otherwise the
+// runtime's monitor thread would wake three times as often.
 func pause(ns int64) {
 	if ns <= 0 {
 		return

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	readAhead   = 16 << 10 // a small object's whole answer in one read
-	atOnce      = 1 << 20  // bytes given to the kernel between two signs of life of an upload
-	together    = 32 << 10 // smaller bodies go into one write with their head
-	mostOfError = 64 << 10 // bytes of an error's answer
+	readAhead   = 16 << 10 // so that the whole answer with a small object is one read
+	atOnce      = 1 << 20  // bytes given to the kernel between two activity marks of an upload
+	together    = 32 << 10 // smaller bodies are sent in one write with their head
+	mostOfError = 64 << 10 // maximum bytes of an error's answer
 	idle        = 5e8      // ns after which a connection is checked before it is used again
 	dialTimeout = 10 * time.Second
 )
 
-// target is an endpoint, in the form that connections need.
+// target is an endpoint with the values that connections need.
 type target struct {
-	host, address string // as in the Host header; to dial
+	host, address string // for the Host header; for dialling
 	virtual       bool
 	region        string
 	tls           *tls.Config
@@ -67,8 +67,8 @@ func newTarget(e job.Endpoint) (*target, error) {
 	return t, nil
 }
 
-// conn is one connection: dialled when it is first used, and again if the server closed it or an answer was not read
-// completely. Only one goroutine uses it at a time; abort may come from another.
+// conn is a connection. It is dialled at its first use, and again if the server closed it or an answer was not read
+// completely. Only one goroutine uses it at a time, but another one may call abort.
 type conn struct {
 	run    *Run
 	target *target
@@ -79,8 +79,8 @@ type conn struct {
 	out    []byte
 	path   []byte
 	large  []byte       // for bodies that are longer than readAhead
-	alive  atomic.Int64 // when the last byte moved, or the request began; 0: idle; aborted: told to end
-	last   int64        // when it became idle
+	alive  atomic.Int64 // time of the last byte or of the request's begin; 0: idle; aborted: abort was called
+	last   int64        // time when it became idle
 }
 
 const aborted = -1
@@ -94,7 +94,7 @@ func (c *conn) close() {
 	}
 }
 
-// abort ends the operation that has been in flight since that time, with a time-out.
+// abort ends the operation in flight since that time with a time-out error.
 func (c *conn) abort(since int64) {
 	if c.alive.CompareAndSwap(since, aborted) {
 		if open := c.net.Load(); open != nil {
@@ -147,7 +147,7 @@ func (c *conn) connect() (net.Conn, error) {
 	return open, nil
 }
 
-// stale says whether the server has closed the idle connection (or sent something unasked).
+// stale returns whether the server has closed the idle connection, or sent unexpected data.
 func stale(open net.Conn) bool {
 	if secured, ok := open.(*tls.Conn); ok {
 		open = secured.NetConn()

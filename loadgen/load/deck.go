@@ -4,17 +4,17 @@ import "math/rand/v2"
 
 const (
 	round   = 1000 // cards that are shuffled together
-	waiting = 100  // cards, at most, that wait for their operation to be possible
+	waiting = 100  // maximum number of cards that wait until their operation is possible
 )
 
-// deck deals operations by their shares, as cards of a shuffled deck: in every round each operation comes as often as
-// its share says, in random order. So the mix holds to a few operations however long it runs; drawn independently, 600 000
-// operations would be off by 0.1 % in one run of eight. What a round cannot hold of a share is owed to the next.
+// deck deals operations by their shares, as cards of a shuffled deck. In every round, each operation occurs according to
+// its share, in random order. So the mix is exact to a few operations in runs of any length. With independent draws,
+// 600 000 operations would deviate by 0.1 % in one run of eight. Fractions of a card are carried over to the next round.
 type deck struct {
 	shares []float64 // their sum is 1
 	owed   []float64
 	cards  []int
-	lost   []int64 // cards by operation that waited in vain
+	lost   []int64 // dropped cards by operation
 	rng    *rand.Rand
 }
 
@@ -30,7 +30,7 @@ func newDeck(shares []float64, rng *rand.Rand) *deck {
 	return d
 }
 
-// fill shuffles another round below the cards that are left.
+// fill shuffles another round below the remaining cards.
 func (d *deck) fill() {
 	first := len(d.cards)
 	for kind, share := range d.shares {
@@ -52,8 +52,8 @@ func (d *deck) fill() {
 	d.rng.Shuffle(len(fresh), func(a, b int) { fresh[a], fresh[b] = fresh[b], fresh[a] })
 }
 
-// deal takes the first card whose operation is possible; earlier ones stay, to be dealt when they are. Of more than
-// `waiting` of those the deck is rid: lost counts them. -1: nothing is possible.
+// deal takes the first card whose operation is possible. Earlier cards wait until their operations are possible. If more
+// than `waiting` cards wait, the others are dropped and counted in `lost`. -1: no operation is possible.
 func (d *deck) deal(possible func(kind int) bool) int {
 	tried := make([]bool, len(d.shares))
 	for i := 0; i <= len(d.cards) && i < 3*round; i++ {

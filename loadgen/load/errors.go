@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// wrong is an answer that does not match the request: it never counts as moved.
+// wrong is the error for an answer that does not match the request. Its bytes are not counted.
 type wrong struct{ class, text string }
 
 func (w *wrong) Error() string { return w.text }
@@ -33,12 +33,12 @@ func (r *refusal) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("HTTP status %d %s %s", r.status, r.code, r.message))
 }
 
-// refused reads the S3 error in an answer, if there is one.
+// refused returns the S3 error in an answer, if it has one.
 func refused(a answer) error {
 	return &refusal{a.status, element(a.body, "Code"), element(a.body, "Message")}
 }
 
-// element is the text of the first element with this name, at any depth: a single error, or one among many objects.
+// element returns the text of the first element with this name, at any depth: in a single error or one of many objects.
 func element(text []byte, name string) string {
 	_, rest, found := bytes.Cut(text, []byte("<"+name+">"))
 	inside, _, ended := bytes.Cut(rest, []byte("</"+name+">"))
@@ -48,13 +48,13 @@ func element(text []byte, name string) string {
 	return string(inside)
 }
 
-// classHung is the class of an operation that was given up when the drain was over: it lasted at least so long.
+// classHung is the class of an operation that was aborted at the end of the drain. Its duration is a lower limit.
 const classHung = "Hung"
 
 var errHung error = &wrong{classHung, "still in flight when the time for operations in flight at the deadline was over"}
 
-// classify returns the class of an error, as all engines name it (storelab.engines.common.error_classes), and the HTTP
-// status, 0 if there was no answer.
+// classify returns the class of an error, with the names of all engines (storelab.engines.common.error_classes), and the
+// HTTP status; 0 without an answer.
 func classify(err error) (class string, status int) {
 	var refusal *refusal
 	var wrong *wrong
@@ -88,7 +88,7 @@ func classify(err error) (class string, status int) {
 
 var codes = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// plain says whether a server's error code is one: neither a sentence nor a piece of the keys that were sent.
+// plain returns whether a text looks like an error code, and not like a sentence or a part of the request's keys.
 func plain(code string) bool {
 	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
 		if len(code) >= 12 && strings.Contains(os.Getenv(name), code) {
@@ -98,7 +98,7 @@ func plain(code string) bool {
 	return codes.MatchString(code)
 }
 
-// untrusted says whether the server's certificate was the reason.
+// untrusted returns whether the server's certificate caused the error.
 func untrusted(err error) bool {
 	var check *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError

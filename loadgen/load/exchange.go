@@ -12,26 +12,26 @@ import (
 	"storelab/loadgen/sigv4"
 )
 
-// request is one request, as the operations build it. path and query are escaped.
+// request is a request that an operation built. path and query are escaped.
 type request struct {
 	method, query string
 	bucket, key   string
 	from, to      int64 // Range, if to > 0
 	body          []byte
-	stamp         []byte // sent instead of as many bytes of the body's begin
+	stamp         []byte // replaces the first bytes of the body
 	md5           string
 }
 
-// answer is what the server sent. first: when its head arrived.
+// answer is the answer of the server. first: when its head arrived.
 type answer struct {
 	status int
 	first  int64
 	size   int64
-	body   []byte // of an error, or if the operation asked for it
+	body   []byte // for errors, and if the operation needs it
 }
 
-// exchange sends a request and reads the answer. visit, if given, sees the bytes of a 2xx answer as they arrive; keep
-// asks for all of them together. A status other than 2xx is not an error here.
+// exchange sends a request and reads the answer. visit, if given, gets the bytes of a 2xx answer as they arrive. With
+// keep, the answer contains all of them. A status other than 2xx is not an error here.
 func (c *conn) exchange(q *request, visit func([]byte), keep bool) (answer, error) {
 	c.alive.Store(c.run.now())
 	a, err := c.attempt(q, visit, keep)
@@ -48,7 +48,7 @@ func (c *conn) attempt(q *request, visit func([]byte), keep bool) (answer, error
 		return answer{}, err
 	}
 	if err := c.send(open, q); err != nil {
-		// The server may have refused and closed before it received everything: its answer says more than the broken pipe.
+		// The server may have refused the request and closed early. Then its answer explains more than the broken pipe.
 		open.SetReadDeadline(time.Now().Add(time.Second))
 		if a, also := c.receive(open, q, nil, false); also == nil {
 			c.head.SetConnectionClose()
@@ -112,7 +112,7 @@ func (c *conn) send(open net.Conn, q *request) error {
 	return nil
 }
 
-// pieces is the buffer for long bodies.
+// pieces returns the buffer for long bodies.
 func (c *conn) pieces() []byte {
 	if c.large == nil {
 		c.large = make([]byte, c.run.piece)
@@ -120,7 +120,7 @@ func (c *conn) pieces() []byte {
 	return c.large
 }
 
-// moved is a sign of life, unless the connection was told to end.
+// moved records activity, unless the connection was aborted.
 func (c *conn) moved() {
 	if since := c.alive.Load(); since != aborted {
 		c.alive.CompareAndSwap(since, c.run.now())
@@ -146,7 +146,7 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 	if a.status/100 != 2 {
 		visit, keep = nil, true
 	}
-	if q.to > 0 && a.status == 200 { // not the range: do not wait for the whole object
+	if q.to > 0 && a.status == 200 { // the answer is not the range, so do not wait for the whole object
 		c.head.SetConnectionClose()
 		return a, nil
 	}
@@ -187,7 +187,7 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 			return a, cut(err)
 		}
 	}
-	if !chunked { // the end of the connection is the end of the answer
+	if !chunked { // the answer ends when the connection ends
 		c.head.SetConnectionClose()
 		return a, nil
 	}
@@ -202,8 +202,7 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 	}
 }
 
-// counted reads a given number of bytes: first those that came with the head, then large pieces from the connection
-// itself.
+// counted reads a given number of bytes: first those that arrived with the head, then large pieces from the connection.
 func (c *conn) counted(open net.Conn, left int64, take func([]byte) error) error {
 	for left > 0 {
 		var piece []byte
@@ -239,7 +238,7 @@ var (
 	errEnded     = errors.New("the connection was closed in the middle of an answer")
 )
 
-// cut says what it means that the rest of an answer did not come.
+// cut returns the error for an answer with a missing rest.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errEnded

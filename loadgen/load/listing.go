@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	mostOfPage = 1000 // keys of a page, as S3 has it
-	mostEmpty  = 10   // pages of one listing without a key, although more are promised
+	mostOfPage = 1000 // maximum keys of a page in S3
+	mostEmpty  = 10   // maximum number of pages of one listing without a key that announce more keys
 )
 
-// listing checks the keys of one folder as they come. Key n of the folder is its number in as many digits as the last
-// one has; before that, the first `depth` digits are folders: `4/2/427`. So the order of the names is that of the numbers.
+// listing checks the keys of one folder as they arrive. The name of key n is its number, with the digits of the largest
+// number, below folders of its first `depth` digits: `4/2/427`. So names and numbers have the same order.
 type listing struct {
 	prefix       string
 	keys, digits int
 	depth        int
 	size         int64
-	next, seen   int // the number that is due; keys so far
+	next, seen   int // expected number; number of keys so far
 	name         []byte
-	absent       map[int]bool // numbers that were passed over
-	late         int          // the first that came after a higher one, + 1
+	absent       map[int]bool // numbers that were skipped
+	late         int          // the first number after a higher one, + 1
 }
 
 func (l *listing) named(n int) []byte {
@@ -43,7 +43,7 @@ func (l *listing) named(n int) []byte {
 	return l.name
 }
 
-// number is that of a key of the folder; -1: it is none.
+// number returns the number of a key of the folder; -1 for other keys.
 func (l *listing) number(key []byte) int {
 	n, err := strconv.Atoi(string(key[max(0, len(key)-l.digits):]))
 	if err != nil || n < 0 || n >= l.keys || !bytes.Equal(key, l.named(n)) {
@@ -52,7 +52,7 @@ func (l *listing) number(key []byte) int {
 	return n
 }
 
-// take is one key of a page.
+// take checks one key of a page.
 func (l *listing) take(key []byte, size int64) error {
 	n := l.next
 	if n >= l.keys || !bytes.Equal(key, l.named(n)) {
@@ -83,7 +83,7 @@ func (l *listing) take(key []byte, size int64) error {
 	return nil
 }
 
-// end is after the last page.
+// end checks the listing after its last page.
 func (l *listing) end() error {
 	if l.seen < l.keys {
 		first := l.next
@@ -100,7 +100,7 @@ func (l *listing) end() error {
 
 var errNoList = errors.New("the list is no XML")
 
-// inside is the text of the first element of a name, and what follows it.
+// inside returns the text of the first element with this name, and the text after it.
 func inside(b []byte, open, close string) (text, rest []byte, ok bool) {
 	_, after, found := bytes.Cut(b, []byte(open))
 	if !found {
@@ -109,9 +109,9 @@ func inside(b []byte, open, close string) (text, rest []byte, ok bool) {
 	return bytes.Cut(after, []byte(close))
 }
 
-// readPage hands on the keys of one page of ListObjectsV2, and returns the token of the next page; "": it is the last.
-// encoding/xml takes ten times as long as the server for it. A key's text holds no bare `<`, so elements are found by
-// their tags.
+// readPage passes on the keys of one page of ListObjectsV2, and returns the token of the next page; "" for the last page.
+// It does not use encoding/xml, which takes ten times as long as the server. Text contains no bare `<`, so elements can
+// be found by their tags.
 func readPage(page []byte, take func(key []byte, size int64) error) (token string, keys int, err error) {
 	body, _, ok := inside(page, "<ListBucketResult", "</ListBucketResult>")
 	if !ok {
@@ -163,7 +163,7 @@ func readPage(page []byte, take func(key []byte, size int64) error) (token strin
 	return html.UnescapeString(string(next)), keys, nil
 }
 
-// listFolder lists a whole folder, page after page, and checks every key.
+// listFolder lists a whole folder, page by page, and checks every key.
 func (r *Run) listFolder(c *conn, t *task, bucket string) (outcome, error) {
 	j := r.job
 	l := listing{prefix: t.key, keys: j.ListKeys, digits: j.ListDigits(), depth: j.ListDepth, size: j.ObjectSize}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// shelf lists the keys of one folder as a store does, in its order; forge may change a page.
+// shelf lists the keys of one folder in order, like a store. forge may change a page.
 type shelf struct {
 	names []string
 	sizes map[string]int
@@ -53,7 +53,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	fmt.Fprint(w, "</ListBucketResult>")
 }
 
-// folder is the closed form, written another way: number n of `keys`, the first `depth` digits as folders.
+// folder is an independent implementation of the names: number n of `keys`, with the first `depth` digits as folders.
 func folder(keys, depth int) []string {
 	var out []string
 	width := len(strconv.Itoa(keys - 1))
@@ -110,7 +110,7 @@ func TestForgedListingsAreErrorsByName(t *testing.T) {
 	}{
 		{"KeyMissing", `1 of 10 keys did not come, "f/5" first`, only(func(p []string) []string { return slices.Delete(p, 1, 2) })},
 		{"KeyMissing", `2 of 10 keys did not come, "f/8" first`, func(p []string, after int) ([]string, string, string) {
-			return p, fmt.Sprint(after < 4), fmt.Sprint(after + 4) // the last page is not told of
+			return p, fmt.Sprint(after < 4), fmt.Sprint(after + 4) // the last page is not announced
 		}},
 		{"KeyDoubled", `"f/4" came twice`, only(func(p []string) []string { return append(p[:1:1], p[:3]...) })},
 		{"KeyDoubled", `"f/3" came twice`, only(func(p []string) []string { return append([]string{"f/3"}, p[:3]...) })},
@@ -154,7 +154,7 @@ func TestForgedListingsAreErrorsByName(t *testing.T) {
 	}
 }
 
-// The pages of a listing that the deadline finds halfway are asked for in the drain.
+// The remaining pages of a listing at the deadline are requested during the drain.
 func TestAListingEndsAfterTheDeadline(t *testing.T) {
 	s := &shelf{names: folder(10, 0), forge: func(p []string, _ int) ([]string, string, string) {
 		time.Sleep(20 * time.Millisecond)
@@ -166,7 +166,7 @@ func TestAListingEndsAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// What is read by tags is what encoding/xml reads.
+// Reading by tags gives the same result as encoding/xml.
 func TestPagesAreReadAsXMLIs(t *testing.T) {
 	for _, text := range []string{
 		`<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>`,

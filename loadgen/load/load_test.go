@@ -41,7 +41,7 @@ const (
 	drain = 300 * time.Millisecond
 )
 
-// lab is a job for a server, with two bodies of 100 B.
+// lab has a job for a server, with two bodies of 100 B.
 type lab struct {
 	*testing.T
 	values map[string]any
@@ -85,7 +85,7 @@ func (l *lab) with(op string, more map[string]any) *lab {
 	return l
 }
 
-// objects puts n objects below a prefix into the server, and their names into the job.
+// objects adds n objects below a prefix to the server, and their names to the job.
 func (l *lab) objects(s *server, prefix string, n int) *lab {
 	var keys []string
 	var buckets, bodies []int
@@ -140,7 +140,7 @@ func (l *lab) done(r *Run, j *job.Job, seconds float64) ([]row, Summary) {
 	if int64(len(rows)) != out.Rows {
 		l.Errorf("%d rows, and the summary says %d", len(rows), out.Rows)
 	}
-	var sums Sums // what limits are held against, and progress shows
+	var sums Sums // for comparison with the limits, and shown as progress
 	for _, o := range rows {
 		switch {
 		case o.Error == "":
@@ -251,7 +251,7 @@ func TestRanges(t *testing.T) {
 	s := serve(t, false)
 	for _, c := range []struct{ offset, kind, class string }{
 		{"random", "data", ""}, {"sequential", "data", ""}, {"30", "data", ""}, {"30", "whole", "NotPartial"}, {"30", "shifted", "WrongAnswer"},
-		{"30", "hanghalf", "NotPartial"}, // the whole object: its bytes are not waited for
+		{"30", "hanghalf", "NotPartial"}, // the answer is the whole object, whose bytes are not awaited
 	} {
 		l := newLab(t, s.URL).with("GET_RANGE", map[string]any{"verify": 1, "range": map[string]any{"length": 10, "offset": c.offset}})
 		rows, out := l.objects(s, c.kind, 3).run(0.15)
@@ -416,7 +416,7 @@ func TestParts(t *testing.T) {
 	if out.Operations != 0 || out.ByClass["Http500"] != out.Errors || s.aborts != int(out.Errors) {
 		t.Errorf("failed parts: %d aborts, %+v", s.aborts, out)
 	}
-	for _, r := range rows { // of the part, not of the upload that had begun
+	for _, r := range rows { // time of the part, not of the whole upload
 		if r.Status != 500 {
 			t.Errorf("a failed part: %+v", r)
 		}
@@ -450,7 +450,7 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			l := newLab(t, s.URL).with(op, map[string]any{"verify": 1, "uploads": []any{map[string]any{"bucket": 0, "prefix": c.kind + "/"}}})
-			if l.objects(s, c.kind, 2); c.kind == "" { // objects that nobody put
+			if l.objects(s, c.kind, 2); c.kind == "" { // objects that do not exist
 				l.values["objects"] = map[string]any{"key": []string{"missing"}, "bucket": []int{0}, "body": []int{0}}
 			}
 			rows, out := l.run(0.6)
@@ -474,7 +474,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// If a server dies in the middle, earlier operations stay, the rest are errors, and the run ends on time.
+// If a server dies during a run, earlier operations are kept, the others are errors, and the run ends on time.
 func TestServerDies(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", nil).objects(s, "data", 3)
@@ -489,7 +489,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// Operations in flight when `drain_s` is over hung: each is a row of its own class, which lasted until then.
+// Operations in flight at the end of `drain_s` hung. Each is a row of a separate class, and lasted until then.
 func TestHung(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"timeout_s": 30}).objects(s, "hang", 3)
@@ -542,7 +542,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Open loop: operations are due at a constant rate; if one waits for a worker, its latency counts from when it was due.
+// Open loop: operations are due at a constant rate. If one waits for a worker, its latency counts from its due time.
 func TestOpenLoop(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"rate": 200, "rate_first": 1, "rate_stride": 2, "workers": 1}).objects(s, "data", 3)
@@ -579,7 +579,7 @@ func TestBalance(t *testing.T) {
 			t.Errorf("%s: %v, %+v", balance, counts, out)
 		}
 	}
-	// A slow endpoint gets fewer operations if the load decides.
+	// With "least_load", a slow endpoint gets fewer operations.
 	slow := serve(t, false)
 	slow.pace = 20 * time.Millisecond
 	l := newLab(t, a.URL, slow.URL).with("GET", map[string]any{"balance": "least_load", "workers": 4}).objects(a, "data", 3).objects(slow, "data", 3)
@@ -624,7 +624,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// An idle connection that the server closed costs no operation.
+// An idle connection that the server closed does not make an operation fail.
 func TestClosedAtRest(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"rate": 1.25, "workers": 1}).objects(s, "data", 1)
@@ -635,7 +635,7 @@ func TestClosedAtRest(t *testing.T) {
 	}
 }
 
-// If a connection is told to end while it dials, it ends as soon as it is open.
+// A connection that is aborted while it dials ends as soon as it is open.
 func TestAbortedWhileDialling(t *testing.T) {
 	s := serve(t, false)
 	r, err := New(newLab(t, s.URL).with("GET", nil).objects(s, "hang", 1).job())

@@ -17,14 +17,14 @@ import (
 	"storelab/loadgen/job"
 )
 
-// pantry is a server that keeps what it is given, and lists it with `start-after` and `max-keys`. lie, if given, may
-// change an answer.
+// pantry is a server that stores objects, and lists them with `start-after` and `max-keys`. lie, if given, may change an
+// answer.
 type pantry struct {
 	*httptest.Server
 	mu      sync.Mutex
 	objects map[string][]byte
-	most    int            // objects that were there at a time
-	names   map[string]int // method and key: how often
+	most    int            // maximum number of objects at a time
+	names   map[string]int // number of requests by method and key
 	lie     func(w http.ResponseWriter, q *http.Request, key string, s *pantry) bool
 }
 
@@ -83,7 +83,7 @@ func (s *pantry) list(w io.Writer, q *http.Request) {
 	io.WriteString(w, "</ListBucketResult>")
 }
 
-// mixed is a job of a mix at a pantry, with `start` objects of 10 B, 11 B, … there, and at most `most`.
+// mixed returns a job of a mix at a pantry, with `start` objects of 10 B, 11 B, …, and at most `most` objects.
 func mixed(t *testing.T, s *pantry, shares map[string]float64, start, most int, more map[string]any) *lab {
 	l := newLab(t, s.URL)
 	var operations []any
@@ -229,7 +229,7 @@ func TestLiesInAMixAreErrorsByName(t *testing.T) {
 	}
 }
 
-// What failed may have happened: nobody asks for it any more, a DELETE takes it away, and no alarm is raised.
+// A failed operation may have taken effect. Its object is not read any more, a DELETE removes it, and no error is reported.
 func TestWhatFailedIsNotAskedFor(t *testing.T) {
 	s := newPantry(t)
 	failing := map[string]bool{}
@@ -243,7 +243,7 @@ func TestWhatFailedIsNotAskedFor(t *testing.T) {
 		if s.names[q.Method+" "+key]%2 == 0 || (int(key[len(key)-1])+s.names[q.Method+" "+key])%5 != 0 {
 			return false
 		}
-		if q.Method == "PUT" { // it happened all the same
+		if q.Method == "PUT" { // the upload was stored in spite of the error
 			s.objects[key] = []byte("late")
 		}
 		failing[key] = true
@@ -394,7 +394,7 @@ func TestPoissonGapsAreExponential(t *testing.T) {
 	if k := kolmogorov(gaps); k > 1.95 {
 		t.Errorf("Kolmogorov-Smirnov %.2f", k)
 	}
-	b := newArrivals(&Run{job: j}) // nobody takes any: all are missed
+	b := newArrivals(&Run{job: j}) // no worker takes any, so all are missed
 	if n := b.chance.before(20e9); n != int64(len(gaps)) {
 		t.Errorf("%d arrivals were missed of %d", n, len(gaps))
 	}

@@ -14,17 +14,17 @@ import (
 	"storelab/loadgen/job"
 )
 
-// lane is what a worker uses for operations at one endpoint: one connection, and more for the parts of an object.
+// lane is the connection of a worker to one endpoint, with further connections for the parts of an object.
 type lane struct {
 	main  *conn
-	parts []*conn // main is the first of them; only if objects move in parts
+	parts []*conn // main is the first; empty unless objects are transferred in parts
 }
 
-// outcome is the result of an operation, except its error.
+// outcome is the result of an operation, without its error.
 type outcome struct {
 	first  int64 // absolute; 0: unknown
 	status int
-	number int // of keys of a listing; of pages, for a whole one
+	number int // number of keys of a page; for whole listings, of pages
 }
 
 // do performs one operation. verify: compare the answer's bytes with the body's.
@@ -49,7 +49,7 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		case err != nil:
 		case a.status != 200:
 			err = wrongf("WrongAnswer", "status %d instead of 200", a.status)
-		case a.size < 0: // as fasthttp counts an answer that names no length
+		case a.size < 0: // fasthttp's value for an answer without a length
 			err = wrongf("WrongAnswer", "no Content-Length")
 		case a.size != t.size:
 			err = wrongf("WrongAnswer", "Content-Length %d instead of %d", a.size, t.size)
@@ -71,7 +71,7 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	return outcome{}, fmt.Errorf("no operation %q", t.op)
 }
 
-// asked is one exchange whose answer reports success or the error.
+// asked makes one exchange and returns the error that its answer reports.
 func (r *Run) asked(c *conn, q *request, visit func([]byte), keep bool) (answer, error) {
 	a, err := c.exchange(q, visit, keep)
 	if err == nil && a.status/100 != 2 {
@@ -85,7 +85,7 @@ func (r *Run) plain(c *conn, q *request) (outcome, error) {
 	return outcome{status: a.status}, err
 }
 
-// download reads [from, to) of an object. ranged: ask for that part, and accept nothing else.
+// download reads [from, to) of an object. ranged: request that range, and accept only that range.
 func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, verify bool) (outcome, error) {
 	q := request{method: "GET", bucket: bucket, key: t.key}
 	if ranged {
@@ -123,7 +123,7 @@ func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, 
 	return out, nil
 }
 
-// rangeIs says whether a Content-Range (`bytes 0-9/100`) is [from, to).
+// rangeIs returns whether a Content-Range (`bytes 0-9/100`) is [from, to).
 func rangeIs(told []byte, from, to int64) bool {
 	span, _, ok := strings.Cut(strings.TrimPrefix(string(told), "bytes "), "/")
 	first, last, both := strings.Cut(span, "-")
@@ -132,7 +132,7 @@ func rangeIs(told []byte, from, to int64) bool {
 	return ok && both && err == nil && also == nil && a == from && b == to-1
 }
 
-// each moves the parts of an object of the given size on the lane's connections; the first error ends it.
+// each transfers the parts of an object of the given size on the lane's connections. It stops at the first error.
 func (r *Run) each(l *lane, size int64, part func(c *conn, number int, from, to int64) error) error {
 	n := int((size + r.job.PartSize - 1) / r.job.PartSize)
 	var next, failed int
@@ -185,7 +185,7 @@ func (r *Run) getParts(l *lane, t *task, bucket string, verify bool) (outcome, e
 	return out, err
 }
 
-// putParts is a multipart upload: create, parts, complete; an upload that fails is aborted.
+// putParts makes a multipart upload: create, parts, complete. It aborts a failed upload.
 func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 	q := request{method: "POST", bucket: bucket, key: t.key, query: "uploads="}
 	a, err := r.asked(l.main, &q, nil, true)
@@ -289,5 +289,5 @@ func (r *Run) list(c *conn, t *task, bucket string) (outcome, error) {
 	return out, nil
 }
 
-// escaped is a query value in the form that the signature needs.
+// escaped returns a query value in the form that the signature needs.
 func escaped(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

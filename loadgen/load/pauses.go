@@ -11,14 +11,14 @@ const (
 	mostPauses = 100
 )
 
-// Pauses are times in which this program did not run, though its clock should have ticked: the host stood still, or gave
-// its cores to others. What a store did meanwhile, nobody saw.
+// Pauses are times in which this program did not run although its clock should have ticked: the host was stopped, or used
+// its cores for other programs. The store was not observed during a pause.
 type Pauses struct {
 	Count     int64      `json:"count"`
 	SumNs     int64      `json:"sum_ns"`
 	LongestNs int64      `json:"longest_ns"`
-	Longest   [][2]int64 `json:"longest"` // begin (UTC ns) and length of the longest, by their begin
-	// Operations of an open loop that began as much later than they were due, though their worker waited for them.
+	Longest   [][2]int64 `json:"longest"` // begin (UTC ns) and length of the longest pauses, sorted by begin
+	// Operations of an open loop that began late although their worker waited for them.
 	Late          int64 `json:"late_begins"`
 	LongestLateNs int64 `json:"late_begin_longest_ns"`
 }
@@ -42,14 +42,14 @@ func (p *Pauses) add(begin, length int64) {
 	}
 }
 
-// tick notes the pause that ended when a tick came so long after the one before, if it was one.
+// tick records a pause if the time since the last tick is long enough.
 func (p *Pauses) tick(now int64, since time.Duration) {
 	if late := since - pauseTick; late >= pauseFrom {
 		p.add(now-int64(late), int64(late))
 	}
 }
 
-// notePauses lets a clock tick until `ended`, and notes each tick that was late.
+// notePauses runs a clock until `ended`, and records each late tick.
 func (r *Run) notePauses(ended <-chan struct{}, into *Pauses) {
 	tick := time.NewTicker(pauseTick)
 	defer tick.Stop()
@@ -66,7 +66,7 @@ func (r *Run) notePauses(ended <-chan struct{}, into *Pauses) {
 	}
 }
 
-// lateness gathers how late operations began whose worker waited for them.
+// lateness collects the delays of operations that began late although their worker waited for them.
 type lateness struct {
 	mu      sync.Mutex
 	count   int64

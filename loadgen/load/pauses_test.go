@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The longest are kept, in the order of their begins, and all are counted.
+// The longest pauses are kept, sorted by their begin, and all are counted.
 func TestLongestPauses(t *testing.T) {
 	p := &Pauses{}
 	sum := int64(0)

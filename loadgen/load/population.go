@@ -11,19 +11,19 @@ import (
 	"storelab/loadgen/job"
 )
 
-// object is one place of a population; number: of the upload whose name it has.
+// object is one slot of a population. number is the number of the upload that determines its name.
 type object struct {
 	number  int
 	size    int64
-	version int   // how often it was overwritten
-	since   int64 // stamp of when it became what it is
-	at      int   // in `ready`; -1: it is being written or deleted, or nothing is there
+	version int   // number of overwrites
+	since   int64 // stamp of its last change
+	at      int   // index in `ready`; -1: it is being written or deleted, or the slot is empty
 	readers int
 }
 
-// population are the objects of a mix. It hands each operation its object, so that none asks for what another deletes or
-// overwrites at that moment, and holds the answers against it. An object of which an operation failed may be there or
-// not: nobody reads it any more, and a later DELETE takes it away.
+// population is the set of objects of a mix. It assigns an object to each operation, so that no operation uses an object
+// that another one deletes or overwrites at the same time, and it checks the answers. After a failed operation, its object
+// may exist or not. It is not read any more, and a later DELETE removes it.
 type population struct {
 	run     *Run
 	mu      sync.Mutex
@@ -31,25 +31,25 @@ type population struct {
 	sizes   *sizer
 	rng     *rand.Rand
 	slots   []object
-	ready   []int // slots whose objects are there
+	ready   []int // slots with existing objects
 	empty   []int
 	where   map[int]int      // number -> slot
-	left    []int            // numbers that failed operations left: they may be there
-	doubted map[int]struct{} // all that ever were among them
+	left    []int            // numbers of failed operations: these objects may exist
+	doubted map[int]struct{} // all numbers that were ever in `left`
 	next    int              // number of the next new object
-	stamp   int64            // counts what changes
+	stamp   int64            // counts changes
 	listing int              // listings in flight
 	deleted []int            // numbers deleted while listings are in flight
 	place   int              // of the next listing
 	over    int64
 }
 
-// Mixed is what a mix tells at its end.
+// Mixed is the summary of a mix.
 type Mixed struct {
 	There       int              `json:"there"`       // objects
-	Left        int              `json:"left"`        // ... that failed operations left: there or not
+	Left        int              `json:"left"`        // objects of failed operations, which may exist or not
 	New         int              `json:"new"`         // names given to uploads
-	Overwritten int64            `json:"overwritten"` // uploads to names that were there
+	Overwritten int64            `json:"overwritten"` // uploads to existing names
 	Lost        map[string]int64 `json:"lost"`        // operations of the mix that were never possible
 }
 
@@ -85,7 +85,7 @@ func (p *population) upload(n int) job.Upload {
 
 func (p *population) key(n int) string { return uploaded(p.upload(n).Prefix, n) }
 
-// restore puts a slot among those that are ready, hold takes it out.
+// restore adds a slot to the ready ones, hold removes it.
 func (p *population) restore(slot int) {
 	p.slots[slot].at = len(p.ready)
 	p.ready = append(p.ready, slot)
@@ -99,7 +99,7 @@ func (p *population) hold(slot int) {
 	p.slots[slot].at = -1
 }
 
-// idle is a slot that nobody reads; -1: none.
+// idle returns a slot that is not being read; -1 if there is none.
 func (p *population) idle() int {
 	for range min(16, len(p.ready)) {
 		if slot := p.ready[p.rng.IntN(len(p.ready))]; p.slots[slot].readers == 0 {
@@ -114,7 +114,7 @@ func (p *population) idle() int {
 	return -1
 }
 
-// task is the next operation of the mix; nil: the end came while none was possible.
+// task returns the next operation of the mix; nil if the run ended while none was possible.
 func (p *population) task(w *worker) *task {
 	for !p.run.halt.Load() {
 		p.mu.Lock()
@@ -131,7 +131,7 @@ func (p *population) task(w *worker) *task {
 	return nil
 }
 
-// give fills in a task's object; false: there is none for it now.
+// give assigns an object to a task; false if no object is available now.
 func (p *population) give(t *task) bool {
 	switch t.op {
 	case job.Get, job.Head:
@@ -162,11 +162,11 @@ func (p *population) give(t *task) bool {
 	return true
 }
 
-// givePut is a new name where there is room, else an object that is overwritten.
+// givePut assigns a new name if the maximum is not reached, else an object to overwrite.
 func (p *population) givePut(t *task) bool {
 	if last := len(p.empty) - 1; last >= 0 {
 		t.slot, p.empty = p.empty[last], p.empty[:last]
-		t.over = len(p.left) >= len(p.slots) // so that no more than twice as many are ever there
+		t.over = len(p.left) >= len(p.slots) // so that at most twice the maximum can exist
 		if t.over {
 			t.number, p.left = p.left[0], p.left[1:]
 		} else {
@@ -190,7 +190,7 @@ func (p *population) givePut(t *task) bool {
 	return true
 }
 
-// done takes over what became of an operation.
+// done records the result of an operation.
 func (p *population) done(t *task, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +228,7 @@ func (p *population) vacate(t *task) {
 	p.empty = append(p.empty, t.slot)
 }
 
-// abandon: nobody knows what became of an object.
+// abandon records that the state of an object is not known.
 func (p *population) abandon(t *task) {
 	if t.slot >= 0 {
 		p.vacate(t)
@@ -249,7 +249,7 @@ func (p *population) told() *Mixed {
 	return out
 }
 
-// giveList is a page of the folder of one place, from a random object of it on.
+// giveList assigns a page of the folder of one place, starting after a random object.
 func (p *population) giveList(t *task) {
 	places := p.run.job.Uploads
 	place := places[p.place%len(places)]
@@ -265,13 +265,13 @@ func (p *population) giveList(t *task) {
 	p.listing++
 }
 
-// listed is one key of a page.
+// listed is a key of a page.
 type listed struct {
 	key  string
 	size int64
 }
 
-// holds holds a page against what is there: all keys of the folder behind t.after, or the first of them if there are more.
+// holds compares a page with the existing objects: all keys of the folder after t.after, or the first of them.
 func (p *population) holds(t *task, page []listed, more bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,8 +304,9 @@ func (p *population) holds(t *task, page []listed, more bool) error {
 	return nil
 }
 
-// missing is a key that a page lacks: it was there all the while, behind t.after and, if there are more, before the last.
-// "": none is. Names of more than eight digits do not come in the order of their numbers: they are not looked at.
+// missing returns a key that is missing in a page; "" if there is none. The object existed during the whole listing, and
+// its key is after t.after and, if more pages follow, before the last key. Names with more than eight digits are not
+// checked, because their order differs from that of their numbers.
 func (p *population) missing(t *task, last string, more bool, seen map[int]bool) string {
 	first, end, folder := 0, p.next, job.Upload{Bucket: t.bucket, Prefix: t.prefix}
 	if p.next > 1e8 {
@@ -337,10 +338,10 @@ func (p *population) missing(t *task, last string, more bool, seen map[int]bool)
 	return ""
 }
 
-// untouched: the object is what it was before the listing began.
+// untouched returns whether the object has not changed since the listing began.
 func (p *population) untouched(o *object, t *task) bool { return o.at >= 0 && o.since < t.since }
 
-// numbered is the number of a key in the folder that is listed; -1: it is none that was given out.
+// numbered returns the number of a key in the listed folder; -1 if this number was not used.
 func (p *population) numbered(t *task, key string) int {
 	text, found := strings.CutPrefix(key, t.prefix)
 	n := digits(text)
@@ -350,7 +351,7 @@ func (p *population) numbered(t *task, key string) int {
 	return n
 }
 
-// digits is the number that a text of digits is; -1: it is none.
+// digits converts a text of digits into a number; -1 for other texts.
 func digits(text string) int {
 	n, err := strconv.ParseUint(text, 10, 40)
 	if err != nil {

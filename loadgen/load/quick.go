@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block. They cannot block:
-// the socket is non-blocking. Telling the scheduler costs as much as the call, and lets it replace a "blocked" thread
-// by another one. Over loopback, where a write also does the receiver's work, that was a third of all CPU.
+// quick is a TCP connection that bypasses Go's scheduler in its reads and writes. They cannot block, because the socket
+// is non-blocking. Notifying the scheduler costs as much as the call, and lets it replace a "blocked" thread by another
+// one. On loopback, where a write also does the receiver's work, that was a third of the CPU time.
 type quick struct {
 	*net.TCPConn
 	raw         syscall.RawConn
@@ -31,7 +31,7 @@ func newQuick(c *net.TCPConn) (*quick, error) {
 	return q, nil
 }
 
-// call is one system call on `data`; false: wait until the socket is ready.
+// call makes one system call on `data`; false: wait until the socket is ready.
 func (q *quick) call(number, fd, flags uintptr) bool {
 	for {
 		n, _, failed := syscall.RawSyscall6(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(q.data))), uintptr(len(q.data)), flags, 0, 0)

@@ -8,20 +8,20 @@ import (
 	"storelab/loadgen/ledger"
 )
 
-// stampSize is the size of what each written object begins with, so that its bytes tell which write they are of: 12
-// bytes of the job's, the key's number (8 bytes) and its generation (4), little-endian.
+// stampSize is the size of the stamp at the beginning of each written object, which identifies the write: 12 bytes of the
+// job, the number of the key (8 bytes) and its generation (4 bytes), little-endian.
 const stampSize = job.StampSize
 
-// slot is a place for one object of a worker. Its key is left alone after an operation whose outcome nobody knows: what
-// such an operation may still do then cannot disturb what is expected of a later one.
+// slot is a place for one object of a worker. After an operation with an unknown result, its key is not used again, so
+// that late effects of this operation cannot disturb the expectation for later ones.
 type slot struct {
-	number     int // of the key
+	number     int // number of the key
 	generation uint32
 	there      bool
 }
 
-// rewriter gives one worker its tasks: it puts objects, overwrites and deletes them, over a bounded set of keys that
-// are this worker's own.
+// rewriter gives one worker its tasks: it creates, overwrites and deletes objects in a bounded set of keys that only this
+// worker uses.
 type rewriter struct {
 	job         *job.Job
 	rng         *rand.Rand
@@ -55,7 +55,7 @@ func (w *rewriter) renew(s *slot) {
 	w.next += w.job.Workers
 }
 
-// task is the next operation: of a random slot, which is put if it is empty, else deleted or overwritten.
+// task returns the next operation. It uses a random slot: an empty slot is filled, another one overwritten or deleted.
 func (w *rewriter) task() *task {
 	w.at = w.rng.IntN(len(w.slots))
 	s := &w.slots[w.at]
@@ -83,7 +83,7 @@ func (w *rewriter) task() *task {
 	return t
 }
 
-// done says how the last task ended.
+// done records the result of the last task.
 func (w *rewriter) done(ok bool) {
 	s := &w.slots[w.at]
 	s.there = w.last.write != ledger.Delete

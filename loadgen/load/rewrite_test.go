@@ -14,7 +14,7 @@ import (
 	"storelab/loadgen/ledger"
 )
 
-// written is an entry of a ledger, read without the package that wrote it.
+// written is an entry of a ledger, read without the package that writes it.
 type written struct {
 	Number, Generation uint32
 	Worker             uint16
@@ -23,7 +23,7 @@ type written struct {
 	Begin, Ack         int64
 }
 
-// kept gives the job a ledger, and returns what reads it: the entries of each key, in order.
+// kept adds a ledger to the job, and returns a function that reads the entries of each key, in order.
 func (l *lab) kept() func() map[uint32][]written {
 	name := filepath.Join(l.TempDir(), "ledger.0")
 	if err := os.WriteFile(name, make([]byte, ledger.Page), 0o600); err != nil {
@@ -55,7 +55,7 @@ func (l *lab) rewrites(keys int, deletes float64) *lab {
 	return l
 }
 
-// expected is the object that a write leaves.
+// expected returns the object after a write.
 func (l *lab) expected(e written) []byte {
 	out := bytes.Clone(l.bodies[(e.Number+e.Generation)%2])
 	copy(out, twelve)
@@ -193,7 +193,7 @@ func TestWhatHangsIsInTheLedgerAsUnknown(t *testing.T) {
 	}
 }
 
-// refused is why the job cannot be.
+// refused returns the error of the job.
 func (l *lab) refused() error {
 	text, err := json.Marshal(l.values)
 	if err != nil {

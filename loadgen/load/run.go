@@ -1,4 +1,4 @@
-// Package load is the loop: workers that perform operations until the deadline, and record the result of each.
+// Package load has the workers, which perform operations until the deadline and record the result of each.
 package load
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	buffersOfAll  = 64 << 20 // bytes for the pieces of long bodies, over all connections
-	largestPiece  = 64 << 10 // stays in a core's own cache: reading GETs of 100 MB by 1 MiB reached three quarters of the rate
+	buffersOfAll  = 64 << 20 // bytes for the buffers of long bodies, over all connections
+	largestPiece  = 64 << 10 // fits into a core's own cache: with 1 MiB, GETs of 100 MB reached only three quarters of the rate
 	smallestPiece = 32 << 10
 )
 
@@ -38,34 +38,35 @@ type Run struct {
 	pool    *population // of a mix
 	inParts bool
 	piece   int
-	most    int // threads that run Go code
+	most    int // maximum number of threads that run Go code
 
-	// wallAt is wall clock and monotonic clock, read together once: a step of the wall clock does not reach the records.
+	// wallAt has the wall clock and the monotonic clock, read together once, so that a step of the wall clock does not
+	// affect the records.
 	wallAt time.Time
 	offset int64 // of the coordinator's clock relative to this host's, ns
 	ctx    context.Context
 	cancel context.CancelFunc
-	halt   atomic.Bool // begin no more operations
-	cut    atomic.Bool // operations in flight no longer count
-	hung   atomic.Bool // those that are cut hung: the drain is over
-	full   atomic.Bool // all threads are fully used: no CPU is to spare
+	halt   atomic.Bool // do not begin further operations
+	cut    atomic.Bool // operations in flight are not recorded any more
+	hung   atomic.Bool // operations that are cut count as hung, because the drain is over
+	full   atomic.Bool // all threads are fully used, so there is no spare CPU time
 
 	dials, open, mostOpen, compared, differ atomic.Int64
-	pages, keys, listBytes                  atomic.Int64 // of whole folders that were listed
+	pages, keys, listBytes                  atomic.Int64 // of listings of whole folders
 	turn                                    atomic.Int64 // round robin
 	mu                                      sync.Mutex
 	messages                                map[string]string // first message of each class
-	book                                    *ledger.Book      // nil: none is kept
-	broken                                  error             // why the run cannot count
+	book                                    *ledger.Book      // nil: no ledger
+	broken                                  error             // why the run is invalid
 }
 
-// Summary is what the records do not contain.
+// Summary has the results that are not in the records.
 type Summary struct {
 	records.Totals
 	Requests    map[string]int32  `json:"requests_per_operation"`
 	Messages    map[string]string `json:"messages"`
-	Hung        int64             `json:"hung"`      // in flight when the drain was over
-	HungS       float64           `json:"hung_s"`    // of the workers' time until the deadline, spent on them
+	Hung        int64             `json:"hung"`      // in flight at the end of the drain
+	HungS       float64           `json:"hung_s"`    // time until the deadline that workers spent on them
 	NotBegun    int64             `json:"not_begun"` // open loop: due, but no worker was free
 	Compared    int64             `json:"compared"`
 	Differ      int64             `json:"differ"`
@@ -78,14 +79,14 @@ type Summary struct {
 	Mixed       *Mixed            `json:"mixed,omitempty"`
 }
 
-// Listed is what came in listings of whole folders: pages, keys in them, bytes of their XML.
+// Listed has the sums over listings of whole folders: pages, their keys, bytes of their XML.
 type Listed struct {
 	Pages int64 `json:"pages"`
 	Keys  int64 `json:"keys"`
 	Bytes int64 `json:"bytes"`
 }
 
-// New prepares a run: it maps bodies, makes targets and workers, and connects nothing yet.
+// New prepares a run: it maps the bodies and creates targets and workers. It does not connect.
 func New(j *job.Job) (*Run, error) {
 	offset, err := clockOffset()
 	if err != nil {
@@ -168,13 +169,13 @@ func (r *Run) kind(op string) records.Kind {
 		}
 		return records.Kind{Op: op, Requests: int32((n + page - 1) / page), Paged: true, Count: int64(n)}
 	}
-	if r.pool != nil { // a page counts as one operation, however many keys it has
+	if r.pool != nil { // a page counts as one operation, for any number of keys
 		return records.Kind{Op: op, Requests: 1}
 	}
 	return records.Kind{Op: op, Requests: 1, Many: op == job.Multi || op == job.List}
 }
 
-// object returns the name that an operation's number stands for.
+// object returns the name of the object for an operation's number.
 func (r *Run) object(kind, number int) string {
 	if r.pool != nil {
 		if r.job.Operations[kind].Op == job.List {
@@ -188,8 +189,8 @@ func (r *Run) object(kind, number int) string {
 	return uploaded(r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
 }
 
-// Connect dials all connections. An untrusted certificate is an error. If a server does not answer, Connect dials no
-// further: the operations to come will report it.
+// Connect dials all connections. An untrusted certificate is an error. If a server does not answer, Connect stops
+// dialling, and the operations report the error.
 func (r *Run) Connect() error {
 	var all sync.WaitGroup
 	var silent atomic.Bool
@@ -229,10 +230,10 @@ func (r *Run) Connect() error {
 
 func (r *Run) wall() time.Time { return r.wallAt.Add(time.Since(r.wallAt)) }
 
-// now is the coordinator's clock: on another host, the environment holds the difference of the two clocks.
+// now returns the time of the coordinator's clock. On another host, the environment has the difference of the clocks.
 func (r *Run) now() int64 { return r.wallAt.UnixNano() + r.offset + int64(time.Since(r.wallAt)) }
 
-// ClockOffset is the name of the variable that holds what to add to this host's clock, in nanoseconds.
+// ClockOffset is the name of the variable with the nanoseconds to add to this host's clock.
 const ClockOffset = "STORELAB_CLOCK_OFFSET_NS"
 
 func clockOffset() (int64, error) {
@@ -243,7 +244,7 @@ func clockOffset() (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// payload is what the signature says of a body that begins with the stamp instead of its own first bytes.
+// payload returns the signature's payload hash of a body whose first bytes are replaced by the stamp.
 func (r *Run) payload(body, stamp []byte) string {
 	switch {
 	case len(body) == 0:
@@ -257,7 +258,7 @@ func (r *Run) payload(body, stamp []byte) string {
 	return sigv4.Unsigned
 }
 
-// fail ends the run: what it did does not count.
+// fail ends the run and marks it as invalid.
 func (r *Run) fail(err error) {
 	r.mu.Lock()
 	if r.broken == nil {
@@ -267,8 +268,8 @@ func (r *Run) fail(err error) {
 	r.Stop()
 }
 
-// Do works from the start to the deadline, and at most `drain_s` and a moment longer. It calls progress now and then,
-// and at the end.
+// Do works from the start to the deadline, and at most slightly longer than `drain_s` after it. It calls progress
+// repeatedly and at the end.
 func (r *Run) Do(progress func(Sums)) Summary {
 	r.plan.StartNs = r.job.StartNs
 	for r.now() < r.job.StartNs {
@@ -311,7 +312,7 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	return out
 }
 
-// Write writes the records. It refuses those of a run that broke.
+// Write writes the records. It returns an error for an invalid run.
 func (r *Run) Write(out *Summary) (err error) {
 	if r.broken != nil {
 		return r.broken

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// server is the part of S3 that the loop needs; the first component of a key says how an answer goes wrong.
+// server has the part of S3 that the tests need. The first component of a key determines the fault of an answer.
 type server struct {
 	*httptest.Server
 	mu      sync.Mutex

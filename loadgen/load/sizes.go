@@ -11,7 +11,7 @@ import (
 // sizer draws the sizes of objects.
 type sizer struct {
 	job.Sizes
-	below []float64 // of a table: the sums of the counts up to each size
+	below []float64 // of a table: cumulative counts up to each size
 	mu    float64   // of the logarithm of a log-normal size
 }
 
@@ -34,7 +34,7 @@ func (z *sizer) draw(rng *rand.Rand) int64 {
 		at := rng.Float64() * z.below[len(z.below)-1]
 		return z.Size[sort.Search(len(z.below)-1, func(i int) bool { return z.below[i] > at })]
 	case z.Mean > 0:
-		for { // what lies outside of the bounds is drawn again; the mean lies within them, so this ends soon
+		for { // draw again if the size is outside of the bounds; the mean is inside, so this ends soon
 			if size := math.Round(math.Exp(z.mu + z.Sigma*rng.NormFloat64())); size >= float64(z.Least) && size <= float64(z.Most) {
 				return int64(size)
 			}

@@ -8,8 +8,8 @@ import (
 	"storelab/loadgen/ledger"
 )
 
-// task is one operation to do. number: index in the job's objects, or the upload's number, or the number of objects of
-// an operation on many.
+// task is an operation to do. number is the index in the job's objects, the number of the upload, or the number of
+// objects of an operation on several objects.
 type task struct {
 	kind         int // in the job's mix
 	op           string
@@ -19,9 +19,9 @@ type task struct {
 	body         int
 	from, to     int64
 	many         []int // objects of a DELETE_MULTI
-	write        byte  // what the ledger is told of it: ledger.New, Overwrite or Delete; 0: nothing
+	write        byte  // kind for the ledger: ledger.New, Overwrite or Delete; 0: no entry
 	generation   uint32
-	stamp        []byte // what the object begins with, instead of the body's first bytes
+	stamp        []byte // replaces the first bytes of the body
 	continuation string
 	size         int64 // of the object
 	// Of a mix: the object's place (-1: none any more), whether an upload overwrites; of a listing: folder, the key behind
@@ -33,7 +33,7 @@ type task struct {
 	mark          int
 }
 
-// source gives one worker its tasks of one operation, in a task that it reuses; false: there are no more.
+// source returns the next task of one operation for one worker, in a reused task; false after the last one.
 type source func(*task) bool
 
 // sources builds a source for each operation of the mix. Each worker has its own random order, from the seed.
@@ -52,7 +52,7 @@ func sources(j *job.Job, order []int32, pieces [][]int, worker int) []source {
 	return out
 }
 
-// puts are new keys, each once, in all places in turn: numbers worker, worker + workers, …
+// puts returns new keys, each once, in all places in turn: numbers worker, worker + workers, …
 func puts(j *job.Job, worker int, _ *rand.Rand) source {
 	n := worker - j.Workers
 	if j.Named() {
@@ -68,7 +68,7 @@ func puts(j *job.Job, worker int, _ *rand.Rand) source {
 	}
 }
 
-// named are uploads of the job's objects, each once: the numbers worker, worker + workers, …
+// named returns uploads of the job's objects, each once: the numbers worker, worker + workers, …
 func named(j *job.Job, worker int) source {
 	n := worker - j.Workers
 	return func(t *task) bool {
@@ -80,11 +80,11 @@ func named(j *job.Job, worker int) source {
 	}
 }
 
-// uploaded is the key of an upload.
+// uploaded returns the key of an upload.
 func uploaded(prefix string, number int) string { return fmt.Sprintf("%s%08d", prefix, number) }
 
-// reads are all objects, each once before any is repeated. All workers share one shuffled order; each goes through it
-// with its own start and step, new in every turn, so that no worker keeps an order in memory.
+// reads returns all objects, each once before any is repeated. All workers share one shuffled order. Each uses its own
+// start and step, which are new in every turn, so that no worker needs memory for its own order.
 func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, worker int, rng *rand.Rand) source {
 		if j.Once {
@@ -103,7 +103,7 @@ func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
 	}
 }
 
-// once are the objects worker, worker + workers, … of the shuffled order, and then no more.
+// once returns the objects worker, worker + workers, … of the shuffled order, and then ends.
 func once(j *job.Job, order []int32, worker int) source {
 	at := worker - j.Workers
 	return func(t *task) bool {
@@ -115,7 +115,7 @@ func once(j *job.Job, order []int32, worker int) source {
 	}
 }
 
-// whole makes the task one of the whole object i of the job.
+// whole sets the task to the whole object i of the job.
 func (t *task) whole(j *job.Job, i int) {
 	t.number, t.bucket, t.key, t.from, t.to = i, j.Objects.Bucket[i], j.Objects.Key[i], 0, j.ObjectSize
 	t.size = j.ObjectSize
@@ -124,7 +124,7 @@ func (t *task) whole(j *job.Job, i int) {
 	}
 }
 
-// shuffled is the order that all readers share.
+// shuffled returns the order that all readers share.
 func shuffled(j *job.Job) []int32 {
 	order, rng := make([]int32, len(j.Objects.Key)), rand.New(rand.NewPCG(j.Seed, 0))
 	for i := range order {
@@ -148,7 +148,7 @@ func coprime(n int, rng *rand.Rand) int {
 	}
 }
 
-// ranges are one range of each object that `reads` gives, or all of them from its beginning to its end.
+// ranges returns one range of each object of `reads`, or all its ranges from the beginning to the end.
 func ranges(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, worker int, rng *rand.Rand) source {
 		return rangesOf(j, reads(order)(j, worker, rng), rng)
@@ -178,7 +178,7 @@ func rangesOf(j *job.Job, objects source, rng *rand.Rand) source {
 	}
 }
 
-// deletes are the objects worker, worker + workers, …
+// deletes returns the objects worker, worker + workers, …
 func deletes(j *job.Job, worker int, _ *rand.Rand) source {
 	n := worker - j.Workers
 	return func(t *task) bool {
@@ -190,7 +190,7 @@ func deletes(j *job.Job, worker int, _ *rand.Rand) source {
 	}
 }
 
-// batches are runs of objects of one bucket, as many as one request deletes.
+// batches returns sequences of objects of one bucket, with the size of one request.
 func batches(j *job.Job) [][]int {
 	var out [][]int
 	for i := range j.Objects.Key {
@@ -214,7 +214,8 @@ func multi(pieces [][]int, j *job.Job, worker int) source {
 	}
 }
 
-// lists are pages of a bucket; after the last page they start again. The operation says where the next page begins.
+// lists returns the pages of a bucket, and starts again after the last page. The operation sets where the next page
+// begins.
 func lists(j *job.Job, worker int, _ *rand.Rand) source {
 	if len(j.Lists) > 0 {
 		return folders(j, worker)
@@ -229,7 +230,7 @@ func lists(j *job.Job, worker int, _ *rand.Rand) source {
 	}
 }
 
-// folders are all folders in turn, without end; workers begin with different ones.
+// folders returns all folders in turn, without end. Workers begin with different folders.
 func folders(j *job.Job, worker int) source {
 	at := worker - 1
 	return func(t *task) bool {

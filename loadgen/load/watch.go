@@ -11,7 +11,7 @@ const (
 	progressEvery = 200 * time.Millisecond
 )
 
-// Sums counts what has been done so far.
+// Sums has the numbers of operations so far.
 type Sums struct {
 	Operations int64 `json:"operations"` // objects of successful operations
 	Errors     int64 `json:"errors"`     // objects of failed operations
@@ -20,7 +20,7 @@ type Sums struct {
 	Open       int64 `json:"connections"`
 }
 
-// watch ends operations that are silent for too long, and everything at the end.
+// watch ends operations without activity for too long, and all operations at the end.
 func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	silent, last := int64(r.job.TimeoutS*1e9), r.job.Ends()
 	tick := time.NewTicker(watchEvery)
@@ -40,7 +40,7 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 			if !r.halt.Load() {
 				r.hung.Store(true)
 			}
-			r.Stop() // repeatedly: an operation may just have begun
+			r.Stop() // repeatedly, because an operation may just have begun
 			continue
 		}
 		for _, c := range r.conns {
@@ -55,8 +55,8 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	}
 }
 
-// grow doubles the threads while all of them are fully used, and notes when there are no more. Threads that are not needed would look for work, and take
-// the server's CPU.
+// grow doubles the number of threads while all of them are fully used, and records when the maximum is reached.
+// Unneeded threads would search for work and use CPU time of the server.
 func (r *Run) grow(used, span int64) {
 	threads := runtime.GOMAXPROCS(0)
 	full := float64(used) > 0.8*float64(span)*float64(threads)
@@ -66,7 +66,7 @@ func (r *Run) grow(used, span int64) {
 	}
 }
 
-// cpu is the CPU time of this process so far, in ns.
+// cpu returns the CPU time of this process in ns.
 func cpu() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -84,7 +84,7 @@ func (r *Run) sums() Sums {
 	return out
 }
 
-// Stop begins no more operations and gives up those in flight. They are not recorded, unless the drain is over: then they hung.
+// Stop ends the run and aborts the operations in flight. They are recorded, as hung, only if the drain is over.
 func (r *Run) Stop() {
 	r.halt.Store(true)
 	r.cut.Store(true)

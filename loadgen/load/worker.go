@@ -24,9 +24,9 @@ type worker struct {
 	notes                     *records.Worker
 	objects, bytes, bad, asks atomic.Int64 // done, failed; operations
 	begun                     int64        // operations
-	gets                      int64        // of a mix
-	compare                   int64        // turn of the next answer that is compared with spare CPU
-	hungNs                    int64        // from the begin of an operation that hung to the deadline; 0: none did
+	gets                      int64        // number of GETs of a mix
+	compare                   int64        // turn of the next answer that is compared in spare CPU time
+	hungNs                    int64        // time from the begin of a hung operation to the deadline; 0: no hung operation
 	page                      *ledger.Writer
 	rewrite                   *rewriter // instead of sources
 }
@@ -116,11 +116,11 @@ func (w *worker) work(due *arrivals) {
 	}
 }
 
-// enough answers find that 1 % of all are wrong with a probability of 95 % (0.99^299 = 0.05).
+// enough answers detect, with a probability of 95 %, that 1 % of all are wrong (0.99^299 = 0.05).
 const enough = 300
 
-// compares says whether the answer is compared with the object's content: every so many-th, and the first one. While
-// there is CPU to spare, as many more as keep `enough` compared, spread over a run of any length.
+// compares returns whether the answer is compared with the object's content: the first one and every n-th. While there is
+// spare CPU time, further answers are compared, so that `enough` of them are spread over a run of any length.
 func (w *worker) compares(t *task) bool {
 	r, every := w.run, int64(w.run.job.Verify)
 	if every == 0 || len(r.bodies) == 0 || (t.op != job.Get && t.op != job.GetRange) {
@@ -137,7 +137,7 @@ func (w *worker) compares(t *task) bool {
 	return true
 }
 
-// noted writes the operation into the ledger, before its request is sent. If that fails, everything ends.
+// noted records the operation in the ledger before its request is sent. If that fails, the run ends.
 func (w *worker) noted(t *task, now int64) bool {
 	if w.page == nil || t.write == 0 {
 		return true
@@ -149,7 +149,7 @@ func (w *worker) noted(t *task, now int64) bool {
 	return true
 }
 
-// ended tells the ledger that an operation was acknowledged, before the next one begins.
+// ended records in the ledger that an operation was acknowledged, before the next one begins.
 func (w *worker) ended(t *task, ok bool, now int64) {
 	if ok && w.page != nil && t.write != 0 {
 		w.page.Ack(now)
@@ -159,7 +159,7 @@ func (w *worker) ended(t *task, ok bool, now int64) {
 	}
 }
 
-// turn is the number of an operation among those of which every so many-th is compared; of a mix, among the GETs.
+// turn returns the number of an operation among those of which every n-th is compared; in a mix, among the GETs.
 func (w *worker) turn(t *task) int64 {
 	if w.run.pool == nil {
 		return w.begun
@@ -209,7 +209,7 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 			r.messages[class] = short(err.Error())
 		}
 		r.mu.Unlock()
-		if class != classHung { // after the deadline no limit stops anything
+		if class != classHung { // the limits do not apply after the deadline
 			w.bad.Add(count)
 		}
 	} else {
@@ -224,7 +224,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:min(300, len(s))], "?")
 }
 
-// task is the next task, of an operation drawn by the shares of the mix; nil if all are finished.
+// task returns the next task, of an operation drawn by the shares of the mix; nil if all are finished.
 func (w *worker) task() *task {
 	if w.rewrite != nil {
 		return w.rewrite.task()
@@ -260,7 +260,7 @@ func (w *worker) task() *task {
 	return nil
 }
 
-// lane is the lane of the next operation.
+// lane returns the lane of the next operation.
 func (w *worker) lane() (*lane, int) {
 	r := w.run
 	at := 0
@@ -270,7 +270,7 @@ func (w *worker) lane() (*lane, int) {
 	case "round_robin":
 		at = int((r.turn.Add(1) - 1) % int64(n))
 	case "least_load":
-		at = (w.number + int(w.begun)) % n // equal ones in turn
+		at = (w.number + int(w.begun)) % n // in turn, if several are equal
 		for i := 1; i < n; i++ {
 			if other := (at + i) % n; r.targets[other].busy.Load() < r.targets[at].busy.Load() {
 				at = other

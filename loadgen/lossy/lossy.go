@@ -1,7 +1,9 @@
-// Package lossy is an S3 proxy that breaks its word: it acknowledges some writes and does not keep them. What reads
-// back a ledger of acknowledged writes must catch it. Requests go on as they came, with the Host that the client signed.
+// Package lossy is an S3 proxy with deliberate faults: it acknowledges some writes without storing them. The check of
+// acknowledged writes with the ledger must detect this. Requests are forwarded unchanged, with the Host that the client
+// signed.
 //
-// It knows which of its lies still stand: a later write of the same key, passed on and acknowledged, heals them.
+// The proxy counts faults that are still visible. A later write of the same key that is forwarded and acknowledged
+// repairs a fault.
 package lossy
 
 import (
@@ -18,21 +20,21 @@ import (
 	"time"
 )
 
-// Kinds of lies.
+// Kinds of faults.
 const (
-	Drop      = "drop"      // a PUT or DELETE is acknowledged, and not passed on
+	Drop      = "drop"      // a PUT or DELETE is acknowledged, but not forwarded
 	Flip      = "flip"      // one byte of an upload is changed
 	Stale     = "stale"     // after an overwrite, the object before it is served
 	Resurrect = "resurrect" // a deleted object is served again
 )
 
-// All lists them.
+// All lists all kinds.
 var All = []string{Drop, Flip, Stale, Resurrect}
 
-// Proxy passes requests to Target (host:port), and lies about one write of Every, of those whose path contains Below.
+// Proxy forwards requests to Target (host:port). Of the writes with a path that contains Below, one in Every has a fault.
 type Proxy struct {
 	Target string
-	Lies   []string // kinds; none: it is honest
+	Lies   []string // kinds of faults; empty: no faults
 	Every  int
 	Seed   uint64
 	Below  string
@@ -40,31 +42,31 @@ type Proxy struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	keys map[string]*key
-	told map[string]int // lies so far, by kind
+	told map[string]int // faults so far, by kind
 	once sync.Once
 	away *http.Client
 }
 
-// content is what a path holds, by a sum of its bytes.
+// content identifies the object of a path by a checksum of its bytes.
 type content struct {
 	there bool
 	sum   uint64
 }
 
-// key is what is known of one path.
+// key is the state of one path.
 type key struct {
-	acked content // what the client was told is there
-	real  content // what the server has
-	body  []byte  // of what was acknowledged last, if a lie may need it
-	serve []byte  // instead of what the server has
-	lie   string  // the last one
+	acked content // as acknowledged to the client
+	real  content // as stored by the server
+	body  []byte  // of the last acknowledged write, if a fault may need it
+	serve []byte  // served instead of the server's object
+	lie   string  // kind of the last fault
 }
 
 var sums = maphash.MakeSeed()
 
 func holds(body []byte) content { return content{true, maphash.Bytes(sums, body)} }
 
-// stands says whether what is served is not what was acknowledged.
+// stands returns whether the served object differs from the acknowledged one.
 func (k *key) stands() bool {
 	served := k.real
 	if k.serve != nil {
@@ -73,7 +75,7 @@ func (k *key) stands() bool {
 	return served != k.acked
 }
 
-// Sums counts the lies so far, and those that no later write healed, by kind.
+// Sums counts all faults so far, and those that no later write repaired, by kind.
 func (p *Proxy) Sums() (told, standing map[string]int) {
 	p.once.Do(p.begin)
 	p.mu.Lock()
@@ -127,7 +129,7 @@ func (p *Proxy) instead(path string) []byte {
 	return nil
 }
 
-// write draws whether to lie about a write, and which lie its kind allows.
+// write decides at random whether a write has a fault, and of which kind.
 func (p *Proxy) write(w http.ResponseWriter, q *http.Request, body []byte) {
 	p.mu.Lock()
 	k := p.keys[q.URL.Path]
@@ -198,12 +200,12 @@ func (p *Proxy) write(w http.ResponseWriter, q *http.Request, body []byte) {
 	}
 }
 
-// remembers says whether some lie needs what was uploaded before.
+// remembers returns whether a kind of fault needs earlier uploads.
 func (p *Proxy) remembers() bool {
 	return slices.Contains(p.Lies, Stale) || slices.Contains(p.Lies, Resurrect)
 }
 
-// pass passes a request on and its answer back; false: it was not acknowledged.
+// pass forwards a request and its answer; false: it was not acknowledged.
 func (p *Proxy) pass(w http.ResponseWriter, q *http.Request, body []byte) bool {
 	on, err := http.NewRequestWithContext(q.Context(), q.Method, "http://"+p.Target+q.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
@@ -223,12 +225,12 @@ func (p *Proxy) pass(w http.ResponseWriter, q *http.Request, body []byte) bool {
 	}
 	w.WriteHeader(answer.StatusCode)
 	if _, err := io.Copy(w, answer.Body); err != nil {
-		panic(http.ErrAbortHandler) // the client sees that it is not whole
+		panic(http.ErrAbortHandler) // so that the client notices the incomplete answer
 	}
 	return answer.StatusCode/100 == 2
 }
 
-// Kinds reads a list of lies, as `drop,flip`; `none` and `all` are known too.
+// Kinds reads a list of faults, for example `drop,flip`, `none` or `all`.
 func Kinds(text string) ([]string, error) {
 	switch text {
 	case "none":

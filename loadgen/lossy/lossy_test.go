@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// memory is a store that keeps its word.
+// memory is a correct store.
 type memory struct {
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -62,7 +62,7 @@ func ask(t *testing.T, method, url string, body []byte) (int, []byte) {
 	return answer.StatusCode, data
 }
 
-// rounds writes at random, and compares what is read at the end with what was acknowledged; it returns the differences.
+// rounds writes at random, compares the objects at the end with the acknowledged writes, and returns the differences.
 func rounds(t *testing.T, url string, keys, n int) map[string]int {
 	rng := rand.New(rand.NewPCG(7, 7))
 	acked := map[string][]byte{}

@@ -6,8 +6,9 @@ import (
 	"sort"
 )
 
-// BinNs is the width of a bin, unless the plan has another; edges are the upper ends of the buckets of its histogram, each a fiftieth wider than the
-// one below. They are the same as in storelab.engines.common.bins, so that records of all engines can be added.
+// BinNs is the default width of a bin. edges are the upper ends of the buckets of its histogram; each bucket is a fiftieth
+// wider than the one below. They are the same as in storelab.engines.common.bins, so that records of all engines can be
+// added.
 const BinNs = 100_000_000
 
 var edges = func() []int64 {

@@ -11,18 +11,18 @@ const (
 	packedBytes  = int(unsafe.Sizeof(packed{}))
 )
 
-// blocks is memory for packed operations outside of Go's heap. Go's collector lets as much garbage pile up as is in
-// use, so 5 million operations would cost their 120 MB twice. Untouched pages cost nothing.
+// blocks is memory for packed operations outside of Go's heap. Go's collector allows as much garbage as memory in use, so
+// that 5 million operations would need their 120 MB twice. Pages that are not touched need no memory.
 type blocks struct {
 	free []byte
 }
 
-// take returns room for the operations of one block, and for their due times and sizes, if they have them.
+// take returns memory for the operations of one block, and for their due times and sizes, if they have them.
 func (b *blocks) take(due, size bool) (ops []packed, times, sizes []int64) {
 	if len(b.free) == 0 {
 		fresh, err := syscall.Mmap(-1, 0, blocksAtOnce*blockBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
-			panic("no memory for the records: " + err.Error()) // as the runtime does
+			panic("no memory for the records: " + err.Error()) // as the Go runtime does
 		}
 		b.free = fresh
 	}
@@ -53,7 +53,7 @@ func (b *blocks) take(due, size bool) (ops []packed, times, sizes []int64) {
 func (c *chunk) drop() {
 	if cap(c.ops) > 0 {
 		whole := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.ops))), blockBytes)
-		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // at worst the memory stays
+		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // after an error the memory is only kept
 	}
 	*c = chunk{}
 }

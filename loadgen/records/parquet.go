@@ -9,14 +9,14 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Plan says what the operations' numbers mean.
+// Plan describes the meaning of the operations' numbers.
 type Plan struct {
 	Client     int
 	StartNs    int64
 	MostSingle int
 	BinNs      int64 // width of a bin; 0: BinNs
 	Open       bool
-	Sized      bool // each operation has a number of bytes of its own
+	Sized      bool // operations have different numbers of bytes
 	Kinds      []Kind
 	Object     func(kind, number int) string // name of an operation's object; "" for none
 
@@ -28,10 +28,10 @@ type Plan struct {
 // Kind is one of the job's operations.
 type Kind struct {
 	Op       string
-	Bytes    int64 // of a successful one
+	Bytes    int64 // of a successful operation
 	Requests int32
 	Many     bool  // the number is a count of objects
-	Paged    bool  // the number is that of its requests
+	Paged    bool  // the number is the number of its requests
 	Count    int64 // objects of each operation; 0: one, or the number if Many
 }
 
@@ -162,7 +162,7 @@ func (t *Totals) add(p *Plan, class int, count, bytes int64) {
 	t.ByClass[p.classes[class-1]] += count
 }
 
-// Write writes everything that was handed over to a file: under a temporary name, synced, then renamed.
+// Write writes everything that was flushed into a file: under a temporary name, synced, then renamed.
 func (k *Keeper) Write(path string) (Totals, error) {
 	totals := Totals{ByClass: map[string]int64{}}
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
@@ -192,7 +192,7 @@ func (k *Keeper) Write(path string) (Totals, error) {
 				}
 				w.single(k.chunks[i].worker, &o)
 			}
-			k.chunks[i].drop() // frees its memory for the next ones
+			k.chunks[i].drop() // frees its memory for the next chunks
 		}
 	}
 	w.flush()
@@ -211,7 +211,7 @@ func (k *Keeper) Write(path string) (Totals, error) {
 	return totals, os.Rename(temporary, path)
 }
 
-// writer turns operations into rows, and hands them on in batches.
+// writer converts operations into rows, and writes them in batches.
 type writer struct {
 	plan   *Plan
 	out    *parquet.GenericWriter[row]
@@ -255,7 +255,7 @@ func text(v string, col int) parquet.Value {
 	return parquet.ByteArrayValue([]byte(v)).Level(0, 1, col)
 }
 
-// common fills the columns up to `requests`; worker -1: none.
+// common fills the columns up to `requests`; worker -1: no worker.
 func (w *writer) common(r parquet.Row, worker, kind, class int, object string, count, bytes, requests int64) parquet.Row {
 	k := &w.plan.Kinds[kind]
 	w.totals.add(w.plan, class, count, bytes)
@@ -328,7 +328,7 @@ func (w *writer) bin(key bin, s *sums) {
 	*row = append(r, null(colIntended), null(colEndpoint))
 }
 
-// deepest is the definition level of a value in a histogram: list, element and value are present.
+// deepest is the definition level of a value in a histogram, with list, element and value present.
 var deepest = func() int {
 	level := 0
 	for _, c := range parquet.SchemaOf(row{}).Columns() {

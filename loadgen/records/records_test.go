@@ -77,7 +77,7 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// Above the limit of single operations, all are in bins: none is lost or counted twice, whichever worker crosses the
+// Above the limit of single operations, all are in bins. None is lost or counted twice, for any worker that crosses the
 // limit.
 func TestBinned(t *testing.T) {
 	for _, width := range []int64{0, BinNs / 4, 3 * BinNs} {
@@ -133,8 +133,8 @@ func binned(t *testing.T, width int64) {
 	}
 }
 
-// By hand: the first bucket ends at 1 µs, each next one a fiftieth later, and holds its upper end. In an open loop latency counts from when the
-// operation was due.
+// Calculated by hand: the first bucket ends at 1 µs, each next one a fiftieth later, and includes its upper end. In an open
+// loop, latency counts from the due time of the operation.
 func TestLatenciesStandInTheirBuckets(t *testing.T) {
 	for i := 1; i < len(edges); i++ {
 		if wider := edges[i] - edges[i-1]; wider*50 > edges[i-1] || wider*50 <= edges[i-1]-50 {
@@ -186,7 +186,8 @@ func BenchmarkNote(b *testing.B) {
 	}
 }
 
-// Of whole listings the number is that of their pages; each stands for all keys of its folder, alone and in bins.
+// For whole listings the number is the number of their pages. Each counts all keys of its folder, as a single operation
+// and in bins.
 func TestPaged(t *testing.T) {
 	for _, most := range []int{100, 1} {
 		p := plan(most, false)

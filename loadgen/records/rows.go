@@ -1,4 +1,4 @@
-// Package records keeps the result of each operation in 24 bytes, and writes storelab's Parquet schema `ops`
+// Package records stores the result of each operation in 24 bytes, and writes files with storelab's Parquet schema `ops`
 // (docs/records.md).
 package records
 
@@ -18,8 +18,8 @@ type Op struct {
 	Endpoint      int
 }
 
-// packed is an Op without Due and Size: three words, each with 44 bits of a time and 20 other bits. These hold 60 bits: object
-// 32, kind 3, class 7, status 10, endpoint 8.
+// packed is an Op without Due and Size: three words, each with 44 bits of a time and 20 other bits. The 60 other bits are:
+// object 32, kind 3, class 7, status 10, endpoint 8.
 type packed [3]uint64
 
 const (
@@ -49,7 +49,7 @@ func (p packed) unpack() Op {
 	}
 }
 
-// chunk is a run of operations of one worker, in a block.
+// chunk is a sequence of operations of one worker, in a block.
 type chunk struct {
 	worker int
 	ops    []packed
@@ -57,10 +57,10 @@ type chunk struct {
 	size   []int64 // where operations differ
 }
 
-// full says whether the block has no more room.
+// full returns whether the block is full.
 func (c *chunk) full() bool { return len(c.ops) == cap(c.ops) }
 
-// Keeper gathers the operations of all workers: one by one up to Most; beyond that, all of them as bins.
+// Keeper collects the operations of all workers: single operations up to Most; with more, all of them as bins.
 type Keeper struct {
 	plan   *Plan
 	mu     sync.Mutex
@@ -70,7 +70,7 @@ type Keeper struct {
 	bins   *bins // nil: single operations
 }
 
-// NewKeeper returns an empty one.
+// NewKeeper returns an empty keeper.
 func NewKeeper(plan *Plan) *Keeper { return &Keeper{plan: plan} }
 
 // Worker returns the place where one worker records its operations.
@@ -82,9 +82,9 @@ type Worker struct {
 	chunk  chunk
 }
 
-// Note keeps one operation.
+// Note records one operation.
 func (w *Worker) Note(o *Op) {
-	if w.chunk.full() { // takes the lock only once per block
+	if w.chunk.full() { // so that it takes the lock only once per block
 		w.Flush()
 		w.begin()
 	}
@@ -97,7 +97,7 @@ func (w *Worker) Note(o *Op) {
 	}
 }
 
-// begin takes a block, unless the worker still has one.
+// begin takes a new block, unless the worker still has one.
 func (w *Worker) begin() {
 	if cap(w.chunk.ops) == 0 {
 		k := w.keeper
@@ -107,7 +107,7 @@ func (w *Worker) begin() {
 	}
 }
 
-// Flush hands over the operations kept here.
+// Flush passes the operations of this worker to the keeper.
 func (w *Worker) Flush() {
 	if len(w.chunk.ops) == 0 {
 		return

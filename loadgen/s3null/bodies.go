@@ -16,20 +16,20 @@ type Body struct {
 	ETag string
 }
 
-// Bodies are the files of one folder, each mapped when it is first requested. They never change: a name stands for one
-// content.
+// Bodies are the files of one folder, each mapped at its first request. They never change, so that a name always has the
+// same content.
 type Bodies struct {
 	folder string
 	lock   sync.RWMutex
 	known  map[string]*Body
 }
 
-// Open returns the bodies of a folder; nothing is read yet.
+// Open returns the bodies of a folder. It does not read them.
 func Open(folder string) *Bodies {
 	return &Bodies{folder: folder, known: map[string]*Body{}}
 }
 
-// Of returns the body of an object, which the last but one component of its key names; nil if there is none.
+// Of returns the body of an object. Its name is the last but one component of the key; nil if it does not exist.
 func (b *Bodies) Of(key string) *Body {
 	end := strings.LastIndexByte(key, '/')
 	if end < 1 {

@@ -8,8 +8,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A folder of keys is there without having been written if its name tells its keys, as data sets of storelab do:
-// `…/keys-100B-1000x1-depth2/keys/` has 1000 keys of 100 B in each bucket, below two levels of folders (docs/listings.md).
+// A folder of keys exists without having been written if its name describes its keys, like the names of storelab's data
+// sets: `…/keys-100B-1000x1-depth2/keys/` has 1000 keys of 100 B in each bucket, below two levels of folders
+// (docs/listings.md).
 var keysNamed = regexp.MustCompile(`(?:^|/)keys-(\d{1,15})([kMGTP]?i?B)-(\d{1,7})x\d+(?:-depth(\d))?(?:-a\d+)?/keys/$`)
 
 var units = map[string]int64{
@@ -23,7 +24,7 @@ type folder struct {
 	size                string
 }
 
-// folderOf is the folder that a prefix names; without keys if it names none.
+// folderOf returns the folder that a prefix names; it has no keys if the prefix names no folder.
 func folderOf(prefix string) folder {
 	told := keysNamed.FindStringSubmatch(prefix)
 	if told == nil || units[told[2]] == 0 {
@@ -50,7 +51,7 @@ func (f folder) append(out []byte, n int) []byte {
 	return append(out, digits...)
 }
 
-// list answers a page of ListObjectsV2; the token of the next page is the number of its first key.
+// list answers with a page of ListObjectsV2. The token of the next page is the number of its first key.
 func list(ctx *fasthttp.RequestCtx, bucket string) {
 	args := ctx.QueryArgs()
 	prefix := string(args.Peek("prefix"))

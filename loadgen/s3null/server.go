@@ -1,9 +1,9 @@
 // Package s3null answers S3 requests at almost no cost.
 //
 // Objects exist without having been written: the last two components of a key are `<body>/<n>`, and the object's
-// content is the file <body> in the folder of bodies. Uploads are read and thrown away. Lists are empty, unless
-// their folder tells its keys by its name (listings.go). Deletions
-// succeed, signatures are not checked. An answer has the headers and the XML that s5cmd, s3fs, boto3 and obstore need.
+// content is the file <body> in the folder of bodies. Uploads are read and discarded. Lists are empty, unless the name of
+// the folder describes its keys (listings.go). Deletions succeed, signatures are not checked. An answer has the headers
+// and the XML that s5cmd, s3fs, boto3 and obstore need.
 package s3null
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Health is the path that shows that the server runs.
+// Health is the path for checking that the server runs.
 const Health = "health"
 
 const (
 	modified  = "Mon, 13 Apr 2015 00:00:00 GMT"
-	etag      = `"d41d8cd98f00b204e9800998ecf8427e"` // of every upload: nobody reads it back
+	etag      = `"d41d8cd98f00b204e9800998ecf8427e"` // of every upload, because uploads are not read back
 	uploadID  = "null"
 	namespace = ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`
 	header    = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
@@ -33,7 +33,7 @@ var sinks = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 // A Server answers with these bodies.
 type Server struct{ Bodies *Bodies }
 
-// HTTP returns the HTTP server around it: no time-outs, no limit of uploads, kept connections.
+// HTTP returns an HTTP server without time-outs or a limit of uploads. It keeps connections open.
 func (s *Server) HTTP() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.Handle,
@@ -72,7 +72,7 @@ func (s *Server) Handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// ask answers questions about buckets: every bucket exists, and is empty but for folders of keys.
+// ask answers requests about buckets. Every bucket exists, and is empty except for folders of keys.
 func ask(ctx *fasthttp.RequestCtx, bucket string) {
 	args := ctx.QueryArgs()
 	switch {
@@ -90,7 +90,7 @@ func ask(ctx *fasthttp.RequestCtx, bucket string) {
 	}
 }
 
-// get answers GET and HEAD of an object: the whole object or one range of it.
+// get answers GET and HEAD requests for a whole object or one range of it.
 func (s *Server) get(ctx *fasthttp.RequestCtx, key string) {
 	body := s.Bodies.Of(key)
 	if body == nil {
@@ -123,7 +123,7 @@ func (s *Server) get(ctx *fasthttp.RequestCtx, key string) {
 
 var errRange = errors.New("not one range within the object")
 
-// span reads a Range header of one range: its first byte and its length.
+// span reads a Range header with one range, and returns its first byte and its length.
 func span(text string, size int64) (int64, int64, error) {
 	from, to, ok := strings.Cut(strings.TrimPrefix(text, "bytes="), "-")
 	if !ok || !strings.HasPrefix(text, "bytes=") {
@@ -158,7 +158,7 @@ func drain(ctx *fasthttp.RequestCtx) {
 	sink := sinks.Get().(*[]byte)
 	for {
 		if _, err := stream.Read(*sink); err != nil {
-			break // the end; or the client has gone, which does not matter
+			break // the end, or the client has closed the connection, which does not matter
 		}
 	}
 	sinks.Put(sink)
@@ -193,7 +193,7 @@ func post(ctx *fasthttp.RequestCtx, bucket, key string) {
 	}
 }
 
-// deleted is the answer to a DeleteObjects request: every key of it, unless the request asks only for errors.
+// deleted answers a DeleteObjects request with all its keys, unless the request asks only for errors.
 func deleted(request []byte) string {
 	var out strings.Builder
 	out.WriteString("<DeleteResult" + namespace + ">")

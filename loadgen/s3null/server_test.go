@@ -24,7 +24,7 @@ func content() []byte {
 	return data
 }
 
-// start returns the URL of a server that has the body `1-1000003-0`, an empty one, and a secret beside its folder.
+// start returns the URL of a server that has the body `1-1000003-0`, an empty one, and a secret next to its folder.
 func start(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
@@ -71,7 +71,7 @@ func request(t *testing.T, method, url string, body io.Reader, headers ...string
 func TestObjectsHaveTheirBodies(t *testing.T) {
 	url := start(t)
 	for _, key := range []string{"data/1-1000003-0/000", "1-1000003-0/x", "a/b/c/1-1000003-0/7"} {
-		for range 2 { // loaded, and known
+		for range 2 { // first loaded, then cached
 			answer, data := request(t, "GET", url+"/bucket/"+key, nil)
 			if answer.StatusCode != 200 || !bytes.Equal(data, content()) || answer.Header.Get("ETag") == "" {
 				t.Errorf("%s: %d, %d bytes", key, answer.StatusCode, len(data))
@@ -134,7 +134,7 @@ func TestUploadsAreReadToTheirEnd(t *testing.T) {
 			if chunked {
 				body = io.LimitReader(body, int64(n))
 			}
-			// The connection must be usable afterwards: no rest of the body may be left in it.
+			// The connection must be usable afterwards, without a rest of the body in it.
 			answer, _ := request(t, "PUT", url+"/bucket/put/x/1", body, "Expect", "100-continue")
 			if answer.StatusCode != 200 || answer.Header.Get("ETag") == "" {
 				t.Errorf("%d bytes, chunked %v: %d", n, chunked, answer.StatusCode)
@@ -207,7 +207,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Client and server together: more than half is left for a client.
+// Client and server share the CPU. More than half of it must remain for a client.
 func BenchmarkGetRange4kB(b *testing.B) {
 	url := start(b)
 	client := &fasthttp.HostClient{Addr: strings.TrimPrefix(url, "http://"), MaxConns: 1000}

@@ -1,7 +1,7 @@
 // Package sigv4 signs S3 requests with AWS Signature Version 4 at the cost of two hashes and an HMAC.
 //
-// The available signers (of the AWS SDK, of minio-go) take a net/http request, and cost several times as much as the
-// rest of an operation here. This package's test compares with the AWS SDK's. The definition: "Signature Version 4
+// The available signers (AWS SDK, minio-go) need a net/http request, and take several times as long as the rest of an
+// operation here. The test of this package compares it with the signer of the AWS SDK. Definition: "Signature Version 4
 // signing process", AWS General Reference.
 package sigv4
 
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Unsigned stands for a body that is not hashed; Empty is the SHA-256 of no body.
+// Unsigned is for a body that is not hashed; Empty is the SHA-256 of an empty body.
 const (
 	Unsigned = "UNSIGNED-PAYLOAD"
 	Empty    = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -21,8 +21,8 @@ const (
 
 const algorithm = "AWS4-HMAC-SHA256"
 
-// Signer signs requests of one account in one region. It keeps the day's key and the second's date, and is not safe for
-// concurrent use.
+// Signer signs requests of one account in one region. It caches the key of the day and the date of the second, and is not
+// safe for concurrent use.
 type Signer struct {
 	Access, Secret, Token, Region string
 
@@ -32,7 +32,7 @@ type Signer struct {
 	mac     hash.Hash
 	sum     hash.Hash
 	text    []byte
-	headers string // the signed ones
+	headers string // names of the signed headers
 }
 
 // Append appends the header lines that sign a request, each with its CRLF: date, hash of the body, token,
@@ -80,7 +80,7 @@ func (s *Signer) Append(dst []byte, now time.Time, method, host string, path []b
 	return append(dst, '\r', '\n')
 }
 
-// tick renews what depends on the second and, on a new day, the key.
+// tick updates the date and, on a new day, the key.
 func (s *Signer) tick(now time.Time, second int64) {
 	day := string(now.AppendFormat(nil, "20060102"))
 	if len(s.date) == 0 || day != string(s.date[:8]) {

@@ -60,7 +60,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// The cost of the SDK's signer in its place.
+// The time of the SDK's signer, for comparison.
 func BenchmarkSDK(b *testing.B) {
 	sdk := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
 	keys := aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "secret"}

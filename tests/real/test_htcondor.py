@@ -240,4 +240,4 @@ def test_a_node_lost_in_the_middle(pool, lab):
     done = on(pool, lab, *measure("seaweedfs/put/clients~0003_workers~0002_rep~001"))
     assert done.returncode == 0 and hosts(lab) == {"node1", "node2", "node4"}, done.stderr
     back = storelab(pool, "testbed", "up", "--htcondor", "--folder", str(pool))
-    assert back.returncode == 2 and "one is up in" in back.stderr
+    assert back.returncode == 2 and "a testbed is up in" in back.stderr

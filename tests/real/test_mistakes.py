@@ -53,11 +53,11 @@ MISTAKES = [  # arguments, words of the one line
     (["--set", "use_stores=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
     (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
-    (["up"], "no store named"),
+    (["up"], "no store is given"),
     (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
     (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
     (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
-    (["chek"], "is no command; did you mean 'check'?"),
+    (["chek"], "is not a command; did you mean 'check'?"),
     (
         ["--set", "limits.stored_bytes=1 kB", "check"],
         "needs 256 kB in store seaweedfs, but the limit is 1 kB",

@@ -134,5 +134,5 @@ def test_no_keys_wrong_keys_and_a_profile_that_is_none(here, keys, seaweedfs, mo
 
 
 def test_a_page_that_cannot_be_written_is_refused_first(here):
-    for output, words in (("page.doc", "end it in .html or .txt"), ("no/page.html", "is no folder")):
+    for output, words in (("page.doc", "use .html or .txt"), ("no/page.html", "is not a folder")):
         assert words in refused(here, "quick", "http://127.0.0.1:1", "--output", output)

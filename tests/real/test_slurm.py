@@ -81,7 +81,7 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
     data["stores"]["seaweedfs"] = {"kind": "s3", "endpoint": "http://127.0.0.1:1"}
     path.write_text(yaml.safe_dump(data))
     done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
-    assert done.returncode == 2 and "4 of 4 nodes are not fit" in done.stderr and "refused" in done.stdout
+    assert done.returncode == 2 and "4 of 4 nodes cannot measure" in done.stderr and "refused" in done.stdout
 
 
 @pytest.mark.parametrize(

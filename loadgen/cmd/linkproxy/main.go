@@ -1,7 +1,7 @@
 // Command linkproxy puts a link with a given delay and rate in front of a TCP server; see package link.
 //
-// It writes {"port": …} to standard output when it listens, and at the end, on SIGTERM or SIGINT, {"connections": …,
-// "up": …, "down": …}, up and down in bytes.
+// It writes {"port": …} to standard output when it listens. At the end, on SIGTERM or SIGINT, it writes
+// {"connections": …, "up": …, "down": …}, with up and down in bytes.
 package main
 
 import (

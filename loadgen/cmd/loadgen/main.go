@@ -2,9 +2,9 @@
 //
 // It reads one JSON job from standard input (see package job and docs/loadgen.md), and credentials from
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. It writes one JSON object per line to standard error:
-// {"ready": …} when everything is connected, {"progress": …} five times a second, {"summary": …} at the end, after the
-// records were written. Exit status: 0; 1 if the records, or the ledger, could not be written; 2, with one line of text and no records,
-// for an invalid job; 130 or 143 if a signal ended it early, with the records so far.
+// {"ready": …} when everything is connected, {"progress": …} five times a second, {"summary": …} at the end, after it
+// has written the records. Exit status: 0; 1 if the records or the ledger could not be written; 2 for an invalid job,
+// with one line of text and without records; 130 or 143 if a signal ended it early, with the records so far.
 package main
 
 import (
@@ -26,8 +26,8 @@ import (
 
 var version = "unknown" // set by the linker: hash of the sources
 
-// garbage is how much garbage may pile up, in percent of what is in use. It is less than Go's 100, because the records
-// need memory; this cost no CPU that could be measured.
+// garbage is the maximum size of garbage in percent of the memory in use. It is less than Go's default of 100, because
+// the records need memory. No cost in CPU time could be measured.
 const garbage = 40
 
 func main() {
@@ -43,7 +43,7 @@ func main() {
 	os.Exit(run(os.Stdin))
 }
 
-// said keeps the lines on standard error whole.
+// said ensures that lines on standard error are not mixed.
 var said sync.Mutex
 
 func say(what string, value any) {
@@ -74,7 +74,7 @@ func run(in io.Reader) int {
 	if err != nil {
 		return refuse(err)
 	}
-	text = nil // may be large
+	text = nil // it may be large
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if err := r.Connect(); err != nil {

@@ -1,7 +1,7 @@
-// Command lossyproxy is an S3 proxy that acknowledges writes and does not keep some of them; see package lossy.
+// Command lossyproxy is an S3 proxy that acknowledges some writes without storing them; see package lossy.
 //
-// It writes {"port": …} to standard output when it listens, and at the end, on SIGTERM or SIGINT, {"told": …,
-// "standing": …}: numbers of lies by kind, in all, and those that no later write healed.
+// It writes {"port": …} to standard output when it listens. At the end, on SIGTERM or SIGINT, it writes
+// {"told": …, "standing": …}: the numbers of faults by kind, all of them and those that no later write repaired.
 package main
 
 import (

@@ -1,7 +1,6 @@
-// Command nullserver answers S3 requests at almost no cost: the rate of a client against it is the client's own
-// ceiling.
+// Command nullserver answers S3 requests at almost no cost. The rate of a client against it is the client's own limit.
 //
-// It checks no signature, stores nothing and lists nothing; see package s3null. It ends on SIGTERM and SIGINT.
+// It does not check signatures and stores nothing; see package s3null. It ends on SIGTERM and SIGINT.
 package main
 
 import (
@@ -34,7 +33,7 @@ func main() {
 	}
 }
 
-// serve answers until a signal ends the process.
+// serve answers requests until a signal ends the process.
 func serve(listen, folder, cert, key string) error {
 	if found, err := os.Stat(folder); err != nil || !found.IsDir() {
 		return fmt.Errorf("-bodies: %q is no folder", folder)

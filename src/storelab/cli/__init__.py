@@ -1,6 +1,6 @@
-"""The command line and what the Snakefile needs: one sub-command per act, each side of the cut in its own module.
+"""The command line, and the functions that the Snakefile calls. Each group of commands has its own module.
 
-May import: every room; what a command needs is imported when it runs.
+May import: every package. Commands import what they need when they run.
 """
 
 import gc
@@ -28,20 +28,20 @@ from storelab.core.errors import (
 )
 from storelab.host.processes import no_core_dumps
 
-# Tables and figures are made of many small objects that live until they are written: to look for garbage as often as
-# Python does takes 4 to 9 % of their CPU time.
+# Tables and figures consist of many small objects that live until they are written. With Python's default thresholds,
+# garbage collection takes 4 to 9 % of their CPU time.
 GARBAGE = 50_000, 5, 10
 
 
 class Known(NamedTuple):
-    """Of a command: its module in this room, what it does in one sentence, an example."""
+    """A command: its module in this package, a sentence for the help, and an example."""
 
     module: str
     does: str
     example: str
 
 
-# What one wants -> the commands for it. Here, so that `--help` imports none of them.
+# Purpose -> commands for it. They are listed here so that `--help` does not import their modules.
 COMMANDS = {
     "Look at a store": {
         "quick": Known(
@@ -49,17 +49,17 @@ COMMANDS = {
             "Measure an S3 endpoint for about five minutes and print one page.",
             "storelab quick https://s3.example.org --profile lab",
         ),
-        "doctor": Known("stores", "Look whether this machine and its stores are ready.", "storelab doctor"),
+        "doctor": Known("stores", "Check whether this machine and its stores are ready.", "storelab doctor"),
     },
-    "Begin a project": {
+    "Start a project": {
         "init": Known(
-            "artefact", "Write a project folder: rules, configuration, campaigns.", "storelab init laboratory"
+            "artefact", "Create a project folder: rules, configuration, campaigns.", "storelab init laboratory"
         ),
     },
     "Plan a campaign": {
         "check": Known(
             "measuring",
-            "Check the configuration, and say what the campaign asks for.",
+            "Check the configuration, and show what the campaign needs.",
             "storelab --set campaign=site check",
         ),
         "plan": Known("measuring", "List the points in the order of measuring.", "storelab --set campaign=site plan"),
@@ -69,14 +69,16 @@ COMMANDS = {
             'storelab size --link "20 Gbit/s" --client-link "1 Gbit/s"',
         ),
     },
-    "Look after stores": {
-        "install": Known("stores", "Install what a store, an engine or a testbed needs.", "storelab install minio"),
-        "up": Known("stores", "Start a store, or look whether it answers.", "storelab up seaweedfs --front-ends 2"),
-        "down": Known("stores", "Stop stores; their data stay.", "storelab down --all"),
+    "Manage stores": {
+        "install": Known(
+            "stores", "Install the software for a store, an engine or a testbed.", "storelab install minio"
+        ),
+        "up": Known("stores", "Start a store, or check whether it answers.", "storelab up seaweedfs --front-ends 2"),
+        "down": Known("stores", "Stop stores, and keep their data.", "storelab down --all"),
         "status": Known("stores", "Show the state of all stores.", "storelab status"),
         "clean": Known(
             "measuring",
-            "Remove what a campaign wrote into its stores.",
+            "Remove the buckets and objects of a campaign from its stores.",
             "storelab --set campaign=site clean site",
         ),
     },
@@ -93,7 +95,7 @@ COMMANDS = {
             "Check that all points are measured, and write checksums.",
             "storelab --set campaign=site collect",
         ),
-        "seal": Known("analysis", "Close a campaign: it is never measured again.", "storelab --set campaign=site seal"),
+        "seal": Known("analysis", "Seal a campaign: it is never measured again.", "storelab --set campaign=site seal"),
     },
     "Make the paper (make paper calls these)": {
         "verify": Known(
@@ -113,18 +115,18 @@ COMMANDS = {
             "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
         ),
         "join": Known(
-            "analysis", "Join several campaigns to one paper.", "storelab join results/reference results/compared"
+            "analysis", "Join several campaigns in one paper.", "storelab join results/reference results/compared"
         ),
         "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
         "report": Known(
             "analysis",
-            "Write the page of a campaign: one HTML file.",
+            "Write the report of a campaign: one HTML file.",
             "storelab report --campaign-dir results/reference",
         ),
     },
-    "Know what it means": {
+    "Interpret results": {
         "verdict": Known(
-            "analysis", "Say what limited each store.", "storelab verdict --campaign-dir results/reference"
+            "analysis", "Show what limited each store.", "storelab verdict --campaign-dir results/reference"
         ),
         "compare": Known(
             "compare",
@@ -133,43 +135,43 @@ COMMANDS = {
         ),
         "history": Known(
             "compare",
-            "Show a campaign that was measured again and again.",
+            "Show how the results of a repeated campaign changed over time.",
             "storelab history --campaign-dir results/site --fail-on newest",
         ),
         "explain": Known(
             "analysis",
-            "Say where a figure, a table or a number comes from.",
+            "Show where a figure, a table or a number comes from.",
             "storelab explain results/reference/figures/entries.pdf",
         ),
         "capabilities": Known(
             "analysis",
-            "Write the page of what stores can do.",
+            "Write a page with the capabilities of stores.",
             "storelab capabilities --campaign-dir results/probes --output capabilities.md",
         ),
     },
-    "Hand a campaign on": {
-        "pack": Known("artefact", "Pack a campaign as one file that others can rebuild.", "storelab pack reference"),
+    "Share a campaign": {
+        "pack": Known("artefact", "Pack a campaign into one file that others can rebuild.", "storelab pack reference"),
         "unpack": Known(
             "artefact", "Check a pack, unpack it and rebuild it.", "storelab unpack reference.crate.zip elsewhere"
         ),
     },
     "Learn and develop": {
         "testbed": Known(
-            "cluster", "Make a Slurm cluster or an HTCondor pool on this machine.", "storelab testbed up --nodes 4"
+            "cluster", "Create a Slurm cluster or an HTCondor pool on this machine.", "storelab testbed up --nodes 4"
         ),
-        "completion": Known("reference", "Print what makes a shell complete commands.", "storelab completion bash"),
-        "docs": Known("reference", "Write the pages that are made from the code.", "storelab docs --check"),
+        "completion": Known("reference", "Print the completion script for a shell.", "storelab completion bash"),
+        "docs": Known("reference", "Write the documentation generated from the code.", "storelab docs --check"),
     },
 }
 
 
 def example(*lines: str) -> str:
-    """The end of a command's help."""
+    """Return the last paragraph of a command's help."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
 class LazyGroup(click.Group):
-    """Import only the side that a command needs: a client process must start fast. `--help` imports none."""
+    """A group that imports the module of a command only when it is called, because client processes must start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in COMMANDS.values() for name in section]
@@ -183,9 +185,9 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Raises UserError for a command that is none, with the nearest one."""
+        """Return the command. Raises UserError for an unknown name, with the most similar one."""
         if args and not args[0].startswith("-"):
-            require_known(shown(args[0]), args[0], self.list_commands(ctx), "is no command", "one of:")
+            require_known(shown(args[0]), args[0], self.list_commands(ctx), "is not a command", "one of:")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -195,51 +197,53 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), known.does) for name, known in section.items()])
 
 
-def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
-    """Raises UserError at the first name that is not `there`."""
+def known(command: str, names: Iterable[str], available: Sequence[str], noun: str) -> None:
+    """Raise UserError for the first name that is not available."""
     for name in names:
-        require_known(command, name, there, f"there is no {noun} {shown(name)}", "one of")
+        require_known(command, name, available, f"there is no {noun} {shown(name)}", "one of")
 
 
 def output_file(*kinds: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
-    """Return the callback of an option that names a file to be written, of one of these kinds (`.html`)."""
+    """Return the callback of an option for an output file that must have one of these suffixes (`.html`)."""
 
-    def checked(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+    def check(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
         if value and value.suffix not in kinds:
-            problem = f"{str(value)!r} is of no kind that is written"
-            raise UserError(option.opts[0], problem, f"end it in {' or '.join(kinds)}")
+            problem = f"{str(value)!r} has a suffix that is not supported"
+            raise UserError(option.opts[0], problem, f"use {' or '.join(kinds)}")
         if value and not value.parent.is_dir():
-            raise UserError(option.opts[0], f"{str(value.parent)!r} is no folder", "name a file in one that is there")
+            problem = f"{str(value.parent)!r} is not a folder"
+            raise UserError(option.opts[0], problem, "name a file in an existing folder")
         return value
 
-    return checked
+    return check
 
 
 class Settings:
-    """Global options; the configuration is read only when a command asks for it."""
+    """The global options. The configuration is read only when a command needs it."""
 
     def __init__(self, config: str = "config.yaml", configfile: tuple[str, ...] = (), set_: tuple[str, ...] = ()):
         self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
 
     def load(self):
+        """Return the configuration."""
         from storelab.core.config import parse_set
         from storelab.stores import config
 
         return config.load(self.main, self.extra, parse_set(self.set_))
 
     def load_with(self, more: dict[str, Any]):
-        """The configuration with `more` over the files, below what the command line sets."""
+        """Return the configuration. `more` overrides the files, and the command line overrides `more`."""
         from storelab.core.config import merge, parse_set
         from storelab.stores import config
 
         return config.load(self.main, self.extra, merge(more, parse_set(self.set_)))
 
     def results(self) -> Path:
-        """Folder of all campaigns, as configured; where no configuration is, the usual one."""
+        """Return the configured folder of all campaigns; without a configuration, the default folder."""
         return self._rebuilt()[0]
 
     def own(self) -> Path:
-        """Folder of the configured campaign, whether it is there or not."""
+        """Return the folder of the configured campaign. It may not exist."""
         return Path(*self._rebuilt())
 
     def _rebuilt(self) -> tuple[Path, str]:
@@ -252,6 +256,7 @@ class Settings:
         return Path(light.results), light.name
 
     def overruled(self) -> str | None:
+        """Return a line with the stores of `use_stores` that the campaign file replaces; None without such stores."""
         from storelab.core import config
 
         return config.overruled(self.main, self.extra, config.parse_set(self.set_))
@@ -271,26 +276,26 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
     "--configfile",
     multiple=True,
     metavar="FILE",
-    help="A further YAML file, merged over it and the campaign file; the last one wins.",
+    help="An additional YAML file; it overrides the main file and the campaign file. The last one wins.",
 )
 @click.option(
     "--set",
     "set_",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set one value, such as limits.clients=8; it wins over all files.",
+    help="Set one value, for example limits.clients=8; it overrides all files.",
 )
 @click.pass_context
 def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tuple[str, ...]) -> None:
-    """storelab measures storage the way High Energy Physics uses it, and rebuilds a paper from what it measured."""
+    """Measure storage the way High Energy Physics uses it, and rebuild a paper from the measured records."""
     ctx.obj = Settings(config, configfile, set_)
 
 
 def main() -> None:
-    """Entry point. Exit codes: `core.errors.Exit`; a person's mistake is one line with the mend."""
-    for told in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was begun is ended in order
-        if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
-            signal.signal(told, lambda number, _: sys.exit(Exit(128 + number)))
+    """Run the command line. Exit codes are in `core.errors.Exit`; user errors are printed on one line with a hint."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: end in order what was begun
+        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
+            signal.signal(ending, lambda number, _: sys.exit(Exit(128 + number)))
     open_closed_streams()
     escape_unprintable()
     gc.set_threshold(*GARBAGE)
@@ -312,7 +317,7 @@ def main() -> None:
 def open_closed_streams() -> None:
     """Open the null device for standard streams that the caller closed.
 
-    Otherwise the next file that is opened has the number of that stream, and gets what a library prints.
+    Otherwise the next opened file gets the number of that stream, and the output of libraries is written into it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -329,8 +334,8 @@ def escape_unprintable() -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What is told of an error that ends a command."""
-    if isinstance(error, OSError):  # a disk that is full or read-only, a folder that is a file, is gone, is not ours
+    """Return the line that is printed for an error that ends a command."""
+    if isinstance(error, OSError):  # a full or read-only disk; a folder that is missing, a file, or not accessible
         return str(of_system(error))
     if isinstance(error, MemoryError):
         return str(of_memory())
@@ -338,7 +343,7 @@ def one_line(error: Exception) -> str:
         return str(error)
     context = getattr(error, "ctx", None)
     path = context.command_path.removeprefix("storelab").strip() if context else ""
-    told = without_tokens(" ".join(error.format_message().split()).rstrip("."))
-    if isinstance(error, click.UsageError) and "did you mean" not in told.lower():
-        told += f"; see `storelab {path}{' ' if path else ''}--help`"
-    return f"{path}: {told}" if path else told
+    message = without_tokens(" ".join(error.format_message().split()).rstrip("."))
+    if isinstance(error, click.UsageError) and "did you mean" not in message.lower():
+        message += f"; see `storelab {path}{' ' if path else ''}--help`"
+    return f"{path}: {message}" if path else message

@@ -1,6 +1,6 @@
-"""Commands of the analysis side (room `cli`): they read `results/<campaign>/raw/` and never measure.
+"""Commands of the analysis side: they read `results/<campaign>/raw/` and never measure.
 
-May import: `analysis`, `core`, the other modules of this room.
+May import: `analysis`, `core`, the other modules of this package.
 """
 
 import os
@@ -14,13 +14,13 @@ from storelab.analysis.figures import KINDS
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.cli import Settings, known, pass_settings
-from storelab.cli.machine import json_option, rows, say
+from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import evidence, records, sealed
 from storelab.core.errors import UserError, require_known
 
 
 def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--campaign-dir DIR`; without it, the campaign of the configuration. The command gets `campaign_dir`, a Path."""
+    """Add `--campaign-dir DIR`; default: the configured campaign. The command gets the Path `campaign_dir`."""
 
     def folder(ctx: click.Context, _: click.Parameter, value: str | None) -> Path:
         return Path(value) if value else ctx.obj.load().campaign_dir
@@ -29,11 +29,11 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--campaign-dir",
         metavar="DIR",
         callback=folder,
-        help="The folder of the campaign; default: the one that the configuration names.",
+        help="The folder of the campaign; default: that of the configured campaign.",
     )(command)
 
 
-def said(paths: list[Path]) -> None:
+def _report_files(paths: list[Path]) -> None:
     names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
     click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
 
@@ -44,46 +44,49 @@ def said(paths: list[Path]) -> None:
 def verify(campaign_dir: Path, as_json: bool) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
     campaign = load(campaign_dir)
-    seal_found = evidence.seal_of(campaign.raw)
+    found_seal = evidence.seal_of(campaign.raw)
     measured, failed, files = len(campaign.runs), len(campaign.failures), len(evidence.raw_files(campaign.raw))
     if as_json:
-        sealed = seal_found["time"] if seal_found else None
-        say("verify", folder=str(campaign_dir), measured=measured, failed=failed, files=files, sealed=sealed)
+        sealed = found_seal["time"] if found_seal else None
+        print_json("verify", folder=str(campaign_dir), measured=measured, failed=failed, files=files, sealed=sealed)
         return
-    state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
+    state = f"sealed {found_seal['time']}" if found_seal else "not sealed"
     click.echo(f"{campaign_dir}: {measured} points measured, {failed} failed, {files} files intact, {state}")
 
 
 @click.command()
 @campaign_option
-@click.option("--with-failures", is_flag=True, help="Seal it although points failed.")
+@click.option("--with-failures", is_flag=True, help="Seal it even if points failed.")
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
-    """Close a complete campaign: it is not measured again, and its records stay as they are."""
-    was, few = evidence.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
-    now = seal_campaign(campaign_dir, with_failures)
+    """Seal a complete campaign: it is not measured again, and its records do not change any more."""
+    earlier, merged = evidence.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
+    found = seal_campaign(campaign_dir, with_failures)
+    points, failed, time = found["points"], found["failed"], found["time"]
     if as_json:
-        told = {"points": now["points"], "failed": now["failed"], "sealed": now["time"], "already": was is not None}
-        say("seal", folder=str(campaign_dir), **told)
+        values = {"points": points, "failed": failed, "sealed": time, "already": earlier is not None}
+        print_json("seal", folder=str(campaign_dir), **values)
         return
-    state = f"{'already ' if was else ''}sealed {now['time']}" + (", now in few files" if was and not few else "")
-    click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")
+    state = f"already sealed {time}" if earlier else f"sealed {time}"
+    if earlier and not merged:
+        state += ", records now merged into few files"
+    click.echo(f"{campaign_dir}: {state}, {points} points, {failed} failed")
 
 
 @click.command()
 @campaign_option
 def tables(campaign_dir: Path) -> None:
-    """Make tables/*.csv of a campaign from its raw records, whose checksums are verified first."""
+    """Make tables/*.csv of a campaign from its raw records, after a check of their checksums."""
     from storelab.analysis.tables import build as module
 
-    said(module.build(campaign_dir))
+    _report_files(module.build(campaign_dir))
 
 
 @click.command()
 @campaign_option
-@click.option("--stale", is_flag=True, help="Draw only figures that are older than the tables or than their own code.")
+@click.option("--stale", is_flag=True, help="Draw only figures that are older than the tables or the code.")
 @click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many processes draw side by side."
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that draw in parallel."
 )
 @click.option(
     "--kind",
@@ -91,13 +94,13 @@ def tables(campaign_dir: Path) -> None:
     type=click.Choice(KINDS),
     multiple=True,
     default=KINDS,
-    help="Write only files of this kind; of a figure that is drawn, those of other kinds go. May be given again.",
+    help="Write only files of this kind, and remove those of other kinds. Can be repeated.",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
-    """Draw figures/*.pdf and *.png from the tables, and write an index of those that have data.
+    """Draw figures/*.pdf and *.png from the tables, and write an index of the figures that have data.
 
-    With NAME, only these figures are drawn.
+    With NAME, draw only these figures.
     """
     plan = read_plan(campaign_dir)
     from storelab.analysis.figures import catalogue, write
@@ -105,16 +108,16 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
     if names:
-        said(write.build(campaign_dir, names, jobs, kinds))
+        _report_files(write.build(campaign_dir, names, jobs, kinds))
         return
     from storelab.cli.workflow import stale_figures
 
     drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan, kinds) if stale else every, jobs, kinds)
-    said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
+    _report_files([*drawn, write.index(campaign_dir)])  # last, because its time is that of all figures for Snakemake
 
 
 def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--paper-dir DIR`; the command gets `paper_dir`, a Path."""
+    """Add `--paper-dir DIR`; the command gets the Path `paper_dir`."""
     return click.option(
         "--paper-dir",
         default="paper",
@@ -129,16 +132,16 @@ def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @paper_dir_option
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
-    """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, only these files are written."""
+    """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, write only these files."""
     from storelab.analysis import latex as module
 
     known("latex", names, module.TEX, "file")
-    said(module.build(campaign_dir, names or None, paper_dir))
+    _report_files(module.build(campaign_dir, names or None, paper_dir))
     from storelab.analysis.latex import parts
 
     if lost := parts.lost_names():
         click.echo(
-            f"Warning: the fonts of the paper lack these characters, which are printed as ?: {', '.join(lost)}",
+            f"Warning: these characters are missing in the fonts of the paper and are printed as ?: {', '.join(lost)}",
             err=True,
         )
 
@@ -150,10 +153,10 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
-    help="Of several campaigns that were joined: one column, or two (conference.pdf).",
+    help="For joined campaigns: one column, or two columns (conference.pdf).",
 )
 def paper(campaign_dir: Path, layout: str) -> None:
-    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX."""
+    """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""
     from storelab.analysis.latex import typeset
 
     click.echo(typeset.build(campaign_dir, layout))
@@ -162,7 +165,7 @@ def paper(campaign_dir: Path, layout: str) -> None:
 @click.command()
 @campaign_option
 def report(campaign_dir: Path) -> None:
-    """Write report.html: summary, verdicts, figures, tables and every point, in one file that needs no network."""
+    """Write report.html: summary, verdicts, figures, tables and all points, in one file that needs no network."""
     from storelab.analysis.report import build as module
 
     path = module.build(campaign_dir)
@@ -173,7 +176,7 @@ def report(campaign_dir: Path) -> None:
 @campaign_option
 @json_option
 def verdict(campaign_dir: Path, as_json: bool) -> None:
-    """Say what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
+    """Show what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
@@ -181,7 +184,7 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
     if found.empty:
         raise UserError(str(campaign_dir), "has no measured point with a rate", "see `storelab verify` for what failed")
     if as_json:
-        say("verdict", folder=str(campaign_dir), verdicts=rows(found))
+        print_json("verdict", folder=str(campaign_dir), verdicts=rows(found))
         return
     click.echo("\n".join(verdicts.lines(found)))
 
@@ -196,14 +199,14 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
     help="Where the page is written.",
 )
 def capabilities(campaign_dir: Path, output: Path) -> None:
-    """Write a page of what each store can do, from the probe points of a campaign."""
+    """Write a page with the capabilities of each store, from the probe points of a campaign."""
     from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
 
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
-        mend = "measure one that has, e.g. --set campaign=systems"
-        raise UserError(str(campaign_dir), "has no point of the workload probe", mend)
+        hint = "measure a campaign with probe points, for example --set campaign=probes"
+        raise UserError(str(campaign_dir), "has no point of the workload probe", hint)
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
     click.echo(output)
@@ -215,15 +218,15 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     "--output",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where it is written; default: papers/<their names> beside the campaigns.",
+    help="The output folder; default: papers/<their names>, next to the campaigns.",
 )
 @paper_dir_option
 @pass_settings
 def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
-    """Join campaigns to one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
+    """Join campaigns in one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
-    CAMPAIGN is a folder (results/x) or a name. Their tables, figures and LaTeX must be there: `make paper
-    CAMPAIGN="x y"` makes all.
+    CAMPAIGN is a folder (results/x) or a name. Tables, figures and LaTeX of the campaigns must exist: `make paper
+    CAMPAIGN="x y"` makes them and the paper.
     """
     from storelab.analysis import papers
     from storelab.analysis.papers import write
@@ -242,12 +245,12 @@ def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, pa
     "--campaign-dir",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Look in this campaign alone; default: in all that have tables.",
+    help="Search only this campaign; default: all campaigns that have tables.",
 )
-@click.option("--all", "every", is_flag=True, help="Name all points, not only the first few.")
+@click.option("--all", "every", is_flag=True, help="List all points, not only the first few.")
 @pass_settings
 def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
-    """Say where something comes from: from which rows of which table, which points and records, which commit.
+    """Show where something comes from: rows of a table, points, records, and the commit.
 
     WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, or
     a claim.
@@ -269,33 +272,33 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
 @click.command()
 @click.argument("campaign", required=False)
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8087, show_default=True, help="The port; 0 takes any that is free."
+    "--port", type=click.IntRange(0, 65535), default=8087, show_default=True, help="The port; 0 takes any free port."
 )
 @click.option(
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="Where it listens. Other machines reach any other than loopback; the page's address then has a token.",
+    help="The address to listen on. If it is not loopback, other machines reach it, and the page's URL has a token.",
 )
 @click.pass_obj
 def live(settings: Settings, campaign: str | None, port: int, address: str) -> None:
-    """Serve the page of CAMPAIGN while it is measured: points done and to come, time left, rates, errors, CPU.
+    """Serve the page of CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
 
-    CAMPAIGN is the name of a campaign; default: the one that is configured. It may begin later. Below the page's
-    address lies /metrics for Prometheus. Ctrl-C ends it; whoever measures does not notice.
+    CAMPAIGN is the name of a campaign; default: the configured one. It may start later. The page's address plus
+    /metrics is for Prometheus. Ctrl-C ends the server; this does not affect the measurement.
     """
     folder = _live_folder(settings, campaign)
-    os.nice(10)  # measuring goes first
+    os.nice(10)  # so that it does not disturb the measurement
     from storelab.analysis.report.live import serve
 
-    def say(url: str) -> None:
+    def announce(url: str) -> None:
         click.echo(f"storelab: {folder.name}: {url} (Ctrl-C ends it)", err=True)
 
-    serve.run(folder, address, port, say)
+    serve.run(folder, address, port, announce)
 
 
 def _live_folder(settings: Settings, name: str | None) -> Path:
-    """The campaign's folder. Raises UserError: nobody measured a campaign of this name, and none is configured."""
+    """Return the campaign's folder. Raises UserError if no campaign with this name is measured or configured."""
     if name is None:
         return settings.own()
     results = settings.results()
@@ -303,9 +306,9 @@ def _live_folder(settings: Settings, name: str | None) -> Path:
         return folder
     from storelab.core import config
 
-    there = sorted(p.name for p in results.iterdir() if (p / "raw").is_dir()) if results.is_dir() else []
-    names = sorted({*config.names_of_campaigns(settings.main.parent), *there})
+    measured = sorted(p.name for p in results.iterdir() if (p / "raw").is_dir()) if results.is_dir() else []
+    names = sorted({*config.names_of_campaigns(settings.main.parent), *measured})
     if not names:
-        raise UserError("live", f"there is no campaign {name!r}", "name one that is in campaigns/ or results/")
+        raise UserError("live", f"there is no campaign {name!r}", "name a campaign in campaigns/ or results/")
     require_known("live", name, names, f"there is no campaign {name!r}", "one of")
     return folder

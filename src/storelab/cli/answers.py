@@ -1,7 +1,8 @@
-"""What `--json` prints, command by command: closed models, so that no key is there that is not declared.
+"""Models of the JSON objects that `--json` prints, one for each command. They reject keys that they do not declare.
 
-docs/machine.md and docs/machine.schema.json are made from them (`storelab docs`). A key that is here stays, with its
-meaning; SCHEMA_VERSION rises when one goes or changes. Units end a key's name: `_s` seconds, `_bytes`, `_percent`.
+`storelab docs` writes docs/machine.md and docs/machine.schema.json from them. Keys keep their name and meaning;
+SCHEMA_VERSION rises when a key is removed or changes its meaning. Units end a key's name: `_s` seconds, `_bytes`,
+`_percent`.
 """
 
 from typing import Any, Literal
@@ -12,86 +13,88 @@ SCHEMA_VERSION = 1
 TIME = "in UTC, like 2026-11-23T16:40:00Z"
 
 
-class Said(BaseModel):
+class StrictModel(BaseModel):
+    """A model that rejects undeclared keys."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class Answer(Said):
-    """What every object has."""
+class Answer(StrictModel):
+    """The keys that every object has."""
 
     command: str = Field(description="The command that printed it.")
     schema_version: Literal[1] = Field(
-        description="Rises when a key goes or changes its meaning; a new key is no change."
+        description="Rises when a key is removed or changes its meaning, not when a key is added."
     )
     storelab: str = Field(description="Version of storelab.")
 
 
-class Work(Said):
-    """What one workload takes in one store."""
+class Work(StrictModel):
+    """The points and the time of one workload in one store."""
 
     workload: str = Field(description="The workload.")
-    points: int = Field(description="Its points.")
-    measuring_s: float = Field(description="Sum of their windows.")
+    points: int = Field(description="Number of its points.")
+    measuring_s: float = Field(description="Sum of the lengths of their windows.")
 
 
-class Asked(Said):
-    """What the plan asks of one store."""
+class Asked(StrictModel):
+    """The demands of the plan on one store."""
 
     store: str = Field(description="The store.")
     workloads: list[Work] = Field(description="Its workloads.")
-    estimated_s: float = Field(description="Time that it takes at most, at 2 s beside each window.")
-    staged_objects: int = Field(description="Objects that are uploaded before, as many PUT requests.")
-    staged_bytes: int = Field(description="Their bytes.")
-    buckets: int = Field(description="Buckets.")
-    free_bytes: int | None = Field(description="Room in the store; null where it cannot be asked.")
-    scratch_bytes: int = Field(description="What clients need of tmpfs.")
+    estimated_s: float = Field(description="Upper limit of the time, with 2 s added to each window.")
+    staged_objects: int = Field(description="Objects that are uploaded before the measurement, one PUT request each.")
+    staged_bytes: int = Field(description="Size of these objects.")
+    buckets: int = Field(description="Number of buckets.")
+    free_bytes: int | None = Field(description="Free space in the store; null if the store does not report it.")
+    scratch_bytes: int = Field(description="Space on tmpfs that the clients need.")
 
 
 class Check(Answer):
-    """What a campaign asks for. It is printed where room and limits allow it; else the command ends with 2."""
+    """The demands of a campaign. If space or limits do not allow it, nothing is printed and the exit code is 2."""
 
     campaign: str = Field(description="Name of the campaign.")
-    folder: str = Field(description="Its folder.")
-    stores: list[Asked] = Field(description="What it asks of each store.")
-    points: int = Field(description="Points of the plan.")
-    measured: int = Field(description="Those that have a record.")
-    sealed: bool = Field(description="Whether it is closed.")
+    folder: str = Field(description="Folder of the campaign.")
+    stores: list[Asked] = Field(description="Demands on each store.")
+    points: int = Field(description="Number of points in the plan.")
+    measured: int = Field(description="Number of points that have a record.")
+    sealed: bool = Field(description="Whether the campaign is sealed.")
     differences: list[str] = Field(description="Settings that differ from those of points already measured.")
-    notes: list[str] = Field(description="What to know of cold accesses.")
+    notes: list[str] = Field(description="Remarks about cold accesses, versioning and object lock.")
 
 
-class Planned(Said):
-    """A point."""
+class Planned(StrictModel):
+    """A point of the plan."""
 
-    order: int = Field(description="Place in the order of measuring.")
-    state: Literal["measured", "failed", "to do"] = Field(description="What became of it so far.")
-    key: str = Field(description="Its key: what `storelab measure` takes, and its folder below `raw/`.")
+    order: int = Field(description="Position in the order of measuring.")
+    state: Literal["measured", "failed", "to do"] = Field(description="State of the point.")
+    key: str = Field(description="Key of the point: the argument of `storelab measure`, and its folder below `raw/`.")
     store: str = Field(description="Store.")
     workload: str = Field(description="Workload.")
-    sweep: str = Field(description="The sweep that asks for it.")
+    sweep: str = Field(description="The sweep that contains the point.")
     rep: int = Field(description="Number of the repetition, from 1.")
-    clients: int = Field(description="Clients, of all roles.")
-    duration_s: float = Field(description="Length of its window, warm-up included.")
-    axes: dict[str, Any] = Field(description="Its axes (docs/configuration.md), sizes in bytes.")
+    clients: int = Field(description="Number of clients, over all roles.")
+    duration_s: float = Field(description="Length of its window, including the warm-up.")
+    axes: dict[str, Any] = Field(description="Values of its axes (docs/configuration.md), sizes in bytes.")
 
 
 class Plan(Answer):
     """The points of a campaign, in the order of measuring."""
 
     campaign: str = Field(description="Name of the campaign.")
-    folder: str = Field(description="Its folder.")
+    folder: str = Field(description="Folder of the campaign.")
     points: list[Planned] = Field(description="The points.")
 
 
-class Store(Said):
-    """State of a store."""
+class Store(StrictModel):
+    """The state of a store."""
 
-    store: str = Field(description="Its name; deployments of before have theirs behind a `+`.")
-    kind: str = Field(description="Its kind.")
+    store: str = Field(description="Name of the store; for an earlier deployment followed by `+` and its settings.")
+    kind: str = Field(description="Kind of the store.")
     state: str = Field(description="`up`, `down`, `partly` or `external`.")
-    version: str = Field(description="Version of its server; empty where nobody tells.")
-    endpoints: list[str] = Field(description="Addresses.")
-    detail: str = Field(description="What else it says.")
+    version: str = Field(description="Version of its server; empty if it is not known.")
+    endpoints: list[str] = Field(description="Addresses of the store.")
+    detail: str = Field(description="Further information.")
 
 
 class Status(Answer):
@@ -100,229 +103,242 @@ class Status(Answer):
     stores: list[Store] = Field(description="The stores.")
 
 
-class Finding(Said):
-    """One thing that was looked at."""
+class Finding(StrictModel):
+    """The result of one check."""
 
-    name: str = Field(description="What.")
-    level: Literal["ok", "warn", "fail"] = Field(description="How it is; with a `fail` the command ends with 2.")
+    name: str = Field(description="Name of the check.")
+    level: Literal["ok", "warn", "fail"] = Field(description="Result; after a `fail` the exit code is 2.")
     value: str = Field(description="What was found.")
-    mend: str = Field(description="What mends it; empty where nothing needs to.")
+    mend: str = Field(description="How to fix it; empty if there is nothing to fix.")
 
 
-class Node(Said):
-    """A node of the allocation. Values are texts, as the table has them."""
+class Node(StrictModel):
+    """A node of the allocation. All values are strings, formatted as in the table."""
 
-    host: str = Field(description="Host.")
+    host: str = Field(description="Host name.")
     python: str = Field(description="Version of Python.")
     storelab: str = Field(description="Version of storelab.")
     s5cmd: str = Field(description="Version of s5cmd.")
-    endpoints: str = Field(description="Endpoints that it reaches.")
-    tmpfs_free: str = Field(description="Room on tmpfs.")
-    open_files: str = Field(description="Open files that it may have.")
-    clock: str = Field(description="Offset of its clock.")
-    link: str = Field(description="Rate of its link.")
-    problem: str = Field(description="Why it is not fit; empty where it is.")
+    endpoints: str = Field(description="Endpoints that the node reaches.")
+    tmpfs_free: str = Field(description="Free space on tmpfs.")
+    open_files: str = Field(description="Limit of open files.")
+    clock: str = Field(description="Offset of the node's clock.")
+    link: str = Field(description="Rate of the node's link.")
+    problem: str = Field(description="Why the node cannot measure; empty if it can.")
 
 
 class Doctor(Answer):
-    """Whether the machine, or with `--nodes` the nodes, can measure. It is printed where they cannot, too."""
+    """Checks of the machine, or with `--nodes` of the nodes. The object is printed even if a check fails."""
 
-    fit: bool = Field(description="Whether nothing is missing. If not, the command ends with 2.")
-    findings: list[Finding] = Field(description="What was looked at; empty with `--nodes`.")
+    fit: bool = Field(description="Whether all checks passed. If not, the exit code is 2.")
+    findings: list[Finding] = Field(description="Results of the checks; empty with `--nodes`.")
     nodes: list[Node] = Field(description="The nodes; empty without `--nodes`.")
-    stores_down: list[str] = Field(description="Stores that no node could try; empty without `--nodes`.")
+    stores_down: list[str] = Field(
+        description="Stores that are down, so that no node could try them; empty without `--nodes`."
+    )
 
 
-class Verdict(Said):
-    """What limited one subject: a row of [`verdicts.csv`](verdicts.md#columns-of-verdictscsv)."""
+class Verdict(StrictModel):
+    """The limit of one workload in one store: a row of [`verdicts.csv`](verdicts.md#columns-of-verdictscsv)."""
 
     store: str = Field(description="Store.")
-    deployment: str = Field(description="Store and what its deployment is.")
+    deployment: str = Field(description="Store, with the settings of its deployment.")
     workload: str = Field(description="Workload.")
     engine: str | None = Field(description="Engine.")
     what: str | None = Field(description="Object size, range, file and fractions in words.")
     best: float = Field(description="Highest median over the runs.")
     unit: str = Field(description="Its unit.")
-    where: str = Field(description="Clients, workers … that reached it.")
+    where: str = Field(description="Clients, workers, … with which it was reached.")
     n: int = Field(description="Number of runs.")
     few: bool = Field(description="Whether the rate depends on fewer than 10 operations in a run.")
-    verdict: str = Field(description="The first rule that fires, or `not known`.")
-    evidence: str = Field(description="Its numbers.")
-    also: str | None = Field(description="Other rules that fire, each with its evidence.")
-    would_tell: str | None = Field(description="Where the verdict is not known: what would tell.")
+    verdict: str = Field(description="The first rule that applies, or `not known`.")
+    evidence: str = Field(description="The numbers that support the verdict.")
+    also: str | None = Field(description="Other rules that apply, each with its evidence.")
+    would_tell: str | None = Field(description="If the verdict is not known: the measurement that would decide.")
 
 
 class Verdicts(Answer):
-    """What limited each store."""
+    """The limits of all stores."""
 
     folder: str = Field(description="The campaign's folder.")
     verdicts: list[Verdict] = Field(description="The verdicts.")
 
 
-class Side(Said):
+class Side(StrictModel):
     """One side of a comparison."""
 
-    name: str = Field(description="As it was given.")
+    name: str = Field(description="The argument of the command.")
     folder: str = Field(description="The campaign's folder.")
     stores: list[str] = Field(description="The stores that were compared.")
-    source: str = Field(description="What it was read from.")
+    source: str = Field(description="Where its values were read from.")
     days: list[str] = Field(description="The days (UTC) on which its runs began.")
 
 
-class Compared(Said):
-    """A comparable point and measure, or a whole."""
+class Compared(StrictModel):
+    """A metric of a comparable point, or the summary of all points."""
 
     store_a: str | None = Field(description="Store of A.")
     store_b: str | None = Field(description="Store of B.")
-    workload: str = Field(description="Workload; `all` in the rows of the whole.")
-    axes: dict[str, Any] = Field(description="The point's axes, sizes in bytes; empty in the rows of the whole.")
+    workload: str = Field(description="Workload; `all` in summary rows.")
+    axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in summary rows.")
     metric: str = Field(
-        description="`throughput` (MB/s), `rate` (1/s), `latency_p50`, `latency_p99` (ms), or of the whole `speed`."
+        description="`throughput` (MB/s), `rate` (1/s), `latency_p50`, `latency_p99` (ms); `speed` in summary rows."
     )
-    points: int = Field(description="1; of the whole the number of points.")
-    n_a: int = Field(description="Runs of A; of the whole repetitions.")
-    n_b: int = Field(description="The same of B.")
-    median_a: float | None = Field(description="Median of A; null in the rows of the whole.")
-    median_b: float | None = Field(description="Median of B; null in the rows of the whole.")
-    ratio: float | None = Field(description="B over A.")
-    low: float | None = Field(description="Lower end of its 95 % interval; null where there is none.")
-    high: float | None = Field(description="Upper end.")
+    points: int = Field(description="1; in summary rows the number of points.")
+    n_a: int = Field(description="Number of runs of A; in summary rows of repetitions.")
+    n_b: int = Field(description="The same number for B.")
+    median_a: float | None = Field(description="Median of A; null in summary rows.")
+    median_b: float | None = Field(description="Median of B; null in summary rows.")
+    ratio: float | None = Field(description="B divided by A.")
+    low: float | None = Field(description="Lower end of the 95 % interval of the ratio; null without an interval.")
+    high: float | None = Field(description="Upper end of the interval.")
     coverage_percent: float | None = Field(description="Coverage of the interval.")
-    p: float | None = Field(description="Two-sided p of the row alone.")
-    verdict: str = Field(description="`faster`, `slower` or `cannot tell`, of the row alone.")
-    reason: str | None = Field(description="Why there is no interval.")
-    p_corrected: float | None = Field(description="p, corrected for the number of rows.")
-    verdict_corrected: str = Field(description="The verdict that counts.")
-    bound_by: str | None = Field(description="`client` or `link`, where one was the limit of a run.")
+    p: float | None = Field(description="Two-sided p value of this row, without correction.")
+    verdict: str = Field(description="`faster`, `slower` or `cannot tell`, without correction.")
+    reason: str | None = Field(description="Reason for a missing interval.")
+    p_corrected: float | None = Field(description="p value, corrected for the number of rows.")
+    verdict_corrected: str = Field(description="The verdict with the correction. Use this one.")
+    bound_by: str | None = Field(description="`client` or `link`, if one of them limited a run.")
 
 
 class Compare(Answer):
-    """How fast B is beside A."""
+    """The speed of B compared with A."""
 
-    a: Side = Field(description="A.")
-    b: Side = Field(description="B.")
-    days: list[str] = Field(description="Campaigns that tell what a day does (`--days`).")
+    a: Side = Field(description="Side A.")
+    b: Side = Field(description="Side B.")
+    days: list[str] = Field(description="Campaigns from which the variation between days is estimated (`--days`).")
     other_days: bool = Field(
-        description="Whether A and B are campaigns of different days; without `days` a difference may be the day's."
+        description="Whether A and B were measured on different days. "
+        "If so, and without `days`, the day may cause a difference."
     )
-    rows: list[Compared] = Field(description="Comparable points, then the wholes.")
-    alone_a: int = Field(description="Points of A without a counterpart.")
-    alone_b: int = Field(description="Points of B without a counterpart.")
-    fail_on: str | None = Field(description="The rule of `--fail-on`.")
-    margin_percent: float = Field(description="What it forgives.")
+    rows: list[Compared] = Field(description="Comparable points, then the summary rows.")
+    alone_a: int = Field(description="Number of points of A without a counterpart in B.")
+    alone_b: int = Field(description="Number of points of B without a counterpart in A.")
+    fail_on: str | None = Field(description="The value of `--fail-on`.")
+    margin_percent: float = Field(description="The value of `--margin`: slowdown that `--fail-on` tolerates.")
     slower: int | None = Field(
-        description="Rows that are slower by that rule: with one or more the command ends with 1. Null without a rule."
+        description="Number of slower rows by `--fail-on`; above 0 the exit code is 1. Null without `--fail-on`."
     )
 
 
-class OneClient(Said):
-    """What one client does at most."""
+class OneClient(StrictModel):
+    """The highest rate of one client."""
 
     bytes_per_s: float = Field(description="Rate.")
-    source: str = Field(description="What it is known from.")
+    source: str = Field(description="The measurement that it comes from.")
 
 
-class Volume(Said):
-    """What so many clients leave."""
+class Volume(StrictModel):
+    """The size of the records for one number of clients."""
 
-    clients: int = Field(description="Clients.")
-    operations_a_point: float = Field(description="Operations of a point.")
-    records_a_point_bytes: float = Field(description="Records of a point.")
-    records_bytes: float = Field(description="Records of the campaign.")
-    files: int = Field(description="Files of the campaign.")
+    clients: int = Field(description="Number of clients.")
+    operations_a_point: float = Field(description="Operations of one point.")
+    records_a_point_bytes: float = Field(description="Size of the records of one point.")
+    records_bytes: float = Field(description="Size of the records of the campaign.")
+    files: int = Field(description="Number of files of the campaign.")
 
 
 class Size(Answer):
-    """How many clients fill a link."""
+    """The number of clients that fill a link."""
 
-    link_bytes_per_s: int = Field(description="The link.")
-    client_link_bytes_per_s: int = Field(description="The link of each client.")
-    one_client: OneClient = Field(description="One client.")
-    clients: int = Field(description="Clients that fill the link.")
-    clients_with_room: int = Field(description="A quarter more, so that the link is seen to be the limit.")
-    points: int = Field(description="Points of the campaign whose records are estimated.")
-    records: list[Volume] = Field(description="Its records, for this and other numbers of clients.")
+    link_bytes_per_s: int = Field(description="Rate of the link.")
+    client_link_bytes_per_s: int = Field(description="Rate of the link of each client.")
+    one_client: OneClient = Field(description="The highest rate of one client.")
+    clients: int = Field(description="Number of clients that fill the link.")
+    clients_with_room: int = Field(description="A quarter more clients, to show that the link is the limit.")
+    points: int = Field(description="Number of points for which the records are estimated.")
+    records: list[Volume] = Field(description="Estimated size of the records, for this and other numbers of clients.")
 
 
 class Verify(Answer):
-    """A campaign whose records are whole. If they are not, the command ends with 2."""
+    """A campaign with complete and unaltered records. If a record is missing or altered, the exit code is 2."""
 
     folder: str = Field(description="The campaign's folder.")
-    measured: int = Field(description="Points that have a record.")
-    failed: int = Field(description="Points that failed.")
-    files: int = Field(description="Raw files that are as they were.")
-    sealed: str | None = Field(description=f"When it was sealed, {TIME}; null where it is not.")
+    measured: int = Field(description="Number of points that have a record.")
+    failed: int = Field(description="Number of points that failed.")
+    files: int = Field(description="Number of raw files, all with the recorded checksum.")
+    sealed: str | None = Field(description=f"When it was sealed, {TIME}; null if it is not sealed.")
 
 
 class Seal(Answer):
-    """A campaign that is closed."""
+    """A sealed campaign."""
 
     folder: str = Field(description="The campaign's folder.")
-    points: int = Field(description="Points of the plan.")
-    failed: int = Field(description="Points that failed.")
+    points: int = Field(description="Number of points in the plan.")
+    failed: int = Field(description="Number of points that failed.")
     sealed: str = Field(description=f"When it was sealed, {TIME}.")
-    already: bool = Field(description="Whether it was before.")
+    already: bool = Field(description="Whether it was sealed before this command.")
 
 
-class Entry(Said):
+class Entry(StrictModel):
     """A campaign of a history."""
 
-    name: str = Field(description="What stands behind the `@` of its folder.")
-    folder: str = Field(description="Its folder.")
+    name: str = Field(description="Name of the entry: the part of its folder's name after the `@`.")
+    folder: str = Field(description="Folder of the entry.")
     measured: str = Field(description=f"When its first run began, {TIME}.")
     sealed: str = Field(description="When it was sealed.")
-    source: str = Field(description="What it was read from.")
-    environment: list[str] = Field(description="What differs from the entry before; of the oldest nothing.")
+    source: str = Field(description="Where its values were read from.")
+    environment: list[str] = Field(
+        description="Differences of the environment from the previous entry; empty for the oldest entry."
+    )
 
 
-class Value(Said):
-    """A series in one entry."""
+class Value(StrictModel):
+    """The value of a series in one entry."""
 
     entry: str = Field(description="Name of the entry.")
-    n: int = Field(description="Runs; of the whole repetitions.")
-    median: float | None = Field(description="Median; of the whole the ratio to the oldest entry.")
-    low: float | None = Field(description="Lower end of its 95 % interval; below 6 runs the smallest.")
-    high: float | None = Field(description="Upper end; below 6 runs the largest.")
+    n: int = Field(description="Number of runs; in a summary of repetitions.")
+    median: float | None = Field(description="Median; in a summary the ratio to the oldest entry.")
+    low: float | None = Field(
+        description="Lower end of the 95 % interval of the median; with fewer than 6 runs the smallest value."
+    )
+    high: float | None = Field(description="Upper end of the interval; with fewer than 6 runs the largest value.")
 
 
-class Change(Said):
+class Change(StrictModel):
     """A change of level."""
 
-    at: str = Field(description="The first entry behind it.")
-    ratio: float = Field(description="The stretch behind it over the one before.")
-    low: float = Field(description="Lower end of the 95 % interval, where the place is given.")
-    high: float = Field(description="Upper end.")
-    verdict: Literal["faster", "slower"] = Field(description="What it was for.")
+    at: str = Field(description="The first entry after the change.")
+    ratio: float = Field(description="Level after the change, divided by the level before it.")
+    low: float = Field(description="Lower end of the 95 % interval of the ratio, for a change at this entry.")
+    high: float = Field(description="Upper end of the interval.")
+    verdict: Literal["faster", "slower"] = Field(description="Direction of the change.")
 
 
-class Newest(Said):
-    """The newest entry beside those since the last change."""
+class Newest(StrictModel):
+    """The newest entry compared with the entries since the last change."""
 
     there: bool = Field(description="Whether the newest entry has this series.")
-    before: int = Field(description="Entries since the last change, without it; 0 where nothing can be told.")
-    ratio: float | None = Field(description="Newest over their geometric mean.")
-    low: float | None = Field(description="Lower end of the 95 % interval, which holds what entries differ by.")
-    high: float | None = Field(description="Upper end.")
-    p: float | None = Field(description="Two-sided p of the series alone.")
-    p_corrected: float | None = Field(description="p, corrected for the number of series.")
+    before: int = Field(
+        description="Number of entries since the last change, without the newest; 0 if no comparison is possible."
+    )
+    ratio: float | None = Field(description="The newest entry divided by the geometric mean of these entries.")
+    low: float | None = Field(
+        description="Lower end of the 95 % interval of the ratio, which includes the variation between entries."
+    )
+    high: float | None = Field(description="Upper end of the interval.")
+    p: float | None = Field(description="Two-sided p value of this series, without correction.")
+    p_corrected: float | None = Field(description="p value, corrected for the number of series.")
     verdict: str = Field(description="`faster`, `slower` or `cannot tell`, with the correction.")
 
 
-class Series(Said):
-    """A point and measure over time, or a whole."""
+class Series(StrictModel):
+    """A metric of a point over time, or the summary of all points."""
 
-    store: str | None = Field(description="Store; null of the whole.")
-    workload: str = Field(description="Workload; `all` of the whole.")
-    axes: dict[str, Any] = Field(description="The point's axes, sizes in bytes; empty of the whole.")
-    metric: str = Field(description="As of `compare`.")
-    said: str = Field(description="The point in words, as the text has it.")
-    points: int = Field(description="1; of the whole the points that all entries have.")
+    store: str | None = Field(description="Store; null in a summary.")
+    workload: str = Field(description="Workload; `all` in a summary.")
+    axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in a summary.")
+    metric: str = Field(description="Metric, as in `compare`.")
+    said: str = Field(description="The point in words, as in the printed text.")
+    points: int = Field(description="1; in a summary the number of points that all entries have.")
     values: list[Value] = Field(description="Its values, oldest first.")
-    p: float | None = Field(description="p of a series without a change; null where it is too short.")
-    p_corrected: float | None = Field(description="p, corrected for the number of series.")
-    changes: list[Change] = Field(description="Its changes, oldest first; none where `p_corrected` is 0.05 or more.")
+    p: float | None = Field(
+        description="p value of the hypothesis that the level never changed; null if the series is too short."
+    )
+    p_corrected: float | None = Field(description="p value, corrected for the number of series.")
+    changes: list[Change] = Field(description="Its changes, oldest first; empty if `p_corrected` is 0.05 or more.")
     newest: Newest = Field(description="The newest entry.")
-    reason: str | None = Field(description="Why something cannot be told.")
+    reason: str | None = Field(description="Why a value is missing.")
 
 
 class History(Answer):
@@ -330,20 +346,20 @@ class History(Answer):
 
     folder: str = Field(description="The campaign's folder, without a date.")
     entries: list[Entry] = Field(description="Its entries, oldest first.")
-    series: list[Series] = Field(description="Points, then the wholes.")
-    fail_on: str | None = Field(description="The rule of `--fail-on`.")
-    margin_percent: float = Field(description="What it forgives.")
+    series: list[Series] = Field(description="Series of the points, then the summaries.")
+    fail_on: str | None = Field(description="The value of `--fail-on`.")
+    margin_percent: float = Field(description="The value of `--margin`: slowdown that `--fail-on` tolerates.")
     worse: int | None = Field(
-        description="Series that are slower by that rule: with one or more the command ends with 1. Null without one."
+        description="Number of slower series by `--fail-on`; above 0 the exit code is 1. Null without `--fail-on`."
     )
 
 
 class Added(Answer):
-    """A campaign that became an entry."""
+    """A campaign that became an entry of its history."""
 
-    folder: str = Field(description="Its folder now.")
+    folder: str = Field(description="New folder of the campaign.")
     entry: str = Field(description="Name of the entry.")
-    entries: int = Field(description="Entries of the history with it.")
+    entries: int = Field(description="Number of entries of the history, including the new one.")
 
 
 ANSWERS: dict[str, type[Answer]] = {

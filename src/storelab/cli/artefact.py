@@ -1,6 +1,7 @@
-"""Commands that hand on a campaign and the laboratory itself: pack, unpack, init (room `cli`).
+"""Commands that share a campaign, or set up a project folder: pack, unpack, init.
 
-May import: `analysis`, `core`, `install`, the other modules of this room; what a command needs, when it runs.
+May import: `analysis`, `core`, `install`, the other modules of this package. Commands import what they need when they
+run.
 """
 
 import os
@@ -19,62 +20,62 @@ if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
 
 ENDING = ".crate.zip"
-LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # an identifier of SPDX
+LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # an SPDX identifier
 
 
 @click.command()
 @click.argument("campaign")
 @click.option("--output", metavar="FILE", help="The pack; default: <name>.crate.zip in the campaign's folder.")
-@click.option("--license", default="CC-BY-4.0", show_default=True, help="License of the data, as SPDX names it.")
-@click.option("--again", is_flag=True, help="Write over a pack of another content.")
+@click.option("--license", default="CC-BY-4.0", show_default=True, help="License of the data, as an SPDX identifier.")
+@click.option("--again", is_flag=True, help="Overwrite a pack with different content.")
 @click.pass_obj
 def pack(settings: Settings, campaign: str, output: str | None, license: str, again: bool) -> None:
-    """Pack a measured CAMPAIGN as one file that others can check, cite and rebuild (an RO-Crate).
+    """Pack a measured CAMPAIGN into one file that others can check, cite and rebuild (an RO-Crate).
 
-    CAMPAIGN is a name in campaigns/, a campaign file, or the folder of its results. Its tables and figures are made
-    first where they are not those of the records.
+    CAMPAIGN is a name in campaigns/, a campaign file, or the folder of its results. Tables and figures that do not
+    match the records are made first.
     """
     from storelab.analysis.artefact import members
     from storelab.analysis.records.campaign import load
     from storelab.install import project
 
     if not LICENSE.fullmatch(license):
-        raise UserError("--license", f"{shown(license)} is no identifier of SPDX", "write one such as CC-BY-4.0")
-    layers, folder = _found(settings, campaign)
-    called = config.merged(layers)["campaign"]
+        raise UserError("--license", f"{shown(license)} is not an SPDX identifier", "use for example CC-BY-4.0")
+    layers, folder = _find(settings, campaign)
+    configured = config.merged(layers)["campaign"]
     if not (folder / "raw" / "plan.json").exists():
-        mend = f"measure it first: `make measure CAMPAIGN={called}`"
-        raise UserError(f"campaign {folder.name}", f"has no records in {folder / 'raw'}", mend)
+        hint = f"measure it first: `make measure CAMPAIGN={configured}`"
+        raise UserError(f"campaign {folder.name}", f"has no records in {folder / 'raw'}", hint)
     loaded = load(folder)
     _make(loaded)
     root = settings.main.parent
-    own = project.files(root) if (root / "Snakefile").is_file() else project.files()
-    own |= {"LICENSE": project.shipped("LICENSE")}
-    everything, left = members.everything(loaded, layers, own, license)
+    project_files = project.files(root) if (root / "Snakefile").is_file() else project.files()
+    project_files |= {"LICENSE": project.shipped("LICENSE")}
+    everything, omitted = members.everything(loaded, layers, project_files, license)
     target = Path(output) if output else folder / f"{folder.name}{ENDING}"
     _write(target, everything, again)
     size, digest = target.stat().st_size / 1e6, records.sha256(target)
     click.echo(f"{target}: {len(everything)} files, {size:.1f} MB")
     click.echo(f"SHA-256 of the pack: {digest}")
-    for name in left:
-        mend = f"`make {members.PAPERS[name]} CAMPAIGN={called}` makes it again"
-        click.echo(f"storelab: {name} is older than the tables and was left out; {mend}", err=True)
+    for name in omitted:
+        hint = f"to update it: `make {members.PAPERS[name]} CAMPAIGN={configured}`"
+        click.echo(f"storelab: {name} is older than the tables and was left out; {hint}", err=True)
 
 
-def _found(settings: Settings, campaign: str) -> tuple[config.Layers, Path]:
-    """The layers of the configuration with this campaign, and the folder of its results. Raises UserError."""
+def _find(settings: Settings, campaign: str) -> tuple[config.Layers, Path]:
+    """Return the layers of the configuration with this campaign, and the folder of its results. Raises UserError."""
     given = Path(campaign) if Path(campaign).name not in ("", "..") else Path(campaign).resolve()
     more: dict[str, str] = {"campaign": campaign}
     if (given / "raw").is_dir():
-        more = {"campaign": _file_of(settings.main.parent, given.resolve().name), "results": str(given.parent)}
+        more = {"campaign": _file_name(settings.main.parent, given.resolve().name), "results": str(given.parent)}
     over = config.merge(more, config.parse_set(settings.set_))
     light = load_rebuild(settings.main, settings.extra, over)
     layers, _ = config.read_layers(settings.main, settings.extra, over)
     return layers, Path(light.results) / light.name
 
 
-def _file_of(root: Path, name: str) -> str:
-    """The campaign file whose campaign has this name. Raises UserError: there is none."""
+def _file_name(root: Path, name: str) -> str:
+    """Return the campaign file whose campaign has this name. Raises UserError if there is none."""
     for stem in config.names_of_campaigns(root):
         if config.read_yaml(root / "campaigns" / f"{stem}.yaml").get("name") == name:
             return stem
@@ -82,7 +83,7 @@ def _file_of(root: Path, name: str) -> str:
 
 
 def _make(campaign: "Campaign") -> None:
-    """Tables and figures, where they are not those of the records; what is the same stays untouched."""
+    """Make the tables and figures that do not match the records. Do not touch files that match."""
     from storelab.analysis.figures import write
     from storelab.analysis.parts import derived
     from storelab.analysis.tables import build
@@ -101,7 +102,7 @@ def _make(campaign: "Campaign") -> None:
         write.index(folder)
     for noun, number in (("tables", len(new)), ("figures", len(stale))):
         if number:
-            click.echo(f"storelab: {number} {noun} of {folder} were made anew", err=True)
+            click.echo(f"storelab: {noun} of {folder} that were made again: {number}", err=True)
 
 
 def _cores() -> int:
@@ -109,7 +110,7 @@ def _cores() -> int:
 
 
 def _write(target: Path, everything: dict, again: bool) -> None:
-    """Raises UserError where something else is there."""
+    """Write the pack. Raises UserError if the target exists with other content."""
     from storelab.analysis.artefact import archive
 
     if target.is_dir():
@@ -117,50 +118,53 @@ def _write(target: Path, everything: dict, again: bool) -> None:
     if again or not (target.exists() or target.is_symlink()):
         archive.write(target, everything)
         return
-    beside = target.with_name(f".{target.name}.{os.getpid()}.new.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.new.tmp")
     try:
-        archive.write(beside, everything)
-        if not target.is_file() or records.sha256(beside) != records.sha256(target):
-            raise UserError(str(target), "is there already, with another content", "give --again, or another --output")
+        archive.write(temporary, everything)
+        if not target.is_file() or records.sha256(temporary) != records.sha256(target):
+            hint = "use --again to overwrite it, or another --output"
+            raise UserError(str(target), "already exists with different content", hint)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @click.command()
 @click.argument("pack_", metavar="FILE")
 @click.argument("folder", required=False)
-@click.option("--no-rebuild", is_flag=True, help="Only check and unpack; do not make tables and figures anew.")
+@click.option("--no-rebuild", is_flag=True, help="Only check and unpack; do not rebuild tables and figures.")
 def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
     """Check the pack FILE, unpack it into a new FOLDER, rebuild tables and figures, and compare.
 
-    FOLDER is by default the name of the pack without its ending, here. It is a project folder afterwards.
+    FOLDER becomes a project folder. Default: the name of the pack without its suffix, in the current folder.
     """
     from storelab.analysis.artefact import archive as module
 
     path = Path(pack_)
     target = Path(folder) if folder else Path(path.name.removesuffix(".zip").removesuffix(".crate"))
-    campaign_dir, files, there = module.unpack(path, target)
-    done = "is there already, and as it was packed" if there else "unpacked"
-    click.echo(f"{target}: {done}: {files} files, every checksum holds")
+    campaign_dir, files, existed = module.unpack(path, target)
+    state = "already unpacked and unchanged" if existed else "unpacked"
+    click.echo(f"{target}: {state}: {files} files, all checksums match")
     if no_rebuild:
         return
-    made = module.rebuild(campaign_dir, _cores())
-    click.echo(f"{campaign_dir}: rebuilt from its records: {made.tables} tables, bit-identical to those packed")
-    same = made.same_pictures
-    pictures = "the same bytes" if same == made.pictures else f"{same} of them the same bytes: another drawing library"
-    click.echo(f"{campaign_dir}: {made.figures} figures, the same data; {made.pictures} pictures, {pictures}")
+    rebuilt = module.rebuild(campaign_dir, _cores())
+    click.echo(f"{campaign_dir}: rebuilt from its records: {rebuilt.tables} tables, bit-identical to the packed ones")
+    identical = rebuilt.same_pictures
+    pictures = f"{rebuilt.pictures} picture files, {identical} of them identical to the packed ones"
+    if identical != rebuilt.pictures:
+        pictures += " (the drawing library has another version)"
+    click.echo(f"{campaign_dir}: {rebuilt.figures} figures with identical data; {pictures}")
 
 
 @click.command()
 @click.argument("folder")
 def init(folder: str) -> None:
-    """Write a project FOLDER: Snakefile, rules, profiles, configuration, campaigns, notebooks, the paper's text.
+    """Create a project FOLDER: Snakefile, rules, profiles, configuration, campaigns, notebooks, the paper's text.
 
-    What lies there already is never written over; what is the same stays.
+    Existing files are never overwritten: an existing file with different content is an error.
     """
     from storelab.install import project
 
     new = project.init(Path(folder))
     click.echo(
-        f"{folder}: {len(new)} files written; what to do there: make demo, or edit config.yaml and storelab check"
+        f"{folder}: {len(new)} files written; next: run `make demo` there, or edit config.yaml and run `storelab check`"
     )

@@ -1,4 +1,4 @@
-"""Sub-commands for clusters: the testbed, and how many clients a link needs. Each imports its own side only."""
+"""Commands for clusters: the testbed, and the number of clients for a link. Each imports only what it needs."""
 
 import os
 import sys
@@ -8,18 +8,20 @@ from typing import Any
 import click
 
 from storelab.cli import example
-from storelab.cli.machine import json_option, say
+from storelab.cli.machine import json_option, print_json
 from storelab.core.errors import UserError
 
-LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
-POINTS, POINT_S = 100, 60.0  # of the campaign whose records `size` estimates
+MAX_LENGTH = 80  # characters of the folder's path, because the path of a socket in it has at most 107
+POINTS, POINT_S = 100, 60.0  # number and duration of the points for which `size` estimates the records
 
 
 def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
     folder = value.absolute()
-    if len(str(folder)) > LONGEST:
+    if len(str(folder)) > MAX_LENGTH:
         raise UserError(
-            "--folder", f"{folder} is too long for a socket's path", f"give one of at most {LONGEST} letters"
+            "--folder",
+            f"{folder} is too long for the path of a socket",
+            f"use a path of at most {MAX_LENGTH} characters",
         )
     return folder
 
@@ -30,18 +32,18 @@ FOLDER = click.option(
     show_default=True,
     type=click.Path(path_type=Path),
     callback=_absolute,
-    help="The folder that it lives in.",
+    help="The folder of the testbed.",
 )
 
 
 @click.group()
 def testbed() -> None:
-    """Make a real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
+    """Create a real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
 
 
 @testbed.command(epilog=example("storelab testbed up --nodes 4"))
 @FOLDER
-@click.option("--nodes", default=4, show_default=True, type=click.IntRange(1, 100), help="How many nodes it gets.")
+@click.option("--nodes", default=4, show_default=True, type=click.IntRange(1, 100), help="The number of nodes.")
 @click.option(
     "--port",
     default=16817,
@@ -50,27 +52,28 @@ def testbed() -> None:
     help="The controller's port; nodes take the next ones.",
 )
 @click.option(
-    "--links", is_flag=True, help="Put each node into a network namespace with a link of its own (needs root)."
+    "--links", is_flag=True, help="Put each node into its own network namespace with its own link (needs root)."
 )
 @click.option(
     "--htcondor",
     is_flag=True,
-    help="Make an HTCondor pool instead, with such links (needs root and `storelab install condor`).",
+    help="Create an HTCondor pool with links instead (needs root and `storelab install condor`).",
 )
 @click.option(
     "--rate",
     "rates",
     multiple=True,
-    help="The rate of the nodes' links, as tc writes it; give several for the nodes in turn. Default: 100mbit.",
+    help="The rate of the nodes' links, in the notation of tc. Several rates are given to the nodes in turn. "
+    "Default: 100mbit.",
 )
 @click.option(
     "--front-ends",
     default=4,
     show_default=True,
     type=click.IntRange(0, 8),
-    help="How many addresses the head has for a store's front-ends.",
+    help="The number of addresses on the head for a store's front-ends.",
 )
-@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of each of their links.")
+@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of the link of each front-end.")
 def up(
     folder: Path,
     nodes: int,
@@ -81,7 +84,7 @@ def up(
     front_ends: int,
     front_end_rate: str,
 ) -> None:
-    """Start the testbed, and wait until all its nodes are idle."""
+    """Start the testbed, and wait until all nodes are idle."""
     from storelab.gang.testbed import links as linked
     from storelab.gang.testbed import pool
     from storelab.gang.testbed.slurm import LOOPBACK, Cluster, Node
@@ -89,17 +92,18 @@ def up(
     def report(line: str) -> None:
         click.echo(f"    {line}", err=True)
 
-    there = _there(folder)
-    if there.pids() and (htcondor or isinstance(there, pool.Pool)):
-        raise UserError("testbed", f"one is up in {folder}", "`storelab testbed down` first, or give another --folder")
+    existing = _existing(folder)
+    if existing.pids() and (htcondor or isinstance(existing, pool.Pool)):
+        hint = "run `storelab testbed down` first, or use another --folder"
+        raise UserError("testbed", f"a testbed is up in {folder}", hint)
     if links or htcondor:
-        each = [(rates or ("100mbit",))[i % len(rates or (1,))] for i in range(nodes)]
-        plan = linked.Plan(each, [front_end_rate] * front_ends, pool.PREFIX if htcondor else linked.PREFIX)
+        node_rates = [(rates or ("100mbit",))[i % len(rates or (1,))] for i in range(nodes)]
+        plan = linked.Plan(node_rates, [front_end_rate] * front_ends, pool.PREFIX if htcondor else linked.PREFIX)
         cluster = pool.Pool(folder) if htcondor else linked.up(folder, plan, port, report)
         if htcondor:
             cluster.up(plan, report)
         click.echo(
-            f"{nodes} nodes; links: {', '.join(dict.fromkeys(each))}; front-ends: "
+            f"{nodes} nodes; links: {', '.join(dict.fromkeys(node_rates))}; front-ends: "
             f"{', '.join(plan.addresses) or 'none'} ({front_end_rate} each)"
         )
     else:
@@ -107,13 +111,13 @@ def up(
         cluster.up(LOOPBACK, port, [Node(f"node{i}", LOOPBACK, port + i) for i in range(1, nodes + 1)], report)
         click.echo(f"{nodes} nodes on loopback")
     if htcondor:
-        click.echo("commands in it: storelab testbed run -- condor_status")
+        click.echo("to run commands in it: storelab testbed run -- condor_status")
     else:
-        click.echo(f"SLURM_CONF={cluster.conf}; commands in it: storelab testbed run -- salloc -N{nodes} …")
+        click.echo(f"SLURM_CONF={cluster.conf}; to run commands in it: storelab testbed run -- salloc -N{nodes} …")
 
 
-def _there(folder: Path) -> Any:
-    """What is up in the folder: a pool, or else Slurm (or nothing)."""
+def _existing(folder: Path) -> Any:
+    """Return the HTCondor pool that is up in the folder; else its Slurm cluster, which may be down."""
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
 
@@ -124,7 +128,7 @@ def _there(folder: Path) -> Any:
 @testbed.command(epilog=example("storelab testbed down"))
 @FOLDER
 def down(folder: Path) -> None:
-    """Stop the testbed, and remove its namespaces. To do so twice does no harm."""
+    """Stop the testbed, and remove its namespaces. It is safe to call this twice."""
     from storelab.gang.testbed.links import Network, enter
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
@@ -139,10 +143,10 @@ def down(folder: Path) -> None:
 @testbed.command(epilog=example("storelab testbed status"))
 @FOLDER
 def status(folder: Path) -> None:
-    """Show what of the testbed runs."""
+    """Show the running daemons and the links of the testbed."""
     from storelab.gang.testbed.links import Network
 
-    plan, pids = Network(folder).planned(), _there(folder).pids()
+    plan, pids = Network(folder).planned(), _existing(folder).pids()
     for name, pid in pids.items():
         click.echo(f"{name}: {pid}")
     if plan:
@@ -160,30 +164,31 @@ def status(folder: Path) -> None:
 @FOLDER
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
-    """Run COMMAND on the testbed's head.
+    """Run COMMAND on the head of the testbed.
 
-    It has the testbed's SLURM_CONF or HTCondor's commands, and the head's network.
+    It runs in the head's network, with SLURM_CONF of the testbed or with HTCondor's commands.
     """
     from storelab.gang.testbed.links import Network, enter
 
-    cluster = _there(folder)
+    cluster = _existing(folder)
     if not cluster.pids():
-        raise UserError("testbed", f"it is not up in {folder}", "`storelab testbed up` first")
+        raise UserError("testbed", f"no testbed is up in {folder}", "run `storelab testbed up` first")
     plan = Network(folder).planned()
-    whole = [*(enter(plan.head) if plan else ()), *command]
+    full_command = [*(enter(plan.head) if plan else ()), *command]
     sys.stdout.flush()
     try:
-        os.execvpe(whole[0], whole, cluster.environ())  # signals are the command's: salloc gives its job back
+        # Replace this process, so that the command gets the signals: salloc then releases its job.
+        os.execvpe(full_command[0], full_command, cluster.environ())
     except FileNotFoundError:
-        raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
+        raise UserError("testbed run", f"there is no program {command[0]!r}", "check the command") from None
 
 
 def _rate(value: str, place: str) -> int:
-    """Return a rate in bytes per second. Raises UserError: it is no rate, or 0."""
+    """Return a rate in bytes per second. Raises UserError if it is not a rate, or 0."""
     from storelab.core import units
 
     if not (parsed := units.parse(value, "rate", place)):
-        raise UserError(place, f"{value!r} is nothing", "give a rate of more than 0")
+        raise UserError(place, f"{value!r} is 0", "give a rate above 0")
     return parsed
 
 
@@ -195,7 +200,7 @@ def _rate(value: str, place: str) -> int:
     default="results/reference",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="The campaign that tells what one client does.",
+    help="The campaign in which the rate of one client was measured.",
 )
 @click.option(
     "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
@@ -203,30 +208,30 @@ def _rate(value: str, place: str) -> int:
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
 @json_option
 def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, as_json: bool) -> None:
-    """Estimate how many clients fill a link, and what their records take, from what a campaign measured.
+    """Estimate how many clients fill a link, and the size of their records, from the results of a campaign.
 
-    The objects are the largest that it measured; the records are those of a campaign of 100 points of 60 s.
+    The estimate is for the largest measured objects, and for the records of 100 points of 60 s.
     """
     from storelab.analysis import sizing
     from storelab.analysis.records.campaign import load
     from storelab.analysis.tables import build
     from storelab.core import units
 
-    wanted, each = _rate(link, "--link"), _rate(client_link, "--client-link")
+    link_rate, client_rate = _rate(link, "--link"), _rate(client_link, "--client-link")
     campaign = load(campaign_dir)
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
     size_bytes = sizing.largest(found, operation, engine)
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
-    clients = sizing.clients_for(wanted, each, one.bytes_per_s)
+    clients = sizing.clients_for(link_rate, client_rate, one.bytes_per_s)
     with_room = max(1, round(1.25 * clients))
-    rate = min(each, one.bytes_per_s) / size_bytes
+    rate = min(client_rate, one.bytes_per_s) / size_bytes
     counts = dict.fromkeys((clients, 64, 512, 5000))
     volumes = {count: sizing.estimate(campaign, count, POINTS, POINT_S, rate) for count in counts}
     if as_json:
-        say(
+        print_json(
             "size",
-            link_bytes_per_s=wanted,
-            client_link_bytes_per_s=each,
+            link_bytes_per_s=link_rate,
+            client_link_bytes_per_s=client_rate,
             one_client={"bytes_per_s": one.bytes_per_s, "source": one.source},
             clients=clients,
             clients_with_room=with_room,
@@ -234,24 +239,24 @@ def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine
             records=[
                 {
                     "clients": count,
-                    "operations_a_point": told["operations a point"],
-                    "records_a_point_bytes": told["records a point"],
-                    "records_bytes": told["records of the campaign"],
-                    "files": told["files of the campaign"],
+                    "operations_a_point": volume["operations a point"],
+                    "records_a_point_bytes": volume["records a point"],
+                    "records_bytes": volume["records of the campaign"],
+                    "files": volume["files of the campaign"],
                 }
-                for count, told in volumes.items()
+                for count, volume in volumes.items()
             ],
         )
         return
     click.echo(
         f"one client ({engine}, {operation} of {units.human_size(size_bytes)}): {one.bytes_per_s / 1e6:.4g} MB/s, "
-        f"{one.source}; its link {each / 1e6:.4g} MB/s"
+        f"{one.source}; its link {client_rate / 1e6:.4g} MB/s"
     )
-    click.echo(f"{clients} clients fill {link}; {with_room} leave room to see that the link is the limit")
-    for count, told in volumes.items():
+    click.echo(f"{clients} clients fill {link}; with {with_room} clients the link is clearly the limit")
+    for count, volume in volumes.items():
         click.echo(
-            f"{count:5d} clients, {POINTS} points: {told['operations a point']:.3g} operations and "
-            f"{units.human_size(told['records a point'])} of records "
-            f"a point, {units.human_size(told['records of the campaign'])} in {told['files of the campaign']} "
-            "files in all"
+            f"{count:5d} clients, {POINTS} points: {volume['operations a point']:.3g} operations and "
+            f"{units.human_size(volume['records a point'])} of records "
+            f"per point, {units.human_size(volume['records of the campaign'])} in {volume['files of the campaign']} "
+            "files in total"
         )

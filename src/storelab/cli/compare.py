@@ -1,6 +1,6 @@
-"""Commands that compare campaigns: two of them or two stores, and one that was measured again and again (room `cli`).
+"""Commands that compare: two campaigns, two stores, or a campaign that is measured repeatedly.
 
-May import: `analysis`, `core`, the other modules of this room; what a command needs is imported when it runs.
+May import: `analysis`, `core`, the other modules of this package. Commands import what they need when they run.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, example, output_file, pass_settings
-from storelab.cli.machine import json_option, rows, say
+from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import records
 from storelab.core.errors import Exit, UserError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storelab.analysis.history.series import History, Series
 
 FAIL_ON = ("slower", "slower-overall")
-KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # of files that `history` writes
+KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # suffixes of the files that `history` writes
 RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history --fail-on`
 
 
@@ -28,36 +28,41 @@ RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history 
 @click.option(
     "--stores",
     metavar="A,B",
-    help="Compare these two stores: one of A and one of B, or, without B, two of one campaign.",
+    help="Compare two stores: the first of A and the second of B; without B, both of A.",
 )
 @click.option(
     "--csv",
     "csv_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the table into FILE, too.",
+    help="Also write the table into FILE.",
 )
 @click.option(
     "--latex",
     "latex_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write it into FILE as a LaTeX longtable, too.",
+    help="Also write the table into FILE as a LaTeX longtable.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with 1 if a point or the whole is slower (slower-overall: only the whole).",
+    help="Exit with 1 if a point or the summary is slower (slower-overall: only the summary).",
 )
 @click.option(
-    "--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="How many percent --fail-on forgives."
+    "--margin",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="The slowdown in percent that --fail-on tolerates.",
 )
 @click.option(
     "--days",
     "day_names",
     metavar="CAMPAIGN",
     multiple=True,
-    help="A campaign like A, of another day. Name several, so that intervals hold what a day may do.",
+    help="A campaign like A, measured on another day. Give at least two, so that intervals include the variation "
+    "between days.",
 )
 @json_option
 @pass_settings
@@ -73,12 +78,12 @@ def compare(
     day_names: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say how fast B is beside A: faster, slower or cannot tell, for every comparable point and over all.
+    """Show whether B is faster or slower than A, for every comparable point and for all points together.
 
     Ratios have 95 % intervals; verdicts are corrected for their number.
 
     A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit
-    codes: 0; 1 as --fail-on says; 2 where something is wrong with A or B.
+    codes: 0; 1 if --fail-on applies; 2 if A or B cannot be compared.
     """
     from storelab.analysis import compare
 
@@ -86,22 +91,22 @@ def compare(
     if len(names) != 2:
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
-        raise UserError(
-            "compare", f"has only {a} to compare", "name B as well, or two stores of it: --stores first,second"
-        )
+        raise UserError("compare", f"only {a} is given", "give B too, or two stores of A: --stores first,second")
     first, second = (
         compare.read(text, settings.results, store) for text, store in zip((a, b or a), names, strict=True)
     )
     if len(day_names) == 1:
-        raise UserError("--days", f"{day_names[0]} is one day alone", "name two campaigns or more, each by --days")
+        raise UserError(
+            "--days", f"{day_names[0]} is only one day", "give at least two campaigns, each with its own --days"
+        )
     days = [compare.read(name, settings.results) for name in day_names]
-    table, alone = compare.compare(first, second, days)
+    table, unmatched = compare.compare(first, second, days)
     worse = compare.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if as_json:
-        own = {"fail_on": fail_on, "margin_percent": margin, "slower": len(worse) if fail_on else None}
-        _say(table, first, second, alone, list(day_names), own)
+        rule = {"fail_on": fail_on, "margin_percent": margin, "slower": len(worse) if fail_on else None}
+        _print_comparison(table, first, second, unmatched, list(day_names), rule)
     else:
-        compare.show(table, first, second, alone, days)
+        compare.show(table, first, second, unmatched, days)
     if csv_file:
         records.write_atomic(csv_file, table.to_csv(index=False, float_format="%.9g").encode())
     if latex_file:
@@ -114,30 +119,32 @@ def compare(
         sys.exit(Exit.FAILED)
 
 
-def _say(table: Any, a: Any, b: Any, alone: tuple[int, int], days: list[str], own: dict[str, Any]) -> None:
-    """The comparison as JSON."""
+def _print_comparison(
+    table: Any, a: Any, b: Any, unmatched: tuple[int, int], days: list[str], rule: dict[str, Any]
+) -> None:
+    """Print the comparison as JSON."""
     from storelab.analysis import compare
 
     axes = [str(c) for c in table.columns[3 : table.columns.get_loc("metric")]]
     compared = {
         side: {
-            "name": of.name,
-            "folder": str(of.folder),
+            "name": found.name,
+            "folder": str(found.folder),
             "stores": [str(s) for s in table[f"store_{side}"].dropna().unique()],
-            "source": of.source,
-            "days": list(compare.dates(of)),
+            "source": found.source,
+            "days": list(compare.dates(found)),
         }
-        for side, of in (("a", a), ("b", b))
+        for side, found in (("a", a), ("b", b))
     }
-    say(
+    print_json(
         "compare",
         **compared,
         days=days,
         other_days=compare.other_days(a, b),
         rows=rows(table, {"axes": axes}),
-        alone_a=alone[0],
-        alone_b=alone[1],
-        **own,
+        alone_a=unmatched[0],
+        alone_b=unmatched[1],
+        **rule,
     )
 
 
@@ -149,7 +156,7 @@ FOLDER = click.option(
     "--campaign-dir",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The folder of the campaign, without a date; default: the one that the configuration names.",
+    help="The folder of the campaign, without a date; default: that of the configured campaign.",
 )
 
 
@@ -162,18 +169,22 @@ FOLDER = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=output_file(*KINDS),
-    help="Write it into FILE, too: a page (.html, .txt), its figure (.pdf, .png) or its table (.csv).",
+    help="Also write it into FILE: a page (.html, .txt), its figure (.pdf, .png) or its table (.csv).",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(RULES),
     help=(
         "Exit with 1 if the newest entry is slower than those since the last change (newest), or if the last change "
-        "was for the worse (change); …-overall: only over all points."
+        "made it slower (change); …-overall: only over all points."
     ),
 )
 @click.option(
-    "--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="How many percent --fail-on forgives."
+    "--margin",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="The slowdown in percent that --fail-on tolerates.",
 )
 @json_option
 @click.pass_context
@@ -187,10 +198,10 @@ def history(
     margin: float,
     as_json: bool,
 ) -> None:
-    """Show a campaign that was measured again and again: medians over time, where they changed, and what else did.
+    """Show how a repeated campaign changed over time: medians, changes of level, and changes of the environment.
 
-    Its entries are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. Exit codes: 0; 1 as --fail-on
-    says; 2 where something is wrong with an entry.
+    Its entries are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. Exit codes: 0; 1 if --fail-on
+    applies; 2 if an entry cannot be read.
     """
     if ctx.invoked_subcommand:
         return
@@ -200,8 +211,8 @@ def history(
     found = series.history(entries.read(campaign, store, since))
     worse = series.worse(found, fail_on, margin) if fail_on else []
     if as_json:
-        own = {"fail_on": fail_on, "margin_percent": margin, "worse": len(worse) if fail_on else None}
-        say("history", folder=str(campaign), **_told(found), **own)
+        rule = {"fail_on": fail_on, "margin_percent": margin, "worse": len(worse) if fail_on else None}
+        print_json("history", folder=str(campaign), **_history_values(found), **rule)
     else:
         click.echo(said.page(campaign, found).text(), nl=False)
     if output:
@@ -228,12 +239,12 @@ def _write_history(path: Path, campaign: Path, found: "History") -> None:
     click.echo(path, err=True)
 
 
-def _told(found: "History") -> dict[str, Any]:
-    """The history, as `answers.History` declares it."""
+def _history_values(found: "History") -> dict[str, Any]:
+    """Return the history with the keys of `answers.History`."""
     from storelab.analysis.history import entries, said
 
     before = [found.entries[0], *found.entries]
-    each = [
+    described = [
         {
             "name": e.name,
             "folder": str(e.folder),
@@ -247,15 +258,15 @@ def _told(found: "History") -> dict[str, Any]:
     heads = rows(found.frame(), {"axes": found.columns})
     in_words = said.names(found)
     return {
-        "entries": each,
+        "entries": described,
         "series": [
-            head | {"said": name} | _of_series(s, found)
+            head | {"said": name} | _series_values(s, found)
             for head, name, s in zip(heads, in_words, found.series, strict=True)
         ],
     }
 
 
-def _of_series(s: "Series", found: "History") -> dict[str, Any]:
+def _series_values(s: "Series", found: "History") -> dict[str, Any]:
     ratio, low, high = s.ratio
     names = [e.name for e in found.entries]
     return {
@@ -280,13 +291,13 @@ def _of_series(s: "Series", found: "History") -> dict[str, Any]:
 
 @history.command(epilog=example("storelab history add --campaign-dir results/site"))
 @FOLDER
-@click.option("--with-failures", is_flag=True, help="Add it although points failed.")
+@click.option("--with-failures", is_flag=True, help="Add it even if points failed.")
 @json_option
 @click.pass_obj
 def add(settings: Settings, campaign_dir: Path | None, with_failures: bool, as_json: bool) -> None:
     """Seal a complete campaign, and keep it as the entry of its day: results/CAMPAIGN becomes results/CAMPAIGN@DATE.
 
-    The next measuring of the campaign begins anew. No entry is ever replaced or removed.
+    The next measurement of the campaign starts from the beginning. Entries are never replaced or removed.
     """
     from storelab.analysis.history import entries
 
@@ -294,6 +305,6 @@ def add(settings: Settings, campaign_dir: Path | None, with_failures: bool, as_j
     entry = entries.add(folder, with_failures)
     count = len(entries.folders(entry.with_name(entry.name.partition(entries.SIGN)[0])))
     if as_json:
-        say("history add", folder=str(entry), entry=entry.name.partition(entries.SIGN)[2], entries=count)
+        print_json("history add", folder=str(entry), entry=entry.name.partition(entries.SIGN)[2], entries=count)
         return
     click.echo(f"{folder}: is now {entry}, entry {count} of its history")

@@ -1,7 +1,7 @@
-"""Words for machines: `--json` prints one object on stdout, as `answers` declares it (room `cli`).
+"""Output for programs: `--json` prints one object on stdout, with the keys that `answers` declares.
 
-`--help` loads this module, so what is slow to load (pydantic, pandas) is loaded when an object is printed. May import:
-`core`.
+`--help` imports this module. Therefore slow libraries (pydantic, pandas) are imported only when an object is printed.
+May import: `core`.
 """
 
 import json
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--json`; the command gets `as_json`."""
-    told = "Print one JSON object on stdout and nothing else there (docs/machine.md)."
-    return click.option("--json", "as_json", is_flag=True, help=told)(command)
+    """Add the option `--json`; the command gets `as_json`."""
+    text = "Print only one JSON object on stdout (docs/machine.md)."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
-def say(command: str, **told: Any) -> None:
-    """Print the object of a command. What `answers` does not declare, or lacks here, is an error of ours."""
+def print_json(command: str, **values: Any) -> None:
+    """Print the JSON object of a command. A missing or undeclared key is a bug and raises a ValidationError."""
     from storelab.cli.answers import ANSWERS, SCHEMA_VERSION
 
     model = ANSWERS[command]
     head = {"command": command, "schema_version": SCHEMA_VERSION, "storelab": __version__}
-    click.echo(model.model_validate(head | told).model_dump_json(indent=1))
+    click.echo(model.model_validate(head | values).model_dump_json(indent=1))
 
 
 def rows(table: "pd.DataFrame", within: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
-    """The rows of a table, null where it has no value. within: columns that come together into an object of this name;
-    one that has no value in a row is left out there."""
+    """Return the rows of a table, with null for missing values.
+
+    `within` maps the name of an inner object to the columns that it contains. Columns without a value in a row are left
+    out of its inner object.
+    """
     out: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
     for name, columns in (within or {}).items():
         for row in out:

@@ -1,6 +1,6 @@
-"""Commands that plan and measure: what is asked, what lies staged, a point, the end of a campaign (room `cli`).
+"""Commands that plan and measure: check, plan, stage, measure, collect and clean.
 
-May import: every room; what a command needs is imported when it runs, for `--help` loads all modules of this room.
+May import: every package. Commands import what they need when they run, so that other commands start fast.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings
-from storelab.cli.machine import json_option, say
+from storelab.cli.machine import json_option, print_json
 from storelab.core import evidence, records, units
 from storelab.core.errors import MeasurementFailed, UserError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def load(settings: Settings) -> "tuple[Config, list[Point]]":
-    """The configuration and the points of its plan."""
+    """Return the configuration and the points of its plan."""
     from storelab.core import plan as planning
     from storelab.workloads import WORKLOADS
 
@@ -27,7 +27,7 @@ def load(settings: Settings) -> "tuple[Config, list[Point]]":
 
 
 def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
-    """As `load`. Raises UserError where a figure of the campaign has the name of a built-in one."""
+    """Return the same as `load`. Raises UserError if a figure of the campaign has the name of a built-in figure."""
     config, points = load(settings)
     if config.figures:
         from storelab.analysis.figures import catalogue
@@ -36,18 +36,18 @@ def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
             raise UserError(
                 f"figures.{name}",
                 f"{name!r} is the name of a built-in figure",
-                f"give it another name, such as 'my_{name}'",
+                f"use another name, for example 'my_{name}'",
             )
     return config, points
 
 
-def _say_overruled(settings: Settings) -> None:
+def _warn_overruled(settings: Settings) -> None:
     if line := settings.overruled():
         click.echo(f"storelab: {line}", err=True)
 
 
 def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
-    """Name -> store. `past`: also the deployments that there have been of them (`ceph+ec-2-1`)."""
+    """Return the stores by name; with `past`, also their earlier deployments (`ceph+ec-2-1`)."""
     from storelab import stores
 
     return (stores.everywhere if past else stores.all_stores)(config)
@@ -57,22 +57,22 @@ def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
 @json_option
 @click.pass_obj
 def check(settings: Settings, as_json: bool) -> None:
-    """Check the configuration; print what the plan asks for, its time, and whether room and limits allow it."""
+    """Check the configuration; print what the plan needs, its time, and whether space and limits allow it."""
     from storelab.core import plan as planning
     from storelab.measure import check as checks
     from storelab.measure import cold, plan_file
     from storelab.workloads import WORKLOADS
 
     config, points = load_for_plan(settings)
-    _say_overruled(settings)
+    _warn_overruled(settings)
     stores = load_stores(config)
     used = planning.stores_of(config, points)
-    asked = [_asked(points, name, stores[name].free_bytes()) for name in used]
+    demands = [_demand(points, name, stores[name].free_bytes()) for name in used]
     if not as_json:
-        _show_asked(config.name, asked)
+        _show_demands(config.name, demands)
     checks.everything(config, points, WORKLOADS, stores)
     todo = evidence.missing(config.raw, [p.key for p in points])
-    told = {
+    state = {
         "points": len(points),
         "measured": len(points) - len(todo),
         "sealed": records.sealed(config.raw),
@@ -80,13 +80,13 @@ def check(settings: Settings, as_json: bool) -> None:
         "notes": [*cold.notes(points, stores), *checks.retention(config, {name: stores[name] for name in used})],
     }
     if as_json:
-        say("check", campaign=config.name, folder=str(config.campaign_dir), stores=asked, **told)
+        print_json("check", campaign=config.name, folder=str(config.campaign_dir), stores=demands, **state)
     else:
-        _show_ready(told)
+        _show_ready(state)
 
 
-def _asked(points: "list[Point]", store: str, free_bytes: int | None) -> dict[str, Any]:
-    """What the plan asks of one store, as `answers.Asked` declares it."""
+def _demand(points: "list[Point]", store: str, free_bytes: int | None) -> dict[str, Any]:
+    """Return the demands of the plan on one store, with the keys of `answers.Asked`."""
     from storelab.measure import check as checks
 
     total = checks.summarise(points, store)
@@ -105,45 +105,46 @@ def _asked(points: "list[Point]", store: str, free_bytes: int | None) -> dict[st
     }
 
 
-def _show_asked(campaign: str, asked: list[dict[str, Any]]) -> None:
+def _show_demands(campaign: str, demands: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from storelab.workloads import WORKLOADS
 
     console = Console()
-    for of in asked:
-        title = f"campaign {campaign}, store {of['store']}"
+    for demand in demands:
+        title = f"campaign {campaign}, store {demand['store']}"
         table = Table("workload", "points", "measuring", title=title, title_justify="left")
-        for work in of["workloads"]:
+        for work in demand["workloads"]:
             table.add_row(work["workload"], str(work["points"]), units.human_duration(work["measuring_s"] * 1e9))
         console.print(table)
-        free = of["free_bytes"]
-        room = units.human_size(free) if free is not None else "cannot be asked"
-        staged, tmpfs = (units.human_size(of[key]) for key in ("staged_bytes", "scratch_bytes"))
+        free = demand["free_bytes"]
+        space = units.human_size(free) if free is not None else "not known"
+        staged, tmpfs = (units.human_size(demand[key]) for key in ("staged_bytes", "scratch_bytes"))
+        objects, buckets = demand["staged_objects"], demand["buckets"]
         console.print(
-            f"staged: {of['staged_objects']} objects, {staged}, as many PUT requests · buckets: {of['buckets']} · "
-            f"free: {room} · tmpfs: {tmpfs}"
+            f"staged: objects: {objects} ({staged}, one PUT request each) · buckets: {buckets} · "
+            f"free: {space} · tmpfs: {tmpfs}"
         )
-        asks = [WORKLOADS[w["workload"]] for w in of["workloads"] if w["workload"] in WORKLOADS]
-        early = ", ".join(w.name for w in asks if w.finishes)
+        used = [WORKLOADS[w["workload"]] for w in demand["workloads"] if w["workload"] in WORKLOADS]
+        early = ", ".join(w.name for w in used if w.finishes)
         console.print(
-            f"estimated time: {units.human_duration(of['estimated_s'] * 1e9)}, at 2 s beside each window; "
-            f"uploads and requests last until each deadline{early and f'; {early} may end before theirs'}"
+            f"estimated time: {units.human_duration(demand['estimated_s'] * 1e9)}, with 2 s added to each window; "
+            f"uploads and requests last until the deadline{early and f'; these may end earlier: {early}'}"
         )
 
 
-def _show_ready(told: dict[str, Any]) -> None:
+def _show_ready(state: dict[str, Any]) -> None:
     from rich.console import Console
 
     console = Console()
-    sealed = ", sealed" if told["sealed"] else ""
-    console.print(f"{told['points']} points, {told['measured']} measured already{sealed}")
-    for line in told["differences"]:
+    sealed = ", sealed" if state["sealed"] else ""
+    console.print(f"points: {state['points']}, already measured: {state['measured']}{sealed}")
+    for line in state["differences"]:
         console.print(f"[yellow]differs from the records:[/yellow] {line}")
-    for line in told["notes"]:
+    for line in state["notes"]:
         console.print(f"[yellow]note:[/yellow] {line}")
-    console.print("room and limits: good")
+    console.print("space and limits: ok")
 
 
 @click.command()
@@ -157,7 +158,7 @@ def plan(settings: Settings, write: bool, as_json: bool) -> None:
     from storelab.workloads import WORKLOADS
 
     if write and as_json:
-        raise UserError("plan", "--write lists nothing, so there is nothing for --json", "leave one of them out")
+        raise UserError("plan", "--write and --json cannot be combined", "leave one of them out")
     config, points = load_for_plan(settings)
     if write:
         from storelab.measure import check as checks
@@ -166,38 +167,38 @@ def plan(settings: Settings, write: bool, as_json: bool) -> None:
         checks.everything(config, points, WORKLOADS, load_stores(config))
         plan_file.write(config, points, WORKLOADS)
         return
-    _say_overruled(settings)
+    _warn_overruled(settings)
     if as_json:
-        own = [_planned(p, _state(config, p)) for p in points]
-        say("plan", campaign=config.name, folder=str(config.campaign_dir), points=own)
+        planned = [_planned(p, _state(config, p)) for p in points]
+        print_json("plan", campaign=config.name, folder=str(config.campaign_dir), points=planned)
         return
-    what = {p.key: " ".join(said(p, workloads.of(p), SAID_ALWAYS)) for p in points}
-    wide = max(map(len, what.values()))
+    descriptions = {p.key: " ".join(said(p, workloads.of(p), SAID_ALWAYS)) for p in points}
+    width = max(map(len, descriptions.values()))
     shown = {"measured": "done", "failed": "failed", "to do": "-"}
     for p in points:
-        click.echo(f"{p.order:5d}  {shown[_state(config, p)]:6s}  {what[p.key]:{wide}s}  {p.key}")
+        click.echo(f"{p.order:5d}  {shown[_state(config, p)]:6s}  {descriptions[p.key]:{width}s}  {p.key}")
 
 
 def _state(config: "Config", point: "Point") -> str:
-    """What became of a point so far."""
+    """Return the state of a point: measured, failed or to do."""
     if evidence.has(config.raw, point.key):
         return "measured"
     return "failed" if evidence.has(config.raw, point.key, records.FAILED) else "to do"
 
 
 def _planned(point: "Point", state: str) -> dict[str, Any]:
-    """A point, as `answers.Planned` declares it."""
-    own = {name: getattr(point, name) for name in ("order", "key", "store", "workload", "sweep", "rep", "clients")}
-    return own | {"state": state, "duration_s": point.fixed["duration_ns"] / 1e9, "axes": dict(point.axes)}
+    """Return a point with the keys of `answers.Planned`."""
+    values = {name: getattr(point, name) for name in ("order", "key", "store", "workload", "sweep", "rep", "clients")}
+    return values | {"state": state, "duration_s": point.fixed["duration_ns"] / 1e9, "axes": dict(point.axes)}
 
 
 @click.command()
 @click.option("--store", "only", help="Upload into this store only.")
 @click.option("--dataset", help="Upload this data set only.")
-@click.option("--again", is_flag=True, help="Upload it again, although it is there.")
+@click.option("--again", is_flag=True, help="Upload it again, even if it is already there.")
 @click.pass_obj
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
-    """Upload the data sets of the campaign. What is there already is not moved."""
+    """Upload the data sets of the campaign. Data that are already there are not uploaded again."""
     from storelab.core import plan as planning
     from storelab.host import scratch
     from storelab.measure import attempts
@@ -206,8 +207,8 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 
     config, points = load(settings)
     stores = load_stores(config)
-    every = [(p, part.point.dataset) for p in points for part in p.parts() if part.point.dataset]
-    wanted = {(p.store, planning.deployment(p), read["name"]): (p, read) for p, read in every}
+    reads = [(p, part.point.dataset) for p in points for part in p.parts() if part.point.dataset]
+    wanted = {(p.store, planning.deployment(p), read["name"]): (p, read) for p, read in reads}
     wanted = {k: p for k, p in wanted.items() if only in (None, k[0]) and dataset in (None, k[2])}
     if not wanted:
         raise UserError(
@@ -220,25 +221,26 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
             with scratch.using(config.scratch):
                 staging.ensure(config, store, read, again)
         except (UserError, MeasurementFailed) as error:
-            for waits, its in every:  # so that the paper of the others can be built, and says so
-                if (waits.store, its) == (p.store, read):
-                    attempts.leave(config, waits, f"its data set {read['name']} is not staged: {error}")
+            # Record the failure, so that the paper of the other points can be built and reports it.
+            for waiting, dataset_read in reads:
+                if (waiting.store, dataset_read) == (p.store, read):
+                    attempts.leave(config, waiting, f"its data set {read['name']} is not staged: {error}")
             raise
 
 
 @click.command()
 @click.argument("key")
-@click.option("--again", is_flag=True, help="Measure the point anew, although it has a record.")
+@click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
 def measure(settings: Settings, key: str, again: bool) -> None:
-    """Measure the point KEY of the plan. A point that has its record is not measured again."""
+    """Measure the point KEY of the plan. A point that has a record is not measured again."""
     from storelab.gang import coordinator, prefork
     from storelab.gang.launchers import choose
 
     coordinator.heed_signals()
     config, points = load(settings)
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
-        # Only now, while the other process loads what the clients need: both take half a second.
+        # Imported here, while the other process imports what the clients need: each takes half a second.
         from storelab.measure import point as measuring
         from storelab.measure import progress
 
@@ -250,7 +252,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 @click.command()
 @click.pass_obj
 def collect(settings: Settings) -> None:
-    """Check that all points are measured and whole, and write SHA256SUMS over the raw records."""
+    """Check that all points are measured and complete, and write SHA256SUMS over the raw records."""
     from storelab.measure import collect as collecting
     from storelab.workloads.staging import filling, left_over
 
@@ -265,15 +267,16 @@ def collect(settings: Settings) -> None:
                 store.up(1)
                 left_over.remove(config, store, always=True)
                 filling.ensure(config, store, 0)
-            except (UserError, MeasurementFailed) as error:  # a store that is down keeps no paper from the others
-                click.echo(f"{name}: what points uploaded stays for now: {error}", err=True)
-    click.echo(f"{config.name}: {collecting.write_sums(config, points)} raw files of {len(points)} points", err=True)
+            except (UserError, MeasurementFailed) as error:  # the paper must not depend on a store that is down
+                click.echo(f"{name}: objects that points uploaded could not be removed yet: {error}", err=True)
+    files = collecting.write_sums(config, points)
+    click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := evidence.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
         count = f"{len(failed)} of {len(points)} points failed"
         click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)
         click.echo(
-            "run it again to try them anew; with measure=false the paper is built without them and lists them",
+            "run the campaign again to repeat them; with measure=false the paper is built without them and lists them",
             err=True,
         )
 
@@ -283,10 +286,10 @@ def collect(settings: Settings) -> None:
 @click.option("--yes", is_flag=True, help="Remove them without asking.")
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
-    """Remove the buckets and objects that CAMPAIGN made in its stores. What storelab did not write stays and is told;
-    records are never touched.
+    """Remove the buckets and objects of CAMPAIGN from its stores.
 
-    CAMPAIGN must be the one that is configured, so that nobody removes another by mistake.
+    Objects that storelab did not write are kept and listed. Records are never removed. CAMPAIGN must be the configured
+    campaign, so that no other campaign is removed by mistake.
     """
     from storelab.measure import deployment
 
@@ -306,7 +309,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
             removed = deployment.clean(config, store)
             click.echo(f"{name}: removed {removed}")
             if not removed.complete:
-                failed.append(f"{name}: not all that storelab wrote could be deleted")
+                failed.append(f"{name}: some objects that storelab wrote could not be deleted")
         except MeasurementFailed as error:
             failed.append(f"{name}: {error}")
         store.reclaim()

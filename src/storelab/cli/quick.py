@@ -1,6 +1,6 @@
-"""`storelab quick URL`: what an S3 endpoint is like, in about five minutes, on one page (room `cli`).
+"""The command `storelab quick URL`: measure an S3 endpoint in about five minutes, and print one page.
 
-It is the campaign `quick` on that endpoint, in a folder that does not stay. May import: every room; what only measuring
+It measures the campaign `quick` on that endpoint, in a temporary folder. May import: every package; what only measuring
 needs is imported when it runs.
 """
 
@@ -30,22 +30,23 @@ CAMPAIGN = "quick"
 @click.argument("url")
 @click.option("--profile", help="The AWS profile with the keys; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")
 @click.option("--region", help="The region for the signature; default: us-east-1.")
-@click.option("--bucket", help="The one bucket that was given to you; default: storelab makes some, and removes them.")
+@click.option("--bucket", help="An existing bucket to use; default: storelab creates buckets and removes them.")
 @click.option(
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=output_file(".html", ".txt"),
-    help="Write the page to FILE (.html or .txt) too.",
+    help="Also write the page to FILE (.html or .txt).",
 )
 @click.pass_obj
 def quick(
     settings: Settings, url: str, profile: str | None, region: str | None, bucket: str | None, output: Path | None
 ) -> None:
-    """Look at the S3 endpoint URL for about five minutes and print one page.
+    """Measure the S3 endpoint URL for about five minutes and print one page.
 
-    The page says what the endpoint can do, how fast small and large objects go up and down, how long one operation
-    takes, how fast sparse reads of a ROOT file are, and what limited it. Nothing stays in the endpoint.
+    The page shows the capabilities of the endpoint, the rates of uploads and downloads of small and large objects, the
+    latency of one operation, the rate of sparse reads of a ROOT file, and what limited them. All objects are removed
+    from the endpoint.
     """
     from storelab.gang import coordinator
     from storelab.measure.attempts import measuring_lock
@@ -64,7 +65,7 @@ def quick(
 
 
 def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any]) -> Any:
-    """Measure the campaign in `folder`; its page."""
+    """Measure the campaign in `folder`, and return its page."""
     from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
     from storelab.core import plan as planning
@@ -80,7 +81,7 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
             **without_loadgen(settings),
         }
     )
-    # Whatever `--set` says: its own stores, which it stops; its lock is that of the state which was configured.
+    # Override even `--set`, because this command stops its stores at the end. The lock uses the configured state.
     config = config.model_copy(update={"results": str(folder / "results"), "state": str(folder / "state")})
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
@@ -89,7 +90,7 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
 
 
 def near_null(settings: Settings) -> dict[str, Any]:
-    """The near-null server on another port, where a campaign of somebody else has taken its own."""
+    """Return settings of the near-null server with a free port if its own port is taken; else an empty dictionary."""
     from storelab.core import calibration
     from storelab.stores.managed import network
     from storelab.stores.managed.base import LOOPBACK
@@ -102,14 +103,16 @@ def near_null(settings: Settings) -> dict[str, Any]:
 
 
 def without_loadgen(settings: Settings) -> dict[str, Any]:
-    """What the campaign becomes where storelab's own Go programs are not built: obstore measures, uncalibrated."""
+    """Return changes of the campaign if storelab's Go programs are not built: obstore measures, without calibration."""
     from storelab import install
     from storelab.install import golang
 
     if golang.present(golang.LOADGEN, install.tools_folder()):
         return {}
     click.echo(
-        "storelab: without its Go programs (storelab install loadgen), the client's own limit is not known", err=True
+        "storelab: the Go programs are not built, so the limit of the client is not known; "
+        "to build them: storelab install loadgen",
+        err=True,
     )
     sweeps = settings.load_with({"campaign": CAMPAIGN, "calibrate": False}).sweeps
     other = {n: {"axes": {"engine": "obstore"}} for n, s in sweeps.items() if s.axes.get("engine") == "loadgen"}
@@ -117,7 +120,7 @@ def without_loadgen(settings: Settings) -> dict[str, Any]:
 
 
 def store_name(url: str) -> str:
-    """The host of the URL as the name of a store; `endpoint` where it has none."""
+    """Return the host and port of the URL as the name of a store; `endpoint` if the URL has no host."""
     try:
         parts = urlsplit(url)
         host = f"{parts.hostname or ''}-{parts.port or ''}"
@@ -128,7 +131,7 @@ def store_name(url: str) -> str:
 
 @contextmanager
 def spelled(name: str) -> Iterator[None]:
-    """What is wrong with the store of this name, in the words of the command line."""
+    """Rewrite errors about the store of this name, so that they name options instead of configuration keys."""
 
     def plain(text: str) -> str:
         text = re.sub(rf"stores\.{re.escape(name)}\.(profile|region|bucket)\b", r"--\1", text)
@@ -146,6 +149,7 @@ def spelled(name: str) -> Iterator[None]:
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
+    """Create a temporary folder, and remove it at the end, even if this process is killed."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-quick-"))
     try:
         with watched(folder):
@@ -156,15 +160,15 @@ def working_folder() -> Iterator[Path]:
 
 @contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """Let a process wait while the block runs, which cleans up if this one is killed: `python -m storelab.cli.quick`.
+    """Run a second process, `python -m storelab.cli.quick`, that cleans up if this process is killed in the block.
 
-    The kernel closes the pipe to it however this process ends.
+    The second process notices this because the kernel closes the pipe to it.
     """
     from storelab.stores.protocols import environment
 
     command = [sys.executable, "-m", "storelab.cli.quick", str(folder)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    environ = environment.explicit(os.environ)  # without keys
+    environ = environment.explicit(os.environ)  # without credentials
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, **quiet) as waiting:
         assert waiting.stdin
         try:
@@ -177,7 +181,7 @@ def watched(folder: Path) -> Iterator[None]:
 
 
 def end_killed() -> None:
-    """Wait for the end of the parent; if it was killed, stop its daemons and remove its folder."""
+    """Wait until the parent process ends. If it was killed, stop its daemons and remove its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if sys.stdin.buffer.read():
@@ -186,7 +190,7 @@ def end_killed() -> None:
 
     folder = Path(sys.argv[1])
     for store in (folder / "state").glob("*/"):
-        with suppress(Exception):  # of one store; the others are stopped all the same
+        with suppress(Exception):  # an error of one store must not prevent stopping the others
             daemons = Daemons(store, "quick")
             daemons.stop()
             daemons.sweep()

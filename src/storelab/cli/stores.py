@@ -1,6 +1,6 @@
-"""Commands that look after stores and machines: doctor, install, up, down, status (room `cli`).
+"""Commands that manage stores and machines: doctor, install, up, down, status.
 
-May import: every room; what one command alone needs is imported when it runs.
+May import: every package. What only one command needs is imported when it runs.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, known
-from storelab.cli.machine import json_option, say
+from storelab.cli.machine import json_option, print_json
 from storelab.cli.measuring import load, load_stores
 from storelab.core import units
 from storelab.core.errors import MeasurementFailed, UserError
@@ -18,49 +18,49 @@ from storelab.core.errors import MeasurementFailed, UserError
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-WIDE = 110  # letters of a table that is not folded
+MIN_WIDTH = 110  # characters; a narrower table would be folded
 
 
 @click.command()
 @click.option(
     "--nodes",
     is_flag=True,
-    help="Look at every node of the allocation instead: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
+    help="Check every node of the allocation instead: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
 )
 @json_option
 @click.pass_obj
 def doctor(settings: Settings, nodes: bool, as_json: bool) -> None:
-    """Look at this machine: programs, versions, credentials, endpoints, clock, room and limits. Say what to mend."""
+    """Check this machine: programs, versions, credentials, endpoints, clock, space, limits. Show how to fix errors."""
     from storelab.measure import doctor as examination
 
     if nodes:
-        _doctor_of_nodes(settings.load(), as_json)
+        _check_nodes(settings.load(), as_json)
         return
     findings = examination.examine(settings.load())
     fit = not any(f.level == "fail" for f in findings)
     if as_json:
-        say("doctor", fit=fit, findings=[vars(f) for f in findings], nodes=[], stores_down=[])
+        print_json("doctor", fit=fit, findings=[vars(f) for f in findings], nodes=[], stores_down=[])
     else:
         examination.print_findings(findings)
     if not fit:
-        raise UserError("doctor", "something is missing", "see the lines marked fail")
+        raise UserError("doctor", "some checks failed", "see the lines marked `fail`")
 
 
-def _doctor_of_nodes(config: "Config", as_json: bool) -> None:
+def _check_nodes(config: "Config", as_json: bool) -> None:
     from storelab.gang import inspect
 
     rows, down = inspect.nodes(config, load_stores(config))
     bad = [r for r in rows if r["problem"]]
     if as_json:
         named = [{column.replace(" ", "_"): value for column, value in row.items()} for row in rows]
-        say("doctor", fit=not bad, findings=[], nodes=named, stores_down=down)
+        print_json("doctor", fit=not bad, findings=[], nodes=named, stores_down=down)
     else:
         _show_nodes(rows, down, inspect.COLUMNS)
     if bad:
         raise UserError(
             "doctor --nodes",
-            f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}",
-            "see their problems",
+            f"{len(bad)} of {len(rows)} nodes cannot measure, the first is {bad[0]['host']}",
+            "see the problems above",
         )
 
 
@@ -71,16 +71,16 @@ def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[s
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(row[c] for c in columns))
-    Console(width=max(Console().width, WIDE)).print(table)
+    Console(width=max(Console().width, MIN_WIDTH)).print(table)
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['host']}: {row['problem']}")
     for name in down:
-        click.echo(f"{name}: is down, so no node looked whether it reaches it; `storelab up {name}`")
+        click.echo(f"{name}: is down, so no node could check whether it reaches it; run `storelab up {name}`")
 
 
 class _Install(click.Command):
-    """A command whose help lists what can be installed."""
+    """A command with a help text that lists what can be installed."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from storelab.stores import recipes
@@ -93,14 +93,14 @@ class _Install(click.Command):
 
 @click.command(cls=_Install)
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
-@click.option("--dry-run", is_flag=True, help="Install nothing; say what would be downloaded, and what that needs.")
+@click.option("--dry-run", is_flag=True, help="Install nothing; show what would be downloaded, and the requirements.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what these KINDs need. What is there already stays as it is.
+    """Install the software for these KINDs. Installed software is not changed.
 
     A KIND is a store (seaweedfs: another version, for upgrades), an engine or its library (loadgen, davix, root), a
-    testbed (slurm, condor), slurm-plugin, Snakemake's executor for Slurm, or squid, the HTTP cache of the workload
-    launch. What is no Debian package goes into the folder that STORELAB_TOOLS names, or else into storelab's folder in
-    your cache.
+    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), or squid (the HTTP cache of the workload
+    launch). Debian packages are installed in the system. Everything else is installed in the folder STORELAB_TOOLS;
+    default: storelab's folder in your cache folder.
     """
     import time
 
@@ -116,20 +116,20 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
         click.echo(f"{head}: {part.needs}")
         if dry_run:
             continue
-        begun = time.monotonic()
+        started = time.monotonic()
         part.run(lambda line, kind=kind: click.echo(f"    {kind}: {line}", err=True))
         if not part.present():
-            raise MeasurementFailed(f"install: {kind}: {part.what} is not there after its installation")
-        click.echo(f"    {kind}: done in {units.human_duration((time.monotonic() - begun) * 1e9)}")
+            raise MeasurementFailed(f"install: {kind}: {part.what} was not found after its installation")
+        click.echo(f"    {kind}: done in {units.human_duration((time.monotonic() - started) * 1e9)}")
 
 
 def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict[str, Any]:
-    """The stores that a command means. `down` means their past deployments, too. Raises UserError."""
+    """Return the stores that a command applies to; for `down`, also their earlier deployments. Raises UserError."""
     stores = load_stores(config)
     if all_:
         names = list(config.use_stores)
     elif name is None:
-        raise UserError(command, "no store named", f"one of {', '.join(stores)}, or --all")
+        raise UserError(command, "no store is given", f"give one of {', '.join(stores)}, or --all")
     else:
         known(command, [name], list(stores), "store")
         names = [name]
@@ -142,28 +142,28 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 @click.argument("name", required=False)
 @click.option("--all", "all_", is_flag=True, help="Start all stores of the campaign.")
 @click.option(
-    "--front-ends", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many front-ends it gets."
+    "--front-ends", default=1, type=click.IntRange(1, 10_000), show_default=True, help="The number of front-ends."
 )
 @click.option(
     "--planned",
     is_flag=True,
-    help="Start all deployments that the plan asks for, each with its most front-ends and accounts.",
+    help="Start all deployments of the plan, each with the highest number of front-ends and accounts that it needs.",
 )
 @click.pass_obj
 def up(settings: Settings, name: str | None, all_: bool, front_ends: int, planned: bool) -> None:
-    """Start the managed store NAME of config.yaml, or look whether an external one answers."""
+    """Start the managed store NAME of config.yaml, or check whether an external store answers."""
     if planned:
         wanted = planned_stores(settings)
     else:
         wanted = [(s, front_ends, 1) for s in chosen(settings.load(), name, all_, "up").values()]
-    _mend(settings.load())
-    for store, front, owners in wanted:
-        store.up(front, owners)
-        click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front))}")
+    _repair(settings.load())
+    for store, number, accounts in wanted:
+        store.up(number, accounts)
+        click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(number))}")
 
 
-def _mend(config: "Config") -> None:
-    """Take back what a storelab that was killed in the middle of a fault left behind, in any store."""
+def _repair(config: "Config") -> None:
+    """Undo the faults that a killed storelab process left in any store."""
     for store in load_stores(config, past=True).values():
         try:
             lines = store.mend()
@@ -174,7 +174,7 @@ def _mend(config: "Config") -> None:
 
 
 def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
-    """The deployments of the plan's points, with the most front-ends and accounts that a point asks for."""
+    """Return the deployments of the plan, with the highest number of front-ends and accounts that a point needs."""
     from storelab.stores import deployed
 
     config, points = load(settings)
@@ -193,25 +193,25 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 )
 @click.pass_obj
 def down(settings: Settings, name: str | None, all_: bool) -> None:
-    """Stop the managed store NAME, or all of them. Their data stay."""
+    """Stop the managed store NAME, or all of them. Their data are kept."""
     from storelab.host import scratch
     from storelab.measure.attempts import measuring_lock
     from storelab.stores.managed import users
 
     config = settings.load()
-    _mend(config)
+    _repair(config)
     for store in chosen(config, name, all_, "down").values():
         if not store.managed:
             continue
         if pids := users.others(Path(config.state), store.name):
-            told = f"process {pids[0]} measures on it" if len(pids) == 1 else f"{len(pids)} others measure on it"
-            click.echo(f"{store.name}: stays, {told}; the last one stops it")
+            users_text = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} other processes"
+            click.echo(f"{store.name}: not stopped, in use by {users_text}; the last one stops it")
             continue
         click.echo(f"{store.name}: stopped {len(store.down())} processes")
     if all_:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
-                click.echo("files on tmpfs stay: another campaign of yours uses them")
+                click.echo("files on tmpfs are kept: another campaign of yours uses them")
 
 
 @click.command()
@@ -222,7 +222,7 @@ def status(settings: Settings, as_json: bool) -> None:
     states = (store.status() for store in load_stores(settings.load(), past=True).values())
     if as_json:
         keys = ("kind", "state", "version", "endpoints", "detail")
-        say("status", stores=[{"store": s.name} | {key: getattr(s, key) for key in keys} for s in states])
+        print_json("status", stores=[{"store": s.name} | {key: getattr(s, key) for key in keys} for s in states])
         return
     for s in states:
         click.echo(f"{s.name} ({s.kind}): {s.state} {s.version} {' '.join(s.endpoints)} {s.detail}".rstrip())

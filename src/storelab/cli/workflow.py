@@ -1,7 +1,7 @@
-"""What the Snakefile needs, computed when it is read: the plan, the gate between measuring and rebuilding (room `cli`).
+"""Functions that the Snakefile calls when Snakemake reads it: the plan, and the gate between measuring and rebuilding.
 
-The gate: without `measure: true` the measuring rules are not even included, and the raw records must be there already.
-May import: every room; what only measuring needs is imported when it measures.
+The gate: without `measure: true` the measuring rules are not included, and the raw records must exist.
+May import: every package. What only measuring needs is imported when it measures.
 """
 
 import json
@@ -26,19 +26,31 @@ from storelab.core.errors import Exit, UserError, of_system
 from storelab.core.model import Point
 from storelab.stores.config import load, load_rebuild
 
-# A shell function for the rules: to the terminal and into a log. Braces are doubled for Snakemake.
+# A shell function for the rules. It copies its input to the terminal and into a log. Braces are doubled for Snakemake.
 LOGGED = "logged() {{ (trap '' INT TERM HUP; exec tee \"$1\" >&2); }}; "
-START_S = 120  # from the begin of a job until its point begins: two starts of Snakemake, on a slow file system too
+START_S = 120  # from the start of a job until its point begins: two starts of Snakemake, even on a slow file system
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """What the rules ask for.
+    """The values that the rules need.
 
-    measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. datasets: point
-    key -> markers of what must be staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for,
-    where points are jobs. members: of a paper of several campaigns what the rules ask for of each; campaign_dir is the
-    paper's folder then, and pdf its file there.
+    Attributes
+    ----------
+    measuring
+        Whether the measuring rules are included.
+    campaign_dir
+        Folder of the campaign; for a paper of several campaigns, the folder of the paper.
+    raw_inputs
+        Files that the tables depend on.
+    datasets
+        Markers of the data sets that must be staged, by point key.
+    nodes, minutes
+        Nodes of the gang and walltime, by point key, if points are jobs of a batch system.
+    members
+        For a paper of several campaigns, the values of each campaign.
+    pdf
+        File name of the paper.
     """
 
     measuring: bool
@@ -55,36 +67,40 @@ class Workflow:
 
     @property
     def kinds(self) -> str:
-        """Files of each figure, as options of `storelab figures`: a joined paper needs no PNG, which take a fifth of
-        the time."""
+        """Return options of `storelab figures` for the file kinds.
+
+        A joined paper needs no PNG files, which take a fifth of the time.
+        """
         return " ".join(f"--kind {kind}" for kind in (KINDS[:1] if self.members else KINDS))
 
     @property
     def campaigns(self) -> dict[str, "Workflow"]:
-        """Folder -> what the rules ask for, of every campaign."""
-        return {each.campaign_dir: each for each in self.members or (self,)}
+        """Return the values of every campaign, by folder."""
+        return {flow.campaign_dir: flow for flow in self.members or (self,)}
 
     @property
     def pattern(self) -> str:
-        """A regular expression of their folders, for the wildcard of the rules."""
+        """Return a regular expression for the folders of the campaigns, for the wildcard of the rules."""
         return "|".join(map(re.escape, self.campaigns))
 
     @property
     def places(self) -> str:
+        """Return the folders of the campaigns, for messages."""
         return ", ".join(self.campaigns)
 
     @property
     def indexes(self) -> list[str]:
-        """What stands for all figures, and for all of `tex/`, of every campaign."""
+        """Return two files of every campaign: those that represent all figures and all of `tex/`."""
         return self.each(["figures/index.json", "tex/paper.tex"])
 
     def each(self, names: Iterable[str]) -> list[str]:
-        """These files of every campaign."""
+        """Return the paths of these files in every campaign."""
         wanted = list(names)
         return [f"{folder}/{name}" for folder in self.campaigns for name in wanted]
 
     @property
     def tables(self) -> list[str]:
+        """Return the paths of all tables of all campaigns."""
         return [path for folder in self.campaigns for path in tables(folder)]
 
 
@@ -108,12 +124,12 @@ def tables(folder: str) -> list[str]:
 
 
 def set_options(overrides: Mapping[str, Any]) -> str:
-    """Snakemake's merged `--configfile` and `--config` as options of the CLI."""
+    """Return Snakemake's merged `--configfile` and `--config` as options of the command line."""
     return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
 
 
 def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
-    """As `prepare`; a person's mistake is one line, and the end of Snakemake with exit code 2."""
+    """Return the result of `prepare`. After a user error, print one line and end Snakemake with exit code 2."""
     try:
         flow = prepare(overrides, verifying=main_process)
         if flow.measuring:
@@ -134,17 +150,33 @@ def prepare(
     verifying: bool = True,
     kinds: Sequence[str] = KINDS,
 ) -> Workflow:
-    """`verifying`: hold all raw files against their checksums, whatever Snakemake thinks is up to date; not in the jobs
-    of a batch system, which read the Snakefile too. kinds: files that each figure shall have.
+    """Return the values that the rules need.
 
-    Raises UserError: wrong configuration, sealed campaign to be measured; records missing or altered for a rebuild."""
+    Parameters
+    ----------
+    overrides
+        Snakemake's merged `--configfile` and `--config`.
+    main
+        The main configuration file.
+    verifying
+        Check all raw files against their checksums, even if Snakemake considers everything up to date. Jobs of a batch
+        system, which read the Snakefile too, do not do this.
+    kinds
+        The kinds of files that each figure must have.
+
+    Raises
+    ------
+    UserError
+        The configuration is wrong, a sealed campaign would be measured, or records for a rebuild are missing or
+        altered.
+    """
     named = overrides.get("campaign")
     if isinstance(named, str) and len(several := named.split()) > 1:
-        return prepare_joined([named_so(overrides, name, main) for name in several], main, verifying)
+        return prepare_joined([campaign_overrides(overrides, name, main) for name in several], main, verifying)
     if isinstance(named, str) and "name" not in overrides:
-        own = named_so(overrides, named, main)
-        if "name" in own and not load_rebuild(main, (), own).measure:
-            overrides = own
+        by_name = campaign_overrides(overrides, named, main)
+        if "name" in by_name and not load_rebuild(main, (), by_name).measure:
+            overrides = by_name
     light = load_rebuild(main, (), overrides)
     if light.layout != "article" and not light.measure:
         return prepare_joined([overrides], main, verifying)
@@ -153,22 +185,21 @@ def prepare(
     command = f"storelab{set_options(overrides)}"
     forget_empty_marks(campaign_dir, kinds)
     if not light.measure:
-        again = derived.damaged_tables(campaign_dir, table_names()) if verifying else []
-        for path in again:
+        damaged_tables = derived.damaged_tables(campaign_dir, table_names()) if verifying else []
+        for path in damaged_tables:
             path.unlink()
-        if again:
-            more = f" (and {len(again) - 1} more tables)" if len(again) > 1 else ""
+        if damaged_tables:
+            more = f" (and {len(damaged_tables) - 1} more tables)" if len(damaged_tables) > 1 else ""
             print(
-                f"storelab: {again[0]}: is not as it was made from these records{more}; it is made again",
+                f"storelab: {damaged_tables[0]}: does not match its records{more}; it is made again",
                 file=sys.stderr,
             )
-        there = existing(raw, light.name, verifying)
-        return Workflow(False, str(campaign_dir), command, there)
+        return Workflow(False, str(campaign_dir), command, existing(raw, light.name, verifying))
     if records.sealed(raw):
         raise UserError(
             str(raw),
-            "the campaign is sealed: it is not measured any more",
-            "set measure=false to rebuild its paper; choose another campaign, or give name=… to measure it anew",
+            "the campaign is sealed and cannot be measured again",
+            "set measure=false to rebuild its paper, or set another name=… to measure it again",
         )
     from storelab.core import plan
     from storelab.measure import collect, plan_file
@@ -179,17 +210,17 @@ def prepare(
     if line := config.overruled(main, (), overrides):
         print(f"storelab: {line}", file=sys.stderr)
     planned = plan.make(full, WORKLOADS)
-    plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
+    plan_file.refuse_differences(full, planned)  # also here, because no rule runs and reports it if all markers exist
     points = {p.key: p for p in planned}
     users.use(Path(full.state), {p.store for p in planned})  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
     changed = not plan_file.up_to_date(full, planned, WORKLOADS)
-    again = bool(stale) or changed or (verifying and not evidence.is_collected(raw))
-    # A marker without its record marks nothing.
-    gone = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * again
-    for marker in gone:
+    collect_again = bool(stale) or changed or (verifying and not evidence.is_collected(raw))
+    # Remove the markers of missing records, so that Snakemake runs their rules.
+    invalid = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * collect_again
+    for marker in invalid:
         (status / marker).unlink(missing_ok=True)
     marks = f"{status}/staged"
     read = {k: [part.point.dataset for part in p.parts() if part.point.dataset] for k, p in points.items()}
@@ -205,42 +236,44 @@ def prepare(
     )
 
 
-def named_so(overrides: Mapping[str, Any], name: str, main: Path) -> dict[str, Any]:
-    """The overrides for the campaign of this name: that of its file, or of records that were measured under a name of
-    their own (`name=…`) and have none."""
+def campaign_overrides(overrides: Mapping[str, Any], name: str, main: Path) -> dict[str, Any]:
+    """Return the overrides for the campaign of this name.
+
+    It is the name of a campaign file, or that of records without a campaign file, which were measured with `name=…`.
+    """
     rest = {key: value for key, value in overrides.items() if key != "campaign"}
-    alone = {**rest, "name": name}
+    without_file = {**rest, "name": name}
     if name not in config.names_of_campaigns(main.parent) and not name.endswith((".yaml", ".yml")):
         try:
-            light = load_rebuild(main, (), alone)
-        except UserError:  # no name of records
+            light = load_rebuild(main, (), without_file)
+        except UserError:  # not a valid name of records
             return {**rest, "campaign": name}
         if (Path(light.results) / name / "raw" / evidence.PLAN).exists():
-            return alone
+            return without_file
     return {**rest, "campaign": name}
 
 
 def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bool) -> Workflow:
-    """As `prepare`, of one paper of several campaigns, each with its overrides.
+    """Return the values for a paper of several campaigns. `given` has the overrides of each campaign.
 
-    Raises UserError, too: campaigns that shall be measured together, two of one name.
+    Raises UserError as `prepare`, and if the campaigns would be measured or two have the same name.
     """
-    lights = [load_rebuild(main, (), each) for each in given]
+    lights = [load_rebuild(main, (), overrides) for overrides in given]
     if any(light.measure for light in lights):
-        mend = "measure each by itself, then make their paper with measure=false"
-        raise UserError("measure", "several campaigns are not measured at once", mend)
+        hint = "measure each campaign separately, then make their paper with measure=false"
+        raise UserError("measure", "several campaigns cannot be measured at once", hint)
     folders = [Path(light.results) / light.name for light in lights]
     papers.distinct(zip((light.name for light in lights), folders, strict=True))
-    members = [prepare({**each, "layout": "article"}, main, verifying, KINDS[:1]) for each in given]
+    members = [prepare({**overrides, "layout": "article"}, main, verifying, KINDS[:1]) for overrides in given]
     folder = papers.place(folders[0].parent, [light.name for light in lights])
-    if not _whole_tex(folder / "tex", ("paper", "conference")):
-        (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # it stands for all that is joined
+    if not _is_tex_complete(folder / "tex", ("paper", "conference")):
+        (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # so that Snakemake joins the campaigns again
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
     return Workflow(
         False,
         str(folder),
         f"storelab{set_options(options)}",
-        [path for each in members for path in each.raw_inputs],
+        [path for member in members for path in member.raw_inputs],
         members=tuple(members),
         pdf="paper.pdf" if lights[0].layout == "article" else f"{lights[0].layout}.pdf",
         layout=lights[0].layout,
@@ -248,7 +281,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
 
 
 def say_made(campaign_dir: str) -> None:
-    """What a run left, and how to look at it: only what is there, and not older than the tables."""
+    """Print the files that a run made, and commands to view them. Files older than the tables are left out."""
     folder = Path(campaign_dir)
     tables = folder / "tables" / "points.csv"
     since = tables.stat().st_mtime_ns if tables.exists() else 0
@@ -275,29 +308,31 @@ def say_made(campaign_dir: str) -> None:
 
 
 def pictures(campaign_dir: str) -> list[str]:
-    """The figures that were drawn, as PNG."""
+    """Return the PNG files of the figures that were drawn."""
     index = Path(campaign_dir) / "figures" / "index.json"
     entries = derived.figure(index)["figures"] if index.exists() else {}
     return [f"{campaign_dir}/figures/{name}.png" for name in entries]
 
 
 def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None:
-    """The index stands for all figures (in files of these kinds), `paper.tex` for all of `tex/`: neither does where
-    one of them is gone or damaged."""
+    """Remove the index of the figures if a figure is missing or damaged, and `paper.tex` if a file of `tex/` is.
+
+    For Snakemake, these two files represent all figures (with these kinds of files) and all of `tex/`.
+    """
     index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
     try:
         entries = derived.figure(index)["figures"] if index.exists() else {}
-        whole = all(derived.is_whole(index.parent / f"{figure}.json", kinds) for figure in entries)
+        complete = all(derived.is_whole(index.parent / f"{figure}.json", kinds) for figure in entries)
     except UserError:
-        whole = False
-    if not whole:
+        complete = False
+    if not complete:
         index.unlink()
-    if not _whole_tex(tex, tex_names()):
+    if not _is_tex_complete(tex, tex_names()):
         (tex / "paper.tex").unlink(missing_ok=True)
 
 
-def _whole_tex(tex: Path, names: Iterable[str]) -> bool:
-    """Whether all these files of `tex/` are there, as they were written."""
+def _is_tex_complete(tex: Path, names: Iterable[str]) -> bool:
+    """Return whether all these files of `tex/` exist and are unaltered."""
     try:
         for name in names:
             derived.read_tex(tex / f"{name}.tex", "")
@@ -307,9 +342,9 @@ def _whole_tex(tex: Path, names: Iterable[str]) -> bool:
 
 
 def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, int], dict[str, int]]:
-    """Nodes and minutes by point, for batch systems that run each point as a job.
+    """Return nodes and minutes by point, for batch systems that run each point as a job.
 
-    Raises UserError: more nodes are needed than may be had.
+    Raises UserError if a point needs more nodes than the configuration allows.
     """
     from storelab.gang.launchers import choose, srun
 
@@ -318,14 +353,17 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
     else:
         srun.keep(os.environ)
         nodes = {key: choose.nodes_of(full, p) for key, p in points.items()}
-    beside_s = srun.BESIDE_S + START_S
-    return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + beside_s) / 60) for key, p in points.items()}
+    overhead_s = srun.BESIDE_S + START_S
+    return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + overhead_s) / 60) for key, p in points.items()}
 
 
 def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
-    """The plan of a measured campaign, its declared links, and the sums of its raw files, every one of them verified:
-    the sums change with any record, and Snakemake would read thousands of records once for each table. Raises
-    UserError: points are missing (half of them make no paper), files were altered."""
+    """Return the files on which the tables of a measured campaign depend: its plan, checksums and declared links.
+
+    All raw files are verified. The records themselves are not listed, because Snakemake would read thousands of them
+    once for each table; the checksums change with any record. Raises UserError if points are missing or files were
+    altered.
+    """
     sealed.refuse_half_sealed(raw)
     if not (raw / evidence.PLAN).exists():
         raise UserError(
@@ -339,15 +377,15 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     return [str(p) for p in (raw / evidence.PLAN, raw / evidence.SUMS, links.path(raw.parent)) if p.exists()]
 
 
-# Source files that a target depends on. A stage of the paper depends on all files of its folders: after an edit, more
-# is made again than strictly needed, but nothing is ever stale.
+# Source files that a target depends on. A stage of the paper depends on all files of its folders. After an edit, more
+# is made again than strictly needed, but no file is out of date.
 
 PACKAGE = Path(__file__).parents[1]
 NO_CODE = (".pyc", ".md")
 _TABLES = ("core", *(f"analysis/{name}" for name in ("statistics", "records", "parts", "tables")))
 _FIGURES = (*_TABLES, "analysis/figures")
 _LATEX = (*_FIGURES, "analysis/compare.py", "analysis/latex")
-# Stage -> folders and files of the package with the code and data that it depends on.
+# Stage -> folders and files of the package that it depends on.
 STAGES = {
     "tables": _TABLES,
     "figures": _FIGURES,
@@ -359,7 +397,7 @@ STAGES = {
 
 
 def source_files(stage: str) -> list[str]:
-    """Return the files that a stage depends on, sorted, relative to the working folder where they are below it."""
+    """Return the sorted files that a stage depends on. Files below the working folder have relative paths."""
     found = {PACKAGE / "__init__.py", PACKAGE / "analysis" / "__init__.py"}
     for name in STAGES[stage]:
         place = PACKAGE / name
@@ -372,7 +410,7 @@ def source_files(stage: str) -> list[str]:
 def stale_figures(campaign_dir: Path, plan: Mapping[str, Any], kinds: Iterable[str] = KINDS) -> list[str]:
     """Return the figures of a campaign that are missing, damaged, or older than the tables or the code.
 
-    kinds: of the files that each figure has.
+    `kinds` are the kinds of files that each figure must have.
     """
     from storelab.analysis.figures import catalogue
 
@@ -381,7 +419,7 @@ def stale_figures(campaign_dir: Path, plan: Mapping[str, Any], kinds: Iterable[s
 
 
 def _drawn(folder: Path, name: str, kinds: Iterable[str]) -> float:
-    """Return when a figure was drawn, in Unix seconds; 0 where a file of it is missing or damaged."""
+    """Return the time when a figure was drawn, in Unix seconds; 0 if one of its files is missing or damaged."""
     mark = folder / f"{name}.json"
     if not derived.is_whole(mark, kinds):
         return 0.0

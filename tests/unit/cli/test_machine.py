@@ -112,9 +112,9 @@ def test_estimate_names_work_that_may_end_early(capsys):
     numbers = {"staged_objects": 0, "staged_bytes": 0, "free_bytes": None, "scratch_bytes": 0, "estimated_s": 1204.0}
     for workload, early in (("put", False), ("publish", True), ("roles-mine", False)):
         works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
-        measuring._show_asked("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
+        measuring._show_demands("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
         printed = " ".join(capsys.readouterr().out.split())
-        assert "20 min" in printed and ("; publish may end before theirs" in printed) == early, workload
+        assert "20 min" in printed and ("; these may end earlier: publish" in printed) == early, workload
 
 
 def test_status(monkeypatch):
@@ -199,9 +199,9 @@ def test_size_agrees_with_its_text(campaign):
     answer, (_, out, _) = asked(*words), command_line.storelab(*words)
     asked_for = [answer[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
     assert asked_for == [2_500_000_000, 125_000_000, 100]
-    assert f"{answer['clients']} clients fill 20 Gbit/s; {answer['clients_with_room']} leave room" in out
+    assert f"{answer['clients']} clients fill 20 Gbit/s; with {answer['clients_with_room']} clients" in out
     assert answer["one_client"]["source"] in out
-    lines = re.findall(r"^ *(\d+) clients, 100 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
+    lines = re.findall(r"^ *(\d+) clients, 100 points: .* in (\d+) files in total$", out, flags=re.MULTILINE)
     assert [(str(r["clients"]), str(r["files"])) for r in answer["records"]] == lines and len(lines) == 4
 
 

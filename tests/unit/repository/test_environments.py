@@ -58,7 +58,11 @@ def test_conda_file_installs_the_lock():
 
 @pytest.mark.parametrize(
     ("says", "code", "words"),
-    [("", 0, "fit Python 3.14"), ("error: Failed to fetch: x", 0, "no network"), ("No solution", 1, "No solution")],
+    [
+        ("", 0, "can be installed with Python 3.14"),
+        ("error: Failed to fetch: x", 0, "no network"),
+        ("No solution", 1, "No solution"),
+    ],
 )
 def test_newer_python_is_checked_where_a_network_is(tmp_path, says, code, words):
     (tmp_path / ".venv/bin").mkdir(parents=True)

@@ -371,7 +371,7 @@ def test_a_campaign_without_records(tmp_path):
 
 
 def test_a_license_is_one_of_spdx(project):
-    assert "is no identifier of SPDX" in str(run(project, artefact.pack, "mine", "--license", "ask me").exception)
+    assert "is not an SPDX identifier" in str(run(project, artefact.pack, "mine", "--license", "ask me").exception)
 
 
 def test_a_pack_that_is_there_stays(tmp_path):
@@ -379,7 +379,7 @@ def test_a_pack_that_is_there_stays(tmp_path):
     artefact._write(target, KINDS, again=False)
     first = target.read_bytes()
     artefact._write(target, KINDS, again=False)  # the same: there is nothing to say
-    with pytest.raises(UserError, match="is there already, with another content; give --again"):
+    with pytest.raises(UserError, match="already exists with different content; use --again"):
         artefact._write(target, KINDS | {"Snakefile": b""}, again=False)
     assert target.read_bytes() == first and [p.name for p in tmp_path.iterdir()] == ["c.zip"]
     artefact._write(target, KINDS | {"Snakefile": b""}, again=True)
@@ -391,7 +391,7 @@ def test_a_pack_that_is_there_stays(tmp_path):
 def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
     monkeypatch.chdir(project)
     settings = Settings("config.yaml", (), ())
-    assert artefact._found(settings, "mine")[1] == artefact._found(settings, "results/example")[1]
-    assert artefact._found(settings, "results/example/")[1] == Path("results/example")
+    assert artefact._find(settings, "mine")[1] == artefact._find(settings, "results/example")[1]
+    assert artefact._find(settings, "results/example/")[1] == Path("results/example")
     (project / "archive/example/raw").mkdir(parents=True)
-    assert artefact._found(settings, "archive/example")[1] == Path("archive/example"), "wherever its results lie"
+    assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "wherever its results lie"

@@ -185,8 +185,8 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
 
 def test_the_command_tells_mistakes_in_one_line(results, tmp_path):
     for options, words in (
-        (("--output", tmp_path / "x.jpg"), "no kind"),
-        (("--output", tmp_path / "no" / "x.csv"), "is no folder"),
+        (("--output", tmp_path / "x.jpg"), "suffix that is not supported"),
+        (("--output", tmp_path / "no" / "x.csv"), "is not a folder"),
         (("--since", "x"), "is not a day"),
         (("--store", "gamma"), "gamma"),
         (("--fail-on", "worse"), "is not one of"),

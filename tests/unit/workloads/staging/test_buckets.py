@@ -310,7 +310,7 @@ def test_clean_command_fails_where_own_objects_stay(tmp_path, monkeypatch):
             and "d: removed 6 objects, 0 buckets; could not delete 1 own entry" in out
             and "(legal hold)" in out
         )
-        assert err == "storelab: d: not all that storelab wrote could be deleted\n"
+        assert err == "storelab: d: some objects that storelab wrote could not be deleted\n"
         version.legal_hold = False
         code, out, err = in_process(tmp_path / "here", *given, "clean", "camp", "--yes")
         assert (code, out, err) == (0, "d: removed 1 object, 1 bucket\n", "") and NAME not in server.buckets
