@@ -212,7 +212,8 @@ def test_figures_of_the_text_are_kept_and_others_go(results, tmp_path, monkeypat
     monkeypatch.setattr(fragments, "carries", lambda member, name: name != "entries")
     write.build([results / "broad"], tmp_path)
     text = tex(tmp_path)
-    assert "Figures left out" in text and r"entries of \texttt{broad} (\texttt{sparse.\allowbreak{}csv})" in text
+    assert "are omitted, because they show no more" in text
+    assert r"entries of \texttt{broad} (\texttt{sparse.\allowbreak{}csv})" in text
     assert "fig:broad:entries" not in text and not (figures / "broad-entries.pdf").exists()
     assert "fig:broad:phases" in text and (figures / "broad-phases.pdf").exists()
 
@@ -253,7 +254,7 @@ def test_sections_labels_and_references_of_the_paper(paper):
     text = tex(paper)
     sections = re.findall(r"\\section\{(.*?)\}", text)
     expected = ["The systems", "Raw data performance", "Access patterns with ROOT", "Then and now", "Conclusions"]
-    expected = ["Introduction", *expected, "What differs in method", "Evidence"]
+    expected = ["Introduction", *expected, "Differences in method", "Evidence"]
     assert [name for name in sections if name != "Later developments"] == expected
     every = text.split(r"\begin{document}")[1]
     labels = re.findall(r"\\label\{([^}]*)\}", every) + re.findall(r"\}\{(fig:[^}]*)\}$", every, flags=re.MULTILINE)

@@ -38,7 +38,7 @@ def test_refusing_store_has_no_rate_and_still_a_paper(folder):
     tex = TexFiles("refused", "errors_over_time")
     assert "503 SlowDown" in tex["table_errors"] and tex["table_invalid"].count("get/") >= 4
     assert "failure\\_budget" in tex["table_invalid"]
-    assert r"invalid; Table~\ref{tab:invalid} names them" in tex["paper"] and "by class and over time" in tex["paper"]
+    assert r"invalid; Table~\ref{tab:invalid} lists them" in tex["paper"] and "by class and over time" in tex["paper"]
 
 
 def test_figure_names_runs_budget_and_classes(folder):

@@ -90,7 +90,7 @@ def test_paper_has_section_of_latency():
     tex = TexFiles("timed")
     assert all(part in tex["table_latency"] for part in ("closed, 8", "open, 400/s*", "TTFB"))
     assert re.search(r"In 1 of the \d+ groups of points the system did not keep up", tex["paper"])
-    assert r"\section{Latency}" in tex["paper"] and "In the table, the least median was" in tex["paper"]
+    assert r"\section{Latency}" in tex["paper"] and "In the table, the smallest median was" in tex["paper"]
 
 
 # One point, whose operations are given

@@ -365,8 +365,8 @@ def test_axes_of_roles_in_words():
 
 def test_paper_has_section_of_roles():
     tex = TexFiles("several", *(name for name in catalogue.names(planned()) if name.startswith("timeline")))
-    assert r"\section{Several things at once}" in tex["paper"] and "{fig:timeline_faults}" in tex["paper"]
-    assert "Here, uploads beside deletions reached" in tex["paper"]
+    assert r"\section{Several workloads at once}" in tex["paper"] and "{fig:timeline_faults}" in tex["paper"]
+    assert "Here, uploads during deletions had" in tex["paper"]
     recovery = [line for line in tex["table_recovery"].splitlines() if "alpha" in line]
     assert len(recovery) == 2 and "& 42 &" in recovery[0] and "1.21" in recovery[1] and "720" in tex["table_recovery"]
     assert r"120\,000 & 120\,000 & 0 & 0 & 1 & 0 & 0 & 0.0040" in tex["table_durability"]
