@@ -6,6 +6,7 @@
 # make workflow-report writes Snakemake's own report into the same folder: rules, run times, figures and tables (workflow.html)
 # make lab     opens the notebooks in JupyterLab (docs/notebooks.md); make notebooks executes them and saves them as HTML
 # make measure measures the missing points of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
+# make docs    builds the documentation as a site: site/index.html
 # make lint, make lock, make tex, make clean
 SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -15,7 +16,7 @@ SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
 # Without LaTeX, everything except the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
-.PHONY: demo test paper report workflow-report measure notebooks lab lint lock setup tex clean
+.PHONY: demo test paper report workflow-report measure notebooks lab docs lint lock setup tex clean
 
 # The demonstration needs no Go programs, so they are not built here.
 demo: CAMPAIGN := demo
@@ -57,9 +58,15 @@ test: PARTS := dev
 test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
+# The generator's note on its successor is no warning of ours.
+DOCS := NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+docs: PARTS := dev
+docs: setup
+	@$(DOCS)
+
 lint: PARTS := dev
 lint: setup
-	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
+	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
 
 setup:
 	@envs/setup.sh $(PARTS)
