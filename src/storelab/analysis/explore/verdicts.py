@@ -9,7 +9,7 @@ from storelab.analysis.explore.opened import Charts, Menu, Opened, Thing, escape
 from storelab.analysis.parts import words
 from storelab.analysis.report import details
 from storelab.analysis.report.build import behind
-from storelab.analysis.tables.verdicts import NOT_KNOWN, said
+from storelab.analysis.tables.verdicts import NOT_KNOWN, described
 
 NONE = "No verdict in this campaign: no point has a rate."
 SUMMARY = ("deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict")
@@ -90,6 +90,6 @@ def _groups(o: Opened, row: pd.Series) -> pd.DataFrame:
     same = []
     for axes in every[["store", "workload", *words.axes_of(every)]].to_dict("records"):
         known = {column: None if pd.isna(value) else value for column, value in axes.items()}
-        subject = (words.deployment(known), known.get("engine"), ", ".join(said(known)))
+        subject = (words.deployment(known), known.get("engine"), ", ".join(described(known)))
         same.append(subject == (row["deployment"], row["engine"], row["what"]))
     return every[same].sort_values(RATES[0] if row["unit"] == "MB/s" else RATES[1], ascending=False)

@@ -348,7 +348,7 @@ def test_records_with_another_name_need_no_campaign_file(at_root):
     assert not (ROOT / "campaigns" / "compared.yaml").exists()
     assert list(joined("compared reference").campaigns) == ["results/compared", "results/reference"]
     assert list(joined("compared").campaigns) == ["results/compared"]
-    with pytest.raises(UserError, match="'compared' is not there"):
+    with pytest.raises(UserError, match="'compared' does not exist"):
         joined("compared", measure=True)
 
 
@@ -482,7 +482,7 @@ def test_unknown_things_are_refused_with_a_suggestion(work):
     for words, message in (
         (("7K2MXQ4",), "7K2MXQ4 is not a code in 3 campaigns below results"),
         (("best_throughput_downlod", *there), "did you mean 'best_throughput_download'?"),
-        (("zzz", *there), "no name in results/broad"),
+        (("zzz", *there), "a name in results/broad"),
         (("results/broad/figures/entris.pdf",), "did you mean 'entries'"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):

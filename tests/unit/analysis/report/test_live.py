@@ -99,7 +99,7 @@ def test_mood_and_counts_follow_the_campaign(watched):
     assert told["recent"] == [{"key": KEYS[0], "state": "ok", "reason": None} | facts]
     says(folder, KEYS[0], stage="ended", who=dead, run=dead | {"begun_ns": 0})
     mood, told = after(watched)
-    assert mood == "stopped" and "2 of 3 points are to come" in told["said"]
+    assert mood == "stopped" and "2 of 3 points remain" in told["said"]
     ended(folder, KEYS[1], "failed", HOSTILE)
     ended(folder, KEYS[2], "invalid")
     says(folder, KEYS[2], stage="ended", who=dead)

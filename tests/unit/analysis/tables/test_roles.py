@@ -243,7 +243,7 @@ def test_figure_over_time_shows_what_happened(tables):
     said = [t.get_text() for t in fig.legends[0].get_texts()]
     assert {"uploads", "downloads", "during", "rebuilding", "failed: 503", "store: degraded"} <= set(said)
     text = catalogue.caption(known, tables["timeline"])
-    assert "Points without a disturbance are in timeline.csv only" in text and "1 MB objects" in text
+    assert "Points without a disturbance are only in timeline.csv" in text and "1 MB objects" in text
     assert "Failed operations" in text and "Marks above a panel" in text and "separate panels" not in text
 
 

@@ -212,7 +212,7 @@ def test_figure_has_panel_for_each_series_and_measure(tables):
     fig = draw(catalogue.FIGURES["soak"], tables["soak"], tables["soak_trends"])
     assert len(fig.axes) == 2 * 5
     labels = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert labels == ["clients", "readers", "writers", "store", "slope of what rises or falls"]
+    assert labels == ["clients", "readers", "writers", "store", "slope of a rise or fall"]
     drawn = [line for ax in fig.axes if ax.get_ylabel() == "Operations/s" for line in ax.lines]
     lines = {len(line.get_xdata()) for line in drawn}
     assert lines <= {3, 11}

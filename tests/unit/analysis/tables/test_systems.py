@@ -79,7 +79,7 @@ def test_figure_of_buckets(throughput):
 def test_front_ends_on_shared_cores_are_undecided():
     table, known = build.read(built("example"), "throughput"), catalogue.FIGURES["front_ends"]
     table = pd.concat([table, table[table["front_ends"] == 2].assign(front_ends=4)])
-    assert "it cannot tell" in draw(known, table).get_supxlabel().replace("\n", " ")
+    assert "it cannot show" in draw(known, table).get_supxlabel().replace("\n", " ")
     assert "cannot tell" in catalogue.caption(known, table)
 
 

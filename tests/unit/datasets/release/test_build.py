@@ -315,7 +315,7 @@ def test_full_disk_is_an_error_and_day_goes_on(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(objects.Writer, "object", full)
-        with pytest.raises(UserError, match="no space left on device; make room"):
+        with pytest.raises(UserError, match="no space left on device; free space"):
             Release(SETTINGS, 1).day(1, tmp_path)
     assert Release(SETTINGS, 1).day(1, tmp_path).facts["skipped"] == []
 
@@ -326,8 +326,8 @@ def test_full_disk_is_an_error_and_day_goes_on(tmp_path, monkeypatch):
 def test_wrong_settings_are_refused():
     tree = {"path": "x", "versions": ["1", "2"]}
     for wrong, reason in (
-        ({"repository": "Nightlies"}, "no name of a repository"),
-        ({"repository": "a/b.c"}, "no name of a repository"),
+        ({"repository": "Nightlies"}, "not a name of a repository"),
+        ({"repository": "a/b.c"}, "not a name of a repository"),
         ({"factor": 0}, "greater than 0"),
         ({"days": 3, "tree": tree}, "has 2 versions for 3 days"),
         ({"tree": tree | {"versions": ["../1"]}}, "leads out of the tree"),

@@ -83,6 +83,6 @@ def test_download_that_stands_still_ends(site, monkeypatch, tmp_path):
     monkeypatch.setattr(patience, "STALLED_S", 0.3)
     server = socket.create_server(("127.0.0.1", ports.block()))
     file = {"scale": "mine", "file": f"http://127.0.0.1:{server.getsockname()[1]}/x.root"}
-    with server, pytest.raises(MeasurementFailed, match=r"files.mine.path: downloading http.*: nothing moved for 0 s"):
+    with server, pytest.raises(MeasurementFailed, match=r"files.mine.path: downloading http.*: no progress for 0 s"):
         stage._fetched(config, file, tmp_path / "scratch")
     assert list((tmp_path / "scratch").iterdir()) == []
