@@ -53,6 +53,8 @@ def figures(number: int, seed: int = 1) -> dict[str, float]:
 
         def asked(folder: Path, command: tuple[str, ...]) -> tuple[object, str, str]:
             where = (str(folder),) if command[0] == "join" else ("--campaign-dir", str(folder))
+            if command[0] in ("latex", "join"):
+                where += ("--paper-dir", str(ROOT / "paper"))
             return mistaken.run(folder, Mistake("", (*command, *where)))
 
         for command in (("tables",), ("figures",), ("latex",), ("report",)):

@@ -116,6 +116,7 @@ def test_vacuum_that_does_not_end_fails_nothing(seaweedfs):
 def test_few_deleted_bytes_are_not_waited_for(seaweedfs, monkeypatch):
     """As in the volumes of the filer's log: no vacuum rewrites them, so waiting would never end."""
     looks, ask = [], seaweedfs._ask
+    seaweedfs.reclaim(timeout=30)  # what other tests deleted is rewritten before
     names = {kind: [f"/few-{uuid.uuid4()}" for _ in range(6)] for kind in ("large", "small")}
     for kind, size in (("large", 3_000_000), ("small", 50)):  # each volume of the collection gets some
         for name in names[kind]:
