@@ -80,7 +80,7 @@ def test_front_ends_on_shared_cores_are_undecided():
     table, known = build.read(built("example"), "throughput"), catalogue.FIGURES["front_ends"]
     table = pd.concat([table, table[table["front_ends"] == 2].assign(front_ends=4)])
     assert "it cannot show" in draw(known, table).get_supxlabel().replace("\n", " ")
-    assert "cannot tell" in catalogue.caption(known, table)
+    assert "cannot show" in catalogue.caption(known, table)
 
 
 def test_paper_has_tables_of_systems(tex):

@@ -141,5 +141,5 @@ def test_paper_has_shares_and_spread(tmp_path):
     above, *lines = text.split("\\midrule")[1].split("\\bottomrule")[0].strip().splitlines()
     assert above == r"\multicolumn{6}{@{}l@{}}{\emph{alpha, download}} \\*"
     assert lines == [r" & 2 & 2 & 75.0, 25.0 & 100.0 & 1 \\"]
-    assert "1 further group" in text and "From what the clients recorded" in text
+    assert "1 further group" in text and "From the records of the clients" in text
     assert latex.traffic(uneven) == ""

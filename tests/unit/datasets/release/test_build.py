@@ -330,7 +330,7 @@ def test_wrong_settings_are_refused():
         ({"repository": "a/b.c"}, "not a name of a repository"),
         ({"factor": 0}, "greater than 0"),
         ({"days": 3, "tree": tree}, "has 2 versions for 3 days"),
-        ({"tree": tree | {"versions": ["../1"]}}, "leads out of the tree"),
+        ({"tree": tree | {"versions": ["../1"]}}, "is outside the tree"),
         ({"tree": tree | {"versions": ["a/b", "a-b"]}}, "same place"),
         ({"tree": tree | {"versions": []}}, "at least 1"),
         ({"chunks": {"minimum": "8 MiB"}}, "do not ascend"),
