@@ -24,9 +24,9 @@ def test_taken_port_is_one_line(project, monkeypatch):
         port = taken.getsockname()[1]
         code, out, err = in_process(project, "live", "demo", "--port", str(port))
     assert code == 2 and not out and len(err.splitlines()) == 1 and f"--port: {port} is in use on 127.0.0.1" in err
-    for wrong, said in (("198.51.100.7", "not an address of this machine"), ("nonsense.invalid", "not an address of this")):
+    for wrong in ("198.51.100.7", "nonsense.invalid"):
         code, out, err = in_process(project, "live", "demo", "--address", wrong, "--port", "0")
-        assert code == 2 and len(err.splitlines()) == 1 and said in err, err
+        assert code == 2 and len(err.splitlines()) == 1 and "not an address of this" in err, err
 
 
 def test_campaign_may_be_left_out(project, monkeypatch):

@@ -175,5 +175,6 @@ def test_no_figure_without_threads_or_monitor(table):
 
 def test_labels_of_many_threads_do_not_overlap():
     threads = sorted(published.load("uds1_2012_single_client_threads")["threads"].unique())
-    assert plots._spaced_ticks(threads, 9) == [1, 4, 8, 20, 40, 100, 200] and plots._spaced_ticks(threads, 5) == [1, 4, 12, 40, 200]
+    assert plots._spaced_ticks(threads, 9) == [1, 4, 8, 20, 40, 100, 200]
+    assert plots._spaced_ticks(threads, 5) == [1, 4, 12, 40, 200]
     assert plots._spaced_ticks([1, 2, 4, 8, 16], 9) == [1, 2, 4, 8, 16]

@@ -331,11 +331,11 @@ def test_wrong_settings_are_refused():
         ({"factor": 0}, "greater than 0"),
         ({"days": 3, "tree": tree}, "has 2 versions for 3 days"),
         ({"tree": tree | {"versions": ["../1"]}}, "is outside the tree"),
-        ({"tree": tree | {"versions": ["a/b", "a-b"]}}, "same place"),
+        ({"tree": tree | {"versions": ["a/b", "a-b"]}}, "same folder"),
         ({"tree": tree | {"versions": []}}, "at least 1"),
         ({"chunks": {"minimum": "8 MiB"}}, "do not ascend"),
         ({"chunks": {"minimum": "16 B"}}, "32 B"),
-        ({"bytes_a_day": "0 B"}, "is nothing"),
+        ({"bytes_a_day": "0 B"}, "is 0"),
         ({"chunk": {}}, "Extra inputs"),
         ({"seed": True}, "no value"),
     ):
