@@ -186,7 +186,7 @@ def test_one_more_value_measures_only_the_new_point_and_one_less_is_refused(lab)
     built(lab, "tables", "--configfile", "more.yaml")
     after = heads(lab)
     assert len(after) == len(before) + 1 and {k: after[k] for k in before} == before
-    assert "4 points" in in_process(lab, "--set", "sweeps.up.axes.clients=[1, 2]", "check")[1]
+    assert "points: 4" in in_process(lab, "--set", "sweeps.up.axes.clients=[1, 2]", "check")[1]
     assert len((lab / "results/bench/tables/points.csv").read_text().splitlines()) == 5
     done = snakemake(lab, "--config", "measure=true", "--", "tables")
     assert done.returncode == 2 and "drops 1 record that it planned before" in done.stderr
@@ -206,7 +206,7 @@ def test_damaged_record_is_measured_again(lab):
     assert code == 2 and f"storelab measure {key}" in err
     done = built(lab, "tables")
     after = heads(lab)
-    assert {k for k in before if before[k] != after[k]} == {key} and "measured again" in done.stdout + done.stderr
+    assert {k for k in before if before[k] != after[k]} == {key} and "measuring again" in done.stdout + done.stderr
     run = json.loads((lab / "results/bench/raw" / key / "run.json").read_text())
     assert [t["reason"] for t in run["earlier"]] == ["its record was damaged: ops.0.parquet"]
     in_process(lab, "down", "--all")

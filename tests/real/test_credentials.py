@@ -147,7 +147,7 @@ def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
     with watched() as seen:
         good(lab(door, **sweeps, probe={"workload": "probe", "duration": "20 s"}))
         own(path, second)
-        ended = r"stores.one.token: what DOOR_FILE holds end.*goes on with what is missing"
+        ended = r"stores.one.token: the credential in DOOR_FILE end.*continues with the missing points"
         with pytest.raises(UserError, match=ended):
             lab(door, **sweeps)
         failed = list((tmp_path / "results").rglob("failed.json"))

@@ -62,7 +62,7 @@ def test_two_campaigns_make_one_paper(folder, layout):
         "150 Mbit/s",
     ):
         assert part in first, part
-    parts = {"What differs in method", "Raw data performance", "The codes of this paper", "References"}
+    parts = {"Differences in method", "Raw data performance", "The codes of this paper", "References"}
     assert {part for part in parts | {"storelab explain"} if part not in " ".join(whole.split())} == set()
     assert "??" not in whole and "[?]" not in whole
     shown = set(re.findall(r"\[([2-9A-HJKMNP-Z]{7})\]", whole))
@@ -70,5 +70,5 @@ def test_two_campaigns_make_one_paper(folder, layout):
 
 
 def test_one_campaign_of_its_own_has_no_conference(folder):
-    with pytest.raises(UserError, match="has no layout 'conference'; join it first"):
+    with pytest.raises(UserError, match="has no layout 'conference'; run .storelab join. first"):
         typeset.build(folder.parents[1] / "compared", "conference")
