@@ -154,7 +154,7 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
     configure(lab, launcher=SRUN | {"setup": f"{unequal}\n[ $SLURM_PROCID != 1 ] || {hide}"})
     done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
     assert done.returncode == 2 and "2 of 4 nodes cannot measure, the first is node2" in done.stderr, done
-    for words in ("node2: does not see", "`results` is not shared with it", "node3: has other versions: storelab 9."):
+    for words in ("node2: does not see", "`results` is not shared with it", "node3: other storelab: storelab 9."):
         assert words in done.stdout
     assert "node1: " not in done.stdout and not list((lab / "results").iterdir())
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
