@@ -287,7 +287,7 @@ def test_xrootd_accepts_tokens(guarded, lab, tmp_path, monkeypatch, kind):
     if kind == "macaroon":
         assert 500 < tokens.expires(ask_macaroon(url, ca_file, jwt(600))) - time.time() < 610
         own(path, macaroon(0))
-        with pytest.raises(UserError, match="DOOR_FILE holds end"):
+        with pytest.raises(UserError, match="credential in DOOR_FILE end"):
             lab(door, get=small(engine="fsspec"))
     assert written(tmp_path, [token], [path]) == []
 
@@ -305,7 +305,7 @@ def test_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
     door = {"kind": "root", "endpoint": f"{way}://{guarded.namespace.server}:{guarded.settings.port}//"}
     good(lab(door, get=small(engine="fsspec"), put=small("put", engine="fsspec")))
     own(path, jwt(-5))
-    with pytest.raises(UserError, match=r"stores\.one: what BEARER_TOKEN_FILE holds ended"):
+    with pytest.raises(UserError, match=r"stores\.one: the credential in BEARER_TOKEN_FILE ended"):
         lab(door, get=small(engine="fsspec"))
     assert written(tmp_path, [token], [path]) == []
 
@@ -348,7 +348,7 @@ def test_session_tokens_of_s3(lab, tmp_path, tmp_path_factory, monkeypatch):
         with watched() as seen:
             good(lab(door, **sweeps))
         monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2023-11-14T22:13:20+00:00")
-        with pytest.raises(UserError, match="AWS_SESSION_TOKEN holds ended"):
+        with pytest.raises(UserError, match="credential in AWS_SESSION_TOKEN ended"):
             lab(door, **sweeps)
         secrets = [role[name] for name in ("SecretAccessKey", "SessionToken")]
         assert written(tmp_path, secrets) == []
