@@ -176,7 +176,7 @@ def refuses_a_taken_port(store: Any, port: int, daemon: str, front_ends: int = 1
     """Check that `up` names a port that is taken and leaves nothing, and that it works when the port is free."""
     with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError) as caught:
         store.up(front_ends)
-    assert f"port {port} of {daemon} is taken by" in str(caught.value) and "\n" not in str(caught.value)
+    assert f"port {port} of {daemon} is in use" in str(caught.value) and "\n" not in str(caught.value)
     assert f"{store.place}.port" in str(caught.value)
     assert store.actors() == {} and left_behind(store) == []
     store.up(front_ends)
