@@ -62,7 +62,7 @@ func (l *listing) take(key []byte, size int64) error {
 	case n < 0:
 		return wrongf("KeyForeign", "%.200q is not a key of the folder", key)
 	case n < l.next && !l.absent[n]:
-		return wrongf("KeyDoubled", "%.200q came twice", key)
+		return wrongf("KeyDoubled", "%.200q is listed twice", key)
 	case size != l.size:
 		return wrongf("KeySize", "%.200q has %d B instead of %d B", key, size, l.size)
 	}
@@ -90,10 +90,10 @@ func (l *listing) end() error {
 		for n := range l.absent {
 			first = min(first, n)
 		}
-		return wrongf("KeyMissing", "%d of %d keys did not come, %q first", l.keys-l.seen, l.keys, l.named(first))
+		return wrongf("KeyMissing", "%d of %d keys are missing, the first is %q", l.keys-l.seen, l.keys, l.named(first))
 	}
 	if l.late > 0 {
-		return wrongf("KeyOrder", "%q came after a later key", l.named(l.late-1))
+		return wrongf("KeyOrder", "%q is listed after a later key", l.named(l.late-1))
 	}
 	return nil
 }

@@ -108,18 +108,18 @@ func TestForgedListingsAreErrorsByName(t *testing.T) {
 		class, says string
 		forge       forge
 	}{
-		{"KeyMissing", `1 of 10 keys did not come, "f/5" first`, only(func(p []string) []string { return slices.Delete(p, 1, 2) })},
-		{"KeyMissing", `2 of 10 keys did not come, "f/8" first`, func(p []string, after int) ([]string, string, string) {
+		{"KeyMissing", `1 of 10 keys are missing, the first is "f/5"`, only(func(p []string) []string { return slices.Delete(p, 1, 2) })},
+		{"KeyMissing", `2 of 10 keys are missing, the first is "f/8"`, func(p []string, after int) ([]string, string, string) {
 			return p, fmt.Sprint(after < 4), fmt.Sprint(after + 4) // the last page is not announced
 		}},
-		{"KeyDoubled", `"f/4" came twice`, only(func(p []string) []string { return append(p[:1:1], p[:3]...) })},
-		{"KeyDoubled", `"f/3" came twice`, only(func(p []string) []string { return append([]string{"f/3"}, p[:3]...) })},
+		{"KeyDoubled", `"f/4" is listed twice`, only(func(p []string) []string { return append(p[:1:1], p[:3]...) })},
+		{"KeyDoubled", `"f/3" is listed twice`, only(func(p []string) []string { return append([]string{"f/3"}, p[:3]...) })},
 		{"KeyForeign", `"f/x" is not a key`, only(func(p []string) []string { return append(p[:1:1], "f/x") })},
 		{"KeyForeign", `"f/10" is not a key`, only(func(p []string) []string { return append(p[:1:1], "f/10") })},
 		{"KeyForeign", `"f/05" is not a key`, only(func(p []string) []string { return append(p[:1:1], "f/05") })},
 		{"KeyForeign", `"f/&5" is not a key`, only(func(p []string) []string { return append(p[:1:1], "f/&amp;5") })},
 		{"KeyForeign", `"g/5" is not a key`, only(func(p []string) []string { return append(p[:1:1], "g/5") })},
-		{"KeyOrder", `"f/4" came after a later key`, only(func(p []string) []string { p[0], p[1] = p[1], p[0]; return p })},
+		{"KeyOrder", `"f/4" is listed after a later key`, only(func(p []string) []string { p[0], p[1] = p[1], p[0]; return p })},
 		{"KeySize", `"f/5" has 99 B instead of 100 B`, nil},
 		{"ListEndless", "promises more", func(p []string, after int) ([]string, string, string) {
 			return nil, "true", strconv.Itoa(after + 1) // a new token each time, and no key

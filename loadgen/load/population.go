@@ -282,9 +282,9 @@ func (p *population) holds(t *task, page []listed, more bool) error {
 		case n < 0 || l.key <= t.after:
 			return wrongf("KeyForeign", "%.200q was never put there", l.key)
 		case l.key == last:
-			return wrongf("KeyDoubled", "%.200q came twice", l.key)
+			return wrongf("KeyDoubled", "%.200q is listed twice", l.key)
 		case l.key < last:
-			return wrongf("KeyOrder", "%.200q came after a later key", l.key)
+			return wrongf("KeyOrder", "%.200q is listed after a later key", l.key)
 		}
 		last, seen[n] = l.key, true
 		slot, there := p.where[n]
@@ -299,7 +299,7 @@ func (p *population) holds(t *task, page []listed, more bool) error {
 		}
 	}
 	if missing := p.missing(t, last, more, seen); missing != "" {
-		return wrongf("KeyMissing", "%.200q did not come", missing)
+		return wrongf("KeyMissing", "%.200q is missing", missing)
 	}
 	return nil
 }
