@@ -204,7 +204,7 @@ def key_twice(rng: random.Random) -> Mistake:
 
 
 def key_unknown(rng: random.Random) -> Mistake:
-    """Add a letter to a key at any level: on the command line, in a file, or in Snakemake's --config without measuring."""
+    """Add a letter to a key at any level: on the command line, in a file, or in Snakemake's --config."""
     parents = {
         "": ("measure", "stores", "limits", "results", "state", "name", "repetitions", "sweeps", "scale", "figures"),
         "limits.": ("objects", "buckets", "clients", "throughput"),
