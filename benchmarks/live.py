@@ -1,6 +1,6 @@
 """Measure observed_ratio: the rate of a point that is observed, divided by that of a point that is not.
 
-An observed point writes its state, `storelab live` serves it, and a stand-in for a browser listens. The benchmark also
+An observed point writes its state, `storelab live` serves it, and a simulated browser listens. The benchmark also
 measures the CPU time of observing, and how old the data are on arrival. Points are interleaved at the near-null server,
 and their order changes with every repetition: GET of 4 kB by the engines obstore and loadgen. Rates of a real store
 scatter too much: 30 pairs of 10 s at SeaweedFS gave an interval of 7 %.
@@ -32,7 +32,7 @@ AXES = {"operation": "get", "engine": ["obstore", "loadgen"], "object_size": "4 
 
 
 class Listener:
-    """A stand-in for a browser: reads the events, and records their age (s)."""
+    """A simulated browser: reads the events, and records their age (s)."""
 
     def __init__(self, url: str) -> None:
         self.ages: list[float] = []

@@ -19,12 +19,12 @@ from storelab.stores import all_stores
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
-# Many keys, because a later write of the same key repairs a lie, which then cannot be seen.
+# Many keys, because a later write of the same key repairs a false answer, which then cannot be seen.
 AXES = {"engine": "loadgen", "object_size": "1 kB", "clients": 2, "workers": 8, "keys_per_worker": 500}
 PUTS = {k: v for k, v in AXES.items() if k != "keys_per_worker"} | {"ledger": "kept"}
 LIES = ("drop", "flip", "stale", "resurrect", "all")
 EVERY = 1000
-TRIES = 20  # of a seed until a lie remains: deleted objects that come back are soon overwritten
+TRIES = 20  # of a seed until a false answer remains: deleted objects that come back are soon overwritten
 
 
 def _config(folder: Path, stores: dict[str, Any], used: str, name: str, sweep: dict[str, Any]) -> Config:
@@ -55,9 +55,9 @@ def _reading(folder: Path, url: str, name: str, seconds: float, workload: str) -
 
 
 def lossy(n: int, seconds: float) -> dict[str, list[float]]:
-    """Return the figures of n seeded runs behind the lossy proxy, and of n runs behind the same proxy without lies.
+    """Return the figures of n seeded runs behind the lossy proxy, and of n runs behind the same proxy in honest mode.
 
-    `lossy_caught`: percent of lossy runs in which the number of faults found equals the number of lies that remained at
+    `lossy_caught`: percent of lossy runs in which the number of faults found equals the number of false answers that remained at
     the end; `honest_alarms`: percent of honest runs in which any fault was found.
     """
     caught, alarms, without = 0, 0, 0

@@ -1,4 +1,4 @@
-"""A proxy in front of a store that breaks its promises (`loadgen/cmd/lossyproxy`), and the count of its lies."""
+"""A proxy in front of a store that breaks its promises (`loadgen/cmd/lossyproxy`), and the count of its false answers."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from storelab.install import program
 class LossyProxy:
     """A lossy proxy: `with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`.
 
-    After `stop()`, `proxy.told` has all lies by kind, and `proxy.standing` those that no later write repaired.
+    After `stop()`, `proxy.told` has all false answers by kind, and `proxy.standing` those that no later write repaired.
     """
 
     def __init__(self, url: str, lies: str, every: int = 1000, seed: int = 1):

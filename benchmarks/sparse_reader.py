@@ -107,7 +107,7 @@ class Planned:
 class Gap(Planned):
     """Ranges merged over a fixed gap, through the planner's own source and transport.
 
-    A user who knows the best gap would get this result.
+    It is the result of a user that has found the best gap.
     """
 
     def __init__(self, job: dict[str, Any]):
