@@ -90,8 +90,8 @@ def overheads(folder: Path, n: int, size: Size) -> list[float]:
         )
         storelab("up", "seaweedfs", cwd=lab)
         command = ["salloc", f"-N{size.nodes}", "bash", "-c", f"{BIN}/storelab plan --write\n{script}"]
-        told = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
-        lines = [line.split()[1:] for line in told.splitlines() if line.startswith("TOOK")]
+        output = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
+        lines = [line.split()[1:] for line in output.splitlines() if line.startswith("TOOK")]
         return [float(e) - float(s) - size.window_s for s, e in lines][1:]
 
 
@@ -145,8 +145,8 @@ def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
                 "-J",
             ]
             clients.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-        told = [json.loads(c.communicate(timeout=30)[0]) for c in clients]
-        return sum(t["end"]["sum_received"]["bits_per_second"] for t in told) / 1e6
+        output = [json.loads(c.communicate(timeout=30)[0]) for c in clients]
+        return sum(t["end"]["sum_received"]["bits_per_second"] for t in output) / 1e6
     finally:
         for process in (*clients, *servers):
             if process.poll() is None:

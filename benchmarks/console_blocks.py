@@ -62,10 +62,10 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def blocks(root: Path = ROOT) -> list[Block]:
-    return [block for page in pages(root) for block in of_page(page.read_text(), str(page.relative_to(root)))]
+    return [block for page in pages(root) for block in blocks_of_page(page.read_text(), str(page.relative_to(root)))]
 
 
-def of_page(text: str, page: str) -> Iterator[Block]:
+def blocks_of_page(text: str, page: str) -> Iterator[Block]:
     """Yield the console blocks of a page. Raise ValueError for a block without a command."""
     files: list[tuple[str, str]] = []
     number = 0
@@ -133,9 +133,14 @@ def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int |
     tools = folder / ".venv" / "bin"
     env = bare_environ() | LESS
     env["PATH"] = f"{tools}:{env['PATH']}"
-    with tempfile.TemporaryFile("w+") as said:  # with a pipe, we would wait for every process that keeps it open
+    with tempfile.TemporaryFile("w+") as output:  # with a pipe, we would wait for every process that keeps it open
         begun = psutil.Popen(
-            ["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+            ["bash", "-c", script],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
         code, still = None, ""
         try:
@@ -150,17 +155,17 @@ def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int |
         finally:
             for checkout in (folder, *(snakefile.parent for snakefile in folder.glob("*/Snakefile"))):
                 subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=checkout, env=env, capture_output=True)
-        said.seek(0)
-        return code, said.read() + still
+        output.seek(0)
+        return code, output.read() + still
 
 
 def failure(block: Block, folder: Path) -> str:
     """Run the block in `folder`; return its output if it failed, else ''."""
-    code, said = run(block, folder)
+    code, output = run(block, folder)
     if code == 0:
         return ""
     how = f"not finished after {LIMIT_S:g} s" if code is None else f"exit code {code}"
-    return f"{how}: {said[-2500:]}"
+    return f"{how}: {output[-2500:]}"
 
 
 def figures(quick: bool = False, most: int | None = None, root: Path = ROOT) -> dict[str, int]:

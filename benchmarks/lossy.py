@@ -57,8 +57,8 @@ def _reading(folder: Path, url: str, name: str, seconds: float, workload: str) -
 def lossy(n: int, seconds: float) -> dict[str, list[float]]:
     """Return the figures of n seeded runs behind the lossy proxy, and of n runs behind the same proxy in honest mode.
 
-    `lossy_caught`: percent of lossy runs in which the number of faults found equals the number of false answers that remained at
-    the end; `honest_alarms`: percent of honest runs in which any fault was found.
+    `lossy_caught`: percent of lossy runs in which the number of faults found equals the number of false answers that
+    remained at the end; `honest_alarms`: percent of honest runs in which any fault was found.
     """
     caught, alarms, without = 0, 0, 0
     with tempfile.TemporaryDirectory(prefix="storelab-lossy-") as name:

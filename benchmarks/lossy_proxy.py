@@ -1,4 +1,4 @@
-"""A proxy in front of a store that breaks its promises (`loadgen/cmd/lossyproxy`), and the count of its false answers."""
+"""A proxy in front of a store that breaks its promises (`loadgen/cmd/lossyproxy`), and its false answers."""
 
 import json
 import subprocess

@@ -1,7 +1,7 @@
 """Measure first_view_s and report_mb: the time that headless Chromium needs to show a report, and the report's size.
 
-The reports are those of the reference campaign and of a synthetic one of 2000 points, opened without a network. --pictures
-FOLDER CAMPAIGN … only saves pictures of all views of these campaigns, for inspection.
+The reports are those of the reference campaign and of a synthetic one of 2000 points, opened without a network.
+--pictures FOLDER CAMPAIGN … only saves pictures of all views of these campaigns, for inspection.
 """
 
 import shutil

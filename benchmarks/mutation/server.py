@@ -161,13 +161,13 @@ def judged(job: dict[str, Any], status: int | None, scratch: Path, seconds: floa
     killers = _read(scratch / "failures").splitlines()
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None or code in (-signal.SIGXCPU, -signal.SIGKILL):
-        told = TIME_OUT
+        result = TIME_OUT
         killers += [t for t in [_read(scratch / "running")] if t and t not in killers]
     elif code in (0, 5):
-        told = SURVIVED
+        result = SURVIVED
     else:
-        told = KILLED if code == 1 and killers else BROKEN
-    return {"id": job["id"], "status": told, "killers": killers, "seconds": round(seconds, 2)}
+        result = KILLED if code == 1 and killers else BROKEN
+    return {"id": job["id"], "status": result, "killers": killers, "seconds": round(seconds, 2)}
 
 
 def _read(path: Path) -> str:
