@@ -62,10 +62,10 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def blocks(root: Path = ROOT) -> list[Block]:
-    return [block for page in pages(root) for block in blocks_of_page(page.read_text(), str(page.relative_to(root)))]
+    return [block for page in pages(root) for block in of_page(page.read_text(), str(page.relative_to(root)))]
 
 
-def blocks_of_page(text: str, page: str) -> Iterator[Block]:
+def of_page(text: str, page: str) -> Iterator[Block]:
     """Yield the console blocks of a page. Raise ValueError for a block without a command."""
     files: list[tuple[str, str]] = []
     number = 0
