@@ -33,7 +33,7 @@ def lay_down(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    """Folder, and what `storelab pack` said there."""
+    """Return the folder, and the output of `storelab pack` there."""
     folder = tmp_path_factory.mktemp("packed")
     lay_down(folder)
     code, out, err = in_process(folder, "pack", NAME)
@@ -77,7 +77,7 @@ def test_it_is_rebuilt_elsewhere(packed, tmp_path):
 
 
 def forged(pack: Path, target: Path, **changes: bytes) -> Path:
-    """A pack with other members, whose list of checksums fits: what a hand that knows all would make."""
+    """Return a pack with other members and a matching list of checksums, as a skilled forger would make it."""
     with zipfile.ZipFile(pack) as old:
         members = {name: old.read(name) for name in old.namelist() if name != archive.SUMS}
     archive.write(target, members | changes)
@@ -98,7 +98,7 @@ def test_tables_and_figures_that_the_records_do_not_give_are_named(packed, tmp_p
 
 
 def test_records_that_were_forged_are_named(packed, tmp_path):
-    """The pack's own list fits; the records' own sums do not."""
+    """The list of the pack is right, but the checksums of the records are wrong."""
     folder, _, _ = packed
     raw = f"results/{NAME}/raw/"
     with zipfile.ZipFile(folder / PACK) as old:

@@ -1,4 +1,4 @@
-"""Every benchmark runs through, at its smallest size, and makes the figures that benchmarks/README.md names."""
+"""Every benchmark runs at its smallest size, and makes the figures that benchmarks/README.md names."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def group(name: str) -> str:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xdist_group(group(n))) for n in NAMES])
 def test_smoke(name: str) -> None:
-    """Where a program is missing, all that was made must still be named; the rest is skipped, with the reason."""
+    """If a program is missing, all existing figures must still be named; the rest is skipped with the reason."""
     command = [sys.executable, str(table.HERE / f"{name}.py"), "--smoke", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""`consistency` on a real store, and behind a proxy whose false answers are found in their own scenario only."""
+"""`consistency` on a real store, and behind a proxy whose false answers are found only in their own scenario."""
 
 import csv
 import os
@@ -57,7 +57,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.fixture
 def behind():
-    """Return a function that gives settings of a store behind proxies."""
+    """Return a function that returns settings of a store behind proxies."""
     return lambda proxy: {"kind": "s3", "endpoint": proxy.urls, "prefix": "judged"}
 
 
@@ -161,7 +161,7 @@ def test_failures_are_errors_not_anomalies(run, seaweedfs, behind):
 
 @by_the_clock
 def test_hanging_store_ends_by_the_deadline(run, seaweedfs):
-    """No answer is neither right nor wrong."""
+    """An answer that is neither right nor wrong does not count."""
     pid = seaweedfs.actors()["filer"]
     settings = {"kind": "s3", "endpoint": [e.url for e in seaweedfs.endpoints(2)], "prefix": "judged"}
     signals = ((4.0, signal.SIGSTOP), (12.0, signal.SIGCONT))

@@ -1,4 +1,4 @@
-"""Ledgers and their reading back, on a real store and behind a proxy that loses data."""
+"""Ledgers and the reading of their objects, on a real store and behind a proxy that loses data."""
 
 import contextlib
 import signal
@@ -65,7 +65,7 @@ def test_honest_store_raises_no_alarm(lab, external, keys, engine, capsys):
 @HEAVY
 @pytest.mark.parametrize("kind", ["directory", "s3"])
 def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, kind):
-    """In threads, and as tasks of one loop."""
+    """Clients run in threads, and as tasks of one loop."""
     (tmp_path / "files").mkdir()
     store = {"kind": "directory", "path": str(tmp_path / "files")}
     if kind == "s3":
@@ -119,7 +119,7 @@ def test_dropped_puts_are_lost(lab, external, keys, engine):
 
 @HEAVY
 def test_reading_while_clients_write(lab, external, keys, monkeypatch):
-    """In the middle of the traffic an honest store raises no alarm, and a lying one does."""
+    """During the traffic, an honest store raises no alarm, and a faulty one does."""
     taken, original = [], Readings.__init__
 
     def begun(self, store, folder, job, seed):
@@ -147,7 +147,7 @@ def test_reading_while_clients_write(lab, external, keys, monkeypatch):
 
 @HEAVY
 def test_readings_while_a_daemon_is_down(tmp_path, port_block):
-    """SeaweedFS with two copies loses a volume server: nothing is lost, meanwhile and afterwards."""
+    """SeaweedFS with two copies loses a volume server: no data are lost, during the failure and afterwards."""
     settings = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50, "port": port_block}
     rewrites = {k: v for k, v in REWRITES["axes"].items() if k != "buckets"} | {"engine": "loadgen"}
     roles = {"writers": {"workload": "rewrite", "axes": rewrites}}
@@ -185,7 +185,7 @@ class Counting(BaseHTTPRequestHandler):
 
 @HEAVY
 def test_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
-    """What the server got is in the ledger as begun, what it answered as acknowledged, but for one of each worker."""
+    """The ledger has the server's requests as begun and its answers as acknowledged, except one for each worker."""
     Counting.got, Counting.answered, workers = [], [], 6
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")

@@ -1,4 +1,4 @@
-"""What docs/extending.md adds to a copy of the checkout is measured, tabled, drawn and typeset there."""
+"""The additions of docs/extending.md to a copy of the checkout are measured, tabled, drawn and typeset."""
 
 import json
 import os
@@ -26,7 +26,7 @@ sweeps:
 
 
 def extend(house: Path) -> list[str]:
-    """Do what the page shows in a copy of the checkout; return the files that it makes or changes."""
+    """Apply the page's instructions in a copy of the checkout; return the files that they make or change."""
     touched = []
     for block in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
         head, _, body = block.partition("\n")
@@ -50,7 +50,7 @@ def extend(house: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """Return a copy of the checkout with all that the page adds, measured: (folder, environment, changed files)."""
+    """Return a copy of the checkout with all additions of the page, measured: (folder, environment, changed files)."""
     folder = tmp_path_factory.mktemp("house")
     for part in ("src", "paper"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""storelab is killed or interrupted in the middle of a fault: no harm stays, and the next run measures the point."""
+"""storelab is killed or interrupted during a fault: no harm remains, and the next run measures the point."""
 
 import signal
 import subprocess

@@ -1,6 +1,6 @@
 """The link of a store that runs, slowed and cut under load.
 
-Every link is healed, by storelab itself or, where it was killed, by the next run. XRootD has a separate link.
+Every link is restored, by storelab itself or, after a kill, by the next run. XRootD has a separate link.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Faults on a SeaweedFS that runs: acts come at their time, the store's word is noted, and nothing stays."""
+"""Faults on a running SeaweedFS: acts happen in time, the store's reports are recorded, and nothing remains."""
 
 import json
 import subprocess
@@ -86,7 +86,7 @@ def test_impossible_act_is_reported(store):
 
 
 def test_interrupt_leaves_nothing(store):
-    """Ctrl-C in the middle of a run: the hung one goes on, and the killed one is there again."""
+    """After Ctrl-C during a run, the hung process continues, and the killed one runs again."""
     acts = managed.acts(
         {"at": "0 s", "act": "hang", "actor": "data.0"}, {"at": "0 s", "act": "kill", "actor": "data.1"}
     )
@@ -165,7 +165,7 @@ def test_commands_are_run_and_taken_back(store, tmp_path):
 
 
 def test_point_with_a_fault(store, tmp_path):
-    """The whole way: the record has the acts, and errors after them are results."""
+    """From configuration to record: the record has the acts, and errors after them are results."""
     put = {"workload": "put", "axes": {"engine": "obstore", "object_size": "4 kB", "workers": 4}}
     settings = SETTINGS | {"port": store.settings.port}
     sweeps = {"s": put | {"duration": "4 s", "warm_up": "200 ms"}}

@@ -39,7 +39,7 @@ def measured(folder: Path, key: str, size: str) -> subprocess.CompletedProcess[s
 @pytest.mark.skipif(os.geteuid() != 0, reason="privilege: needs root to mount a small disk")
 @pytest.mark.parametrize(("size", "engine"), [("24k", "s5cmd"), ("40k", "s5cmd"), ("40k", "obstore")])
 def test_full_disk_is_reported_on_one_line(tmp_path, site, engine, size):
-    """Full before the start, or when the client writes what it measured."""
+    """The disk is full before the start, or when the client writes its records."""
     done = measured(tmp_path, site[engine], size)
     said = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
     assert done.returncode in (1, 2) and len(said) == 1 and "Traceback" not in done.stderr, done.stderr

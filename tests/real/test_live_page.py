@@ -1,4 +1,4 @@
-"""A campaign that is measured on SeaweedFS, and killed, as browser, terminal and metrics show it."""
+"""A campaign that is measured on SeaweedFS and killed, as seen by browser, terminal and metrics."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def told(address: str) -> dict:
 
 
 def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
-    """`storelab measure` on a pseudo-terminal; what the page says at the end of the point is what its record says."""
+    """`storelab measure` on a pseudo-terminal; at the end of the point, the page shows the values of its record."""
     ours, theirs = pty.openpty()
     environ = dict(os.environ, TERM="xterm")
     command = projects.command("measure", keys["get"])
@@ -95,7 +95,7 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
 
 
 def test_page_reports_killed_measurement(project, keys, address):
-    """kill -9 in the middle of a point: page, metrics and state say so; the next run goes on."""
+    """kill -9 during a point: page, metrics and state report it; the next run continues."""
     with subprocess.Popen(projects.command("measure", keys["stat"]), cwd=project, stderr=subprocess.DEVNULL) as run:
         try:
             until(lambda: (told(address)["state"] or {}).get("operations"))

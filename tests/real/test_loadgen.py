@@ -1,4 +1,4 @@
-"""The program `loadgen`: refusals, signals, and what the other engines do not know: balance, signed payloads, bins."""
+"""The program `loadgen`: refusals, signals, and features that other engines lack (balance, signed payloads, bins)."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_a_signal_ends_it_with_its_records(tmp_path, sig):
 
 
 def stopped(tmp_path, pause_s: float, **more) -> tuple[dict, int]:
-    """(summary of a run of 1.5 s against a fast server that is stopped so long, when that was in UTC ns)."""
+    """Return (summary of a run of 1.5 s at a fast server that is stopped for a time, UTC ns of the stop)."""
     with DelayServer(ports.block(), [0.005], latency_truth.body(tmp_path, 1000)) as server:
         now = time.time_ns()
         times = {"start_ns": now + 300_000_000, "deadline_ns": now + 1_800_000_000}
@@ -129,7 +129,7 @@ def test_a_pause_of_the_client_is_seen(tmp_path, more):
 
 
 def test_an_undisturbed_client_is_not_accused(tmp_path):
-    """Others use this machine: once in five tries it must be quiet."""
+    """Other processes use this machine: one of five tries must be undisturbed."""
     assert any(stopped(tmp_path, 0)[0]["longest_ns"] < 50e6 for _ in range(5))
 
 

@@ -138,7 +138,7 @@ def command_lines(draw):
 
 @st.composite
 def rebuilds(draw):
-    """What Snakemake's --config may hold, where nothing is measured or something is."""
+    """Values of Snakemake's --config, with and without measuring."""
     out = draw(st.dictionaries(st.one_of(st.sampled_from(TOP), st.text(max_size=8)), VALUES, max_size=3))
     text = json.dumps(out, default=str).replace("NaN", "1").replace("Infinity", "2")
     return Mistake("rebuild", rebuild=json.loads(text))

@@ -37,7 +37,7 @@ MARKER = b"/.cvmfscatalog"
 
 
 def kind(target: str) -> str:
-    """Return what of a repository a request is about."""
+    """Return the part of a repository that a request is about."""
     last = target.partition("?")[0].rpartition("/")[2]
     if last.startswith(".cvmfs"):
         return last
@@ -87,7 +87,7 @@ def running() -> list[int]:
 
 
 def all_ended() -> None:
-    """Wait for its watchdog, which ends when it sees that the program is gone."""
+    """Wait for the watchdog, which ends when it notices that the program has ended."""
     until(lambda: not running(), 10)
 
 

@@ -46,7 +46,7 @@ def count(tab, selector: str) -> int:
 
 
 def quiet(tab, path: Path) -> None:
-    """Check that the page asked for nothing but itself, and made no error."""
+    """Check that the page requested nothing but itself, and had no error."""
     assert [r for r in tab.requests if r.partition("#")[0] != path.resolve().as_uri()] == []
     assert tab.errors == []
 
@@ -69,7 +69,7 @@ def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
 
 
 def test_frame_in_another_page_draws_all_its_figures(made, tab, tmp_path):
-    """As the output of a notebook: as high as its content, values on hovering, nothing fetched."""
+    """As the output of a notebook: as high as its content, values on hovering, no requests."""
     figures = page.read(made["broad"].read_text())["figures"]
     path = tmp_path / "output.html"
     path.write_text(f'<!doctype html><html data-ready="1"><main>{page.frame(figures, page.packed_libraries())}</main>')

@@ -163,7 +163,7 @@ def test_closed_idle_connections_keep_counts_right(reader, proxy):
 
 @pytest.mark.heavy
 def test_dropped_connections_are_errors_and_reads_go_on(reader, proxy):
-    """What closed connections of obstore brought last is unknown, so wire bytes are missing from there on."""
+    """The last bytes of closed connections of obstore are unknown, so wire bytes are missing from then on."""
     client = reader(proxy.url, "read_entries", FEW | {"max_range_gap": 0})
     one = client._read
 
@@ -188,7 +188,7 @@ def test_dropped_connections_are_errors_and_reads_go_on(reader, proxy):
 
 @pytest.mark.heavy
 def test_connections_and_pieces_are_limited(reader, proxy):
-    """Merged ranges are split, by as many connections as are allowed; the bytes are the same."""
+    """Merged ranges are split over all allowed connections; the bytes are the same."""
     whole = read(reader(proxy.url, "read_entries", {"max_range_gap": 10**6}), 3)
     opened = proxy.connections
     client = reader(proxy.url, "read_entries", {"max_range_gap": 10**6, "split": 500_000, "connections": 3})
@@ -259,7 +259,7 @@ def test_kept_header_costs_no_request(reader, proxy):
 
 @pytest.fixture
 def short_grace(monkeypatch):
-    """Set the grace to 20 % of the duration, however short that is."""
+    """Set the grace to 20 % of the duration, also for short durations."""
     monkeypatch.setattr("storelab.engines.common.selections.GRACE_S", 0.0)
 
 

@@ -113,7 +113,7 @@ def test_a_walltime_that_is_too_short(testbed, lab):
 
 
 def test_lost_node_fails_the_point(testbed, lab):
-    """The agent of one node is killed, as when its node dies; then the same point is measured, by the same plan."""
+    """The agent of one node is killed, as when its node dies; then the same point is measured with the same plan."""
     configure(lab, sweeps=LONG)
     process = begin(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
     victim = agent(lab, 2)

@@ -92,7 +92,7 @@ def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
 
 @pytest.mark.parametrize("lab", [LONG], indirect=True)
 def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
-    """Slurm ends it. The campaign ends with an error, nothing is left, and the same command measures the point."""
+    """Slurm ends the job. The campaign ends with an error, nothing remains, and the same command measures the point."""
     process = begin(testbed, lab, *campaign("tables"))
     has_clients(process, lab)
     (job,) = jobs(testbed, lab)
@@ -113,7 +113,7 @@ def test_what_slurm_refuses(testbed, lab):
 
 
 def test_more_nodes_than_there_are(testbed, lab):
-    """Slurm would take the job, and never start it."""
+    """Slurm would accept the job, and never start it."""
     configure(lab, launcher=LAUNCHER | {"nodes": 8})
     done = on(testbed, lab, str(BIN / "storelab"), "check")
     assert done.returncode == 2 and "launcher.nodes: 8 nodes are wanted, but the cluster has 4" in done.stderr, (

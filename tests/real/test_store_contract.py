@@ -118,7 +118,7 @@ def speaks_s3(kind, store):
 
 @pytest.fixture(scope="module")
 def lab(request, tmp_path_factory):
-    """Return a store that runs, and what measures points on it."""
+    """Return a running store, and an object that measures points on it."""
     case = request.param
     given = managed.settings_of(**CASES[case])
     wanted = {k: v for k, v in sweeps(case).items() if stores.load(given["kind"]).keeps}
@@ -321,7 +321,7 @@ class TestContract:
 
     @cases(lambda kind, store: store.keeps and store.protocol != "file")  # whose records `up` cannot do without
     def test_crash_of_the_manager_leaves_no_stranger(self, store):
-        """It died before it could record the daemons."""
+        """storelab died before it could record the daemons."""
         pids, front_ends = leaders(store), len(store.front_ends())
         after = managed.again(store)
         after.up()
@@ -335,7 +335,7 @@ class TestContract:
 
     @cases(keeps)
     def test_data_and_keys_outlive_a_restart(self, store):
-        """Data in memory are gone, and the keys stay the same."""
+        """Data in memory are lost, and the keys remain the same."""
         accounts = min(2, store.most("accounts"))
         store.up(1, accounts)
         bucket, bodies = filled(store, "kept")
@@ -355,7 +355,7 @@ class TestContract:
 
     @cases(keeps)
     def test_second_store_is_refused(self, lab, store, tmp_path):
-        """Neither its address nor its data can be used by another one, and the first goes on."""
+        """Another store can use neither its address nor its data, and the first continues."""
         pids, home = leaders(store), managed.settings_of(**CASES[lab.case])
         for given in ({}, {**home, "directory": str(store.data)}):
             second = managed.made("other", lab.settings | given, tmp_path)
@@ -372,7 +372,7 @@ class TestContract:
 
     @cases(keeps)
     def test_killed_in_the_middle_of_up(self, lab, tmp_path):
-        """By `down` nothing is left, and `up` goes on from there."""
+        """After `down` nothing remains, and `up` continues from there."""
         settings = managed.settings_of(**CASES[lab.case])
         store = managed.made("torn", settings, tmp_path)
         daemons = store.daemon_actors(1)

@@ -1,4 +1,4 @@
-"""A SeaweedFS that is upgraded while it is used: front-ends and a volume server, to the next version and back."""
+"""A SeaweedFS is upgraded during use: front-ends and a volume server, to the next version and back."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def site(tmp_path):
 
 
 def programs(store) -> dict[str, str]:
-    """What runs, by the processes themselves."""
+    """Return the versions that run, as reported by the processes themselves."""
     return {name: psutil.Process(pid).exe() for name, pid in store.actors().items() if "/" not in name}
 
 

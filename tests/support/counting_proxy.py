@@ -1,4 +1,4 @@
-"""A pass-through on loopback that counts exactly: connections, requests, bytes of answers on the wire.
+"""A proxy on loopback that counts exactly: connections, requests, bytes of answers on the wire.
 
 It forwards bytes as they are, so the client's Host header, which signature v4 covers, arrives unchanged. Requests are
 counted by the blank line that ends their head: right for requests without a body (GET, HEAD), which is all it is for.
@@ -38,7 +38,7 @@ class CountingProxy:
         self.requests = self.received = self.connections = 0
 
     def counter(self) -> Callable[[bytes], int]:
-        """Of one connection: how many requests begin in what it sends next."""
+        """Return a function that counts the requests that begin in the next bytes of one connection."""
         tail = b""
 
         def told(data: bytes) -> int:

@@ -61,7 +61,7 @@ class Server(ThreadingHTTPServer):
 
 
 class LyingProxy:
-    """A proxy of these targets: `urls` has one entry for each front-end, `told` is the counter of false answers.
+    """A proxy of these targets: `urls` has one entry for each front-end, `told` counts the false answers.
 
     lies: scenarios with false answers, and `failures`: errors for every tenth GET of an object and, for half a second,
     for all listings of one worker.

@@ -1,10 +1,9 @@
-"""A campaign measured in parts whose records are made, not measured: every rate, every megabyte and file is known
-beforehand.
+"""A campaign measured in parts with synthetic records: every rate, every megabyte and every file is known.
 
 Sweep `soak`: 12 parts of two roles in bins of 1 s. `readers` stay as they are; the rate of `writers` falls by 2/s and
 the store grows by 10 MB and one open file from part to part; a writer gathers 20 MB and a file from the second to the
-last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few to
-tell anything of.
+last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few
+for any conclusion.
 
 `write` puts it into a folder.
 """
@@ -36,7 +35,7 @@ CONFIG = {
 
 
 def rate(role, part):
-    """Operations per second of all clients of a role; even, as bins share it."""
+    """Return the operations per second of all clients of a role; an even number, because two bins share it."""
     return {"readers": 200, "writers": 100 - 2 * part, "": 300}[role]
 
 
