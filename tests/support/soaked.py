@@ -35,7 +35,7 @@ CONFIG = {
 
 
 def rate(role, part):
-    """Return the operations per second of all clients of a role; an even number, because two bins share it."""
+    """Return the operations per second of all clients of a role; bins share them evenly."""
     return {"readers": 200, "writers": 100 - 2 * part, "": 300}[role]
 
 

@@ -46,12 +46,12 @@ def listed(value: Any) -> list[Any]:
 
 
 def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
-    """Each rule that the crate breaks, in words."""
+    """Return each rule that the crate breaks, in words."""
     graph = told["@graph"]
     by = {e.get("@id"): e for e in graph}
 
     def of(entity: Any, key: str) -> list[Any]:
-        """Entities that a property refers to."""
+        """Return the entities that a property refers to."""
         return [by[ref["@id"]] for ref in listed(entity.get(key)) if isinstance(ref, dict) and ref["@id"] in by]
 
     def types(entity: Any) -> set[str]:
@@ -164,7 +164,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("rule", FAULTS)
 def test_a_crate_that_breaks_a_rule_is_seen(rule):
-    """The rules themselves: each finds what is planted for it."""
+    """Each rule finds the fault that is planted for it."""
     told = copy.deepcopy(CRATE)
     FAULTS[rule]({e["@id"]: e for e in told["@graph"]})
     assert rule in list(broken(told, FILES))

@@ -1,5 +1,5 @@
-"""A pack as a file: same members, same bytes; whatever is changed in it is refused by the name of the file; nothing
-gets out of the folder.
+"""A pack as a file: the same members give the same bytes, every change is refused with the file's name, and no member
+is written outside of the folder.
 """
 
 import json
@@ -55,7 +55,7 @@ def refusal(path: Path, folder: Path) -> str:
 
 
 def repacked(path: Path, change) -> Path:
-    """The pack with another list of (ZipInfo, content)."""
+    """Return the pack with another list of (ZipInfo, content)."""
     with zipfile.ZipFile(path) as old:
         entries = [(info, old.read(info)) for info in old.infolist()]
     with zipfile.ZipFile(path, "w") as new:
@@ -65,7 +65,7 @@ def repacked(path: Path, change) -> Path:
 
 
 def test_the_same_members_make_the_same_bytes(tmp_path, pack):
-    """Whatever their order, their times, and whether they come from files."""
+    """The order and times of members do not matter, nor whether they come from files."""
     written = {}
     for number, (name, content) in enumerate(reversed(KINDS.items())):
         place = tmp_path / "elsewhere" / str(number)
@@ -115,14 +115,14 @@ def test_a_flipped_byte_is_refused_by_the_name_of_its_file(tmp_path, pack, name)
 
 @pytest.mark.parametrize("name", [*KINDS, archive.SUMS])
 def test_a_change_that_the_zip_itself_does_not_see_is_refused_too(tmp_path, pack, name):
-    """Somebody opened the pack, edited a file and closed it: its CRC is right again."""
+    """A user opened the pack, edited a file and closed it: its CRC is right again."""
     flip = lambda entries: [(i, c[:-2] + b"x" + c[-1:] if i.filename == name else c) for i, c in entries]  # noqa: E731
     line = refusal(repacked(pack, flip), tmp_path / "new")
     assert f"{pack}: {name}" in line and ("changed after it was packed" in line or "it was changed" in line)
 
 
 def test_no_change_of_a_pack_is_unseen(tmp_path):
-    """Of every second byte of a small pack: what is unpacked is what was packed, or the pack is refused in one line."""
+    """Every second byte of a small pack is changed: the result is the packed content, or a refusal on one line."""
     path, small = tmp_path / "c.zip", {"a": b"bc"}
     archive.write(path, small)
     whole, refused = path.read_bytes(), 0
@@ -260,7 +260,7 @@ def test_a_pack_that_fails_leaves_nothing(tmp_path):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project folder with a measured campaign, and files that stand for its tables and figures."""
+    """Write a project folder with a measured campaign, and files in place of its tables and figures."""
     root = tmp_path_factory.mktemp("project")
     folder = root / "results" / "example"
     make(folder, repetitions=1, failed=(), sweeps=ONE_EACH)

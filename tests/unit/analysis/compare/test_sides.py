@@ -1,4 +1,4 @@
-"""Two sides of a comparison whose runs are given: rows, ratios, corrections and words, recomputed here."""
+"""Two sides of a comparison with given runs: rows, ratios, corrections and words, computed again here."""
 
 import math
 from pathlib import Path
@@ -164,7 +164,7 @@ def test_days():
 
 
 def test_days_widen_what_is_said():
-    """Three campaigns of other days: the variance over them of each point's mean logarithm, meaned over the points."""
+    """Three campaigns of other days: the variance of each point's mean logarithm over them, averaged over points."""
     a, b = side("a", runs(100, 1)), side("b", runs(130, 2))
     days = [
         side(f"d{i}", [(*r[:5], r[5] * factor) for r in runs(100, 10 + i)]) for i, factor in enumerate((1.0, 1.2, 0.9))

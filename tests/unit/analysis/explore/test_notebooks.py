@@ -80,7 +80,7 @@ def staged(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lonely(tmp_path_factory):
-    """A campaign of two uploads, whose size no other campaign has."""
+    """Return a campaign of two uploads, whose size no other campaign has."""
     folder = tmp_path_factory.mktemp("alone") / "lonely"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(make_examples, "per_client", lambda point: 100)
@@ -91,7 +91,7 @@ def lonely(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def kept():
-    """What is opened once for all tests."""
+    """Return objects that are opened once for all tests."""
     return cache(opened.open_campaign)
 
 
@@ -138,7 +138,7 @@ def frames(picker, place):
 
 
 def ops(raw, key):
-    """run.json of a point, and its operations row by row."""
+    """Return run.json of a point, and its operations row by row."""
     run = json.loads((raw / key / "run.json").read_text())
     files = sorted((raw / key).glob("ops.*.parquet"))
     return run, [row for path in files for row in pq.read_table(path).to_pylist()]
@@ -153,7 +153,7 @@ def csv(name, table):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_cells_are_short_calls_without_outputs(name):
-    """The code that notebooks share is in the package; a notebook begins with three sentences."""
+    """Code that notebooks share is in the package; a notebook begins with three sentences."""
     heading, sentences = "".join(NOTEBOOKS[name][0]["source"]).split("\n\n")
     assert heading.startswith("# ") and len(re.findall(r"[.?](?= |$)", sentences)) == 3 and "?" in sentences
     first, *others = CODE[name]
@@ -201,7 +201,7 @@ def test_operations_are_those_of_the_records(example):
 
 
 def test_latencies_of_operations_are_in_milliseconds(lab):
-    """From when an operation was due, or began; a bin has none."""
+    """The latency counts from when an operation was due, or began; a bin has neither."""
     o = opened.open_campaign(lab / "results/several")
     key = next(iter(o.campaign.runs))
     run, rows = ops(o.campaign.raw, key)
@@ -234,7 +234,7 @@ def test_explore_shows_points_and_medians(there, example, undrawn_figures):
 
 
 def test_explore_puts_the_calibration_last(lab):
-    """209 points are planned, and those of the near-null server come first."""
+    """209 points are planned, those of the near-null server first."""
     o = opened.open_campaign(lab / "results/broad")
     assert o.table("points")["store"].iloc[0] == "nullserver"
     states, *others = overview.points(o)
@@ -741,7 +741,7 @@ def test_link_that_was_not_measured_is_called_made_up(there, staged):
 
 
 def test_tables_of_reads_are_complete_and_narrow(there):
-    """What is the same in all rows is said once; no row is left out, and no column with a value that differs."""
+    """Values that are the same in all rows are printed once; all rows and all columns that differ are shown."""
     picker = there("sparse", "broad")
     one, every = frames(picker, 0)
     known = csv("broad", "sparse")
@@ -827,7 +827,7 @@ def test_a_later_menu_follows_what_was_chosen_before():
 
 
 def test_menus_show_what_is_chosen(lab, monkeypatch):
-    """With somebody there: menus of campaign, filters and points."""
+    """With a user: menus of campaign, filters and points."""
     w = pytest.importorskip("ipywidgets")
     monkeypatch.delenv(opened.NAMED, raising=False)
     monkeypatch.chdir(lab)
@@ -860,7 +860,7 @@ def test_what_stands_in_records_is_text():
 
 
 def test_frame_of_charts_fetches_nothing():
-    """Text of records does not leave its place; the document has library, data and a policy."""
+    """Text of records stays text; the document has library, data and a policy."""
     hostile = "</script></iframe><img src=//x onerror=alert(1)>"
     figure = {"title": hostile, "caption": hostile, "note": "", "panels": []}
     shown = opened.displayable(opened.Charts({hostile: figure})).data

@@ -1,4 +1,4 @@
-"""Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
+"""Figures: those with data are drawn with units, bars and n, the others are left out; same tables, same bytes."""
 
 import shutil
 from concurrent.futures import Future
@@ -119,7 +119,7 @@ def requests(tmp_path_factory):
 
 
 def by_clients(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of one client as those of 1, 2 and 4."""
+    """Return rows of one client as rows of 1, 2 and 4 clients."""
     return pd.concat([rows.assign(clients=n) for n in (1, 2, 4)], ignore_index=True)
 
 
@@ -152,8 +152,10 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
 
 
 def test_eight_curves_of_two_axes_become_panels(reads):
-    """Four volumes by two readers: a row for each reader, with the colours of the volumes; eight volumes by one: an
-    ordered palette."""
+    """Four volumes by two readers have a row for each reader, with the colours of the volumes.
+
+    Eight volumes by one reader have an ordered palette.
+    """
     table = build.read(reads, "sparse")
     table = table[table["workload"] == "read_volume"]
 
@@ -335,7 +337,7 @@ def test_points_of_one_x_are_apart():
 
 
 def test_few_operations_are_open_and_bound_points_half_filled():
-    """Of a metric that is no rate, no point is open."""
+    """A metric that is not a rate has no open points."""
     rows = rates(clients=[1, 2, 4], rate_median_ps=[1.0, 2.0, 3.0], few=[True, False, pd.NA], engine="e")
     rows = rows.rename(columns=lambda name: name.replace("_ps", "_per_s")).assign(bound_by=[None, None, "link"])
     for unit, opened in (("per_s", [1.0]), ("ms", [])):
@@ -375,9 +377,7 @@ def test_labels_cover_no_point_and_no_other_label():
 
 
 def rates(**columns) -> pd.DataFrame:
-    """A table of groups: a store each for a value of `rate_median_ps`, with clients 1, 2 for two values of one
-    store.
-    """
+    """Return a table of groups: one store for each `rate_median_ps`, and clients 1, 2 for two values of one store."""
     rows = pd.DataFrame({"store": "a", "workload": "get", "clients": 1, "n": 3, "interval": "range"} | columns)
     values = rows["rate_median_ps"]
     return rows.assign(rate_low_ps=values * 0.9, rate_high_ps=values * 1.1)
@@ -389,7 +389,7 @@ def drawn(rows: pd.DataFrame, *measures: Measure, **more) -> list:
 
 
 def test_panels_that_are_compared_share_their_axis_of_values():
-    """Of a store that knows no value neither end is taken, and it says so. 110 is the end of the highest bar."""
+    """A store without values has no mark at either end, and a note. 110 is the end of the highest bar."""
     rows = rates(store=[*"aabbc"], clients=[1, 2, 1, 2, 1], rate_median_ps=[10.0, 20.0, 50.0, 100.0, None])
     a, b, c = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Rate in other words", where={"store": "a"}))
     assert a.get_ylim() == b.get_ylim() and b.get_ylim()[0] == 0 and 110 <= b.get_ylim()[1] < 130
@@ -471,7 +471,7 @@ def test_same_table_same_bytes(example, kind):
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_path, jobs):
-    """It would show what the figure was before."""
+    """An old figure must not remain."""
     shutil.copytree(example, tmp_path / "c", ignore=lambda at, _: ["figures"] if at == str(example) else [])
     names, figures = ["metadata_upload", "entries"], tmp_path / "c" / "figures"
     figures.mkdir()
@@ -502,7 +502,7 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
 
 
 def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
-    """No first value is chosen of what else varied, and what a figure holds fixed is said."""
+    """No value of a varied axis is chosen by itself, and the caption states the values that a figure holds fixed."""
     rows = requests[(requests["workload"] == "replay")]
     two = pd.concat([rows.assign(front_ends=n) for n in (1, 2)], ignore_index=True)
     for name, count in (("gaps", 2), ("front", 4)):

@@ -1,4 +1,4 @@
-"""Figures that a campaign declares: docs/figures.md shows them; the plan has them, and they are in the paper."""
+"""Figures that a campaign declares, as in docs/figures.md: the plan contains them, and the paper shows them."""
 
 import re
 import shutil

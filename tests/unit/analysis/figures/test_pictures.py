@@ -1,4 +1,4 @@
-"""Reference pictures (pytest-mpl): a figure that looks different is seen.
+"""Reference pictures (pytest-mpl): a changed look of a figure is detected.
 
 Small pictures in `tests/data/pictures/` are those of figures of synthetic campaigns; larger ones in `docs/pictures/`
 are the figures of the reference campaign that README.md shows. docs/figures.md says how to renew them.

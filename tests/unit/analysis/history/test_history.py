@@ -1,4 +1,4 @@
-"""A campaign over months: its entries on disk, what changed when, rules for CI, bad entries in one line."""
+"""A campaign over months: its entries on disk, times of changes, rules for CI, and bad entries on one line."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def scaled(points: pd.DataFrame, factor: float, workload: str | None = None) -> 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """A campaign with its tables, from which every entry is made."""
+    """Return a campaign with its tables, from which every entry is made."""
     folder = tmp_path_factory.mktemp("one") / "site"
     make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, use_stores=["alpha", "beta"])
     build.build(folder, MADE)
@@ -65,7 +65,7 @@ def later(one, target, days: int) -> None:
 
 @pytest.fixture(scope="module")
 def results(one, tmp_path_factory):
-    """`site` with DAYS entries: scatter of 1 % between days; what SLOW and NEW_KERNEL say."""
+    """Fill `site` with DAYS entries: a scatter of 1 % between days, and the changes SLOW and NEW_KERNEL."""
     folder, rng = tmp_path_factory.mktemp("results"), np.random.default_rng(20251009)
     for number in range(DAYS):
         site = folder / "site"
@@ -99,7 +99,7 @@ def asked(*arguments) -> tuple[int, str, str]:
 
 
 def refused(call, *words: str) -> None:
-    """One line that has all of these words."""
+    """Check that there is one line with all of these words."""
     with pytest.raises(UserError) as told:
         call()
     assert all(word in str(told.value) for word in words), str(told.value)

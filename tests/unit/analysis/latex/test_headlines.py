@@ -1,4 +1,4 @@
-"""The paper's first page: numbers chosen by hand from tables made by hand, and nothing that was not measured.
+"""The paper's first page: its numbers, chosen by hand from tables made by hand, and no unmeasured ones.
 
 Every campaign has an abstract with a number of each system that it measured, and without method.
 """
@@ -20,7 +20,7 @@ NONE = pd.DataFrame()
 
 
 class Tables(dict):
-    """Tables by name; all others are empty."""
+    """Return tables by name; all others are empty."""
 
     def __missing__(self, name: str) -> pd.DataFrame:
         return pd.DataFrame()
@@ -31,7 +31,7 @@ def known(told: pd.DataFrame | None = None, **tables: pd.DataFrame) -> dict:
 
 
 def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
-    """Rows of a table of groups; `value` is the median, its interval a tenth to both sides."""
+    """Return rows of a table of groups; `value` is the median, and its interval is a tenth to both sides."""
     out = []
     for row in rows:
         value = row.pop("value")
@@ -41,7 +41,7 @@ def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
 
 
 def rates(*rows: dict) -> pd.DataFrame:
-    """throughput.csv: MB/s of large objects, objects/s of small ones."""
+    """Return throughput.csv: MB/s of large objects, objects/s of small ones."""
     large = groups([dict(r) for r in rows if r["object_size_bytes"] >= 1e6], "throughput", "mb_per_s")
     small = groups([dict(r) for r in rows if r["object_size_bytes"] < 1e6], "rate", "per_s")
     table = pd.concat([large, small], ignore_index=True)
@@ -59,7 +59,7 @@ def verdicts(*rows: tuple) -> pd.DataFrame:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The rows below the heading, by cell; lines of a cell by `|`."""
+    """Return the rows below the heading, by cell; lines of a cell are separated by `|`."""
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
     return [
         [c.strip().replace(r"\newline ", "|") for c in line.split("&")] for line in body.split(r" \\") if line.strip()
@@ -94,7 +94,7 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
 
 @pytest.mark.parametrize("name", ["broad", pytest.param("reference", marks=pytest.mark.heavy)])
 def test_each_rate_has_the_verdict_on_itself(name):
-    """The row of verdicts.csv with the same rate, whatever its unit."""
+    """Return the row of verdicts.csv with the same rate, in any unit."""
     tables = Tables({t: build.read(built(name), t) for t in ("throughput", "verdicts")})
     found = [h for of in page.headlines(tables).values() for h in of]
     on = tables["verdicts"].set_index(["deployment", "best"])["verdict"].sort_index()
@@ -130,7 +130,7 @@ def test_rate_of_an_arrival_process_is_no_best():
 
 
 def curves(**columns) -> pd.DataFrame:
-    """scaling.csv of one store: downloads of 1 MB over 1 to 4 front-ends, by one client and by eight."""
+    """Return scaling.csv of one store: downloads of 1 MB over 1 to 4 front-ends, by one client and by eight."""
     rows = {"store": "alpha", "workload": "get", "object_size_bytes": 10**6, "clients": [1, 8], "front_ends": pd.NA}
     rows |= {"axis": "front_ends", "metric": "throughput", "values": 3, "least": 1, "most": 4, "n": 9}
     rows |= {"curve": ["not rising", "still rising"], "linearity_value": [0.0, 0.99], "linearity_low": [-0.1, 0.985]}

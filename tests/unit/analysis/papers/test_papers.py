@@ -1,4 +1,4 @@
-"""One paper from several campaigns: findings, methods, what is shown, codes and where each number comes from."""
+"""One paper from several campaigns: findings, methods, shown results, codes, and the source of each number."""
 
 import csv
 import re

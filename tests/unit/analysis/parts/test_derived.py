@@ -1,4 +1,4 @@
-"""Derived files that are not as they were made are named and refused, or made again; never used, never a traceback."""
+"""Derived files that were changed are named and refused, or made again; never used, and never with a traceback."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What roles did in phases and in steps of time, against plain loops over drawn operations."""
+"""Operations of roles in phases and in steps of time, compared with plain loops over drawn operations."""
 
 import pandas as pd
 import pytest
@@ -68,7 +68,7 @@ def hung(begun, client=0, due=None, took=None):
 
 
 def test_hung_operations_are_longer_than_all_that_ended(tmp_path):
-    """Three of eleven uploads hung: one since before the fault, one during it, one of the end."""
+    """Three of eleven uploads hung: one from before the fault, one from during it, one at the end."""
     times = ((2, 5), (3, 7), (6, 10), (7, 20), (8, 30), (8.5, 40), (9, 50), (12, 60))
     made = in_phases(tmp_path, [*(upload(*t) for t in times), hung(4.5, due=4), hung(8), hung(15)])
     before, during, after = (made.loc[("uploads", name)] for name in ("before", "during", "after"))
@@ -82,7 +82,7 @@ def test_hung_operations_are_longer_than_all_that_ended(tmp_path):
 
 
 def test_phase_in_which_all_hung_has_a_row(tmp_path):
-    """What hung in bins lasted at least as long as the lower end of its bucket."""
+    """Hung operations in bins lasted at least as long as the lower end of their bucket."""
     made = in_phases(tmp_path, [hung(7, client=2), hung(0, took=9 * S), hung(0, took=2 * S)])
     assert made["hung"].to_dict() == {
         **{("deletions", "during"): 1, ("deletions", "after"): 1},

@@ -1,4 +1,4 @@
-"""Faults in records: when an act was undone, and when the store was whole again."""
+"""Faults in records: when an act was undone, and when the store was healthy again."""
 
 import itertools
 
@@ -109,7 +109,7 @@ def test_last_operations_end_a_phase(tmp_path):
 
 
 def test_healing_of_a_store():
-    """Events; whether the store reports, when it noticed, and when it was whole."""
+    """Check events: whether the store reports, when it noticed the fault, and when it was healthy."""
     cases = [
         ([KILL], (False, None, None)),
         ([CLEAN, KILL, RESTART], (True, None, None)),

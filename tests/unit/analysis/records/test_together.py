@@ -1,4 +1,4 @@
-"""Axes that go together: rows in the plan, curves along them, and what a wrong row says."""
+"""Axes that vary together: rows in the plan, curves along them, and messages about wrong rows."""
 
 import itertools
 
@@ -200,7 +200,7 @@ def throughput(rows, speed, **fixed) -> pd.DataFrame:
 
 
 def lines(fig) -> list:
-    """(places, values) of every curve."""
+    """Return (places, values) of every curve."""
     data = [container.lines[0] for ax in fig.axes for container in ax.containers]
     return [([round(float(x), 6) for x in d.get_xdata()], list(map(float, d.get_ydata()))) for d in data]
 
@@ -236,7 +236,7 @@ def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_
 
 
 def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
-    """Accounts and buckets go together, at two clients: only with more clients a figure has clients as its axis."""
+    """Accounts and buckets vary together at two clients; clients are an axis of a figure only if there are more."""
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
     one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)

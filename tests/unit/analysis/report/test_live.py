@@ -1,4 +1,4 @@
-"""The page of a campaign while it is measured: what is found of it, the server, its metrics.
+"""The page of a campaign during measurement: what the page reads of it, its server, its metrics.
 
 Nothing is measured here: states and records are written by hand.
 """
@@ -38,7 +38,7 @@ def planned(folder, keys, name="c"):
 
 
 def ended(folder, key, kind="ok", reason="it broke"):
-    """A record's head as far as the page reads it: 2 clients, 20 s, 3000 operations, 12 MB; or a failure."""
+    """Write the head of a record as far as the page reads it: 2 clients, 20 s, 3000 operations, 12 MB; or failed."""
     if kind == "failed":
         records.write_json(folder / "raw" / key / "failed.json", {"reason": reason})
         return
@@ -153,7 +153,7 @@ def test_damaged_plan_is_reported(watched):
 
 
 def test_facts_agree_with_the_operations():
-    """By brute force over the operations of each record of the reference campaign that has them one by one."""
+    """Brute force over the operations of each record of the reference campaign that has them one by one."""
     compared, raw = 0, ROOT / "results/reference/raw"
     ops = pq.read_table(raw / "ops.parquet", columns=["point", "count", "bytes", "error"])
     for key in [key for key in evidence.heads(raw) if "/get/" in key][:4]:
@@ -184,7 +184,7 @@ def test_table_has_a_row_for_each_point(watched):
 
 
 def asked(folder, look, token=""):
-    """What `look(client, path)` finds at a server of this folder."""
+    """Return the result of `look(client, path)` at a server of this folder."""
 
     async def run():
         server = test_utils.TestServer(serve.app(folder, token))

@@ -1,4 +1,4 @@
-"""The page of a campaign, `report.html`: tables, figures and records are in it, and data cannot leave its block."""
+"""The page of a campaign, `report.html`: it contains tables, figures and records, and no data leave their block."""
 
 import collections
 import csv
@@ -105,7 +105,7 @@ def points_of(panel: dict) -> tuple[list, list]:
 
 
 def same_place(mine: list, theirs: list) -> bool:
-    """Equal in value; along x the printed curves are a little aside, so that no bar hides another."""
+    """Compare values; along x, the printed curves are shifted a little, so that no bar hides another."""
     if isinstance(theirs[-1], str):
         flat = [*(theirs[0] if isinstance(theirs[0], list) else theirs[:1])]
         own = [*(mine[0] if isinstance(mine[0], list) else mine[:1])]
@@ -117,7 +117,7 @@ def same_place(mine: list, theirs: list) -> bool:
 
 
 def unlike(mine: dict, theirs: dict) -> str:
-    """In what a panel of the page differs from the printed one; empty where it does not."""
+    """Return the differences between a panel of the page and the printed one; empty if there are none."""
     if [mine[axis]["label"] for axis in "xy"] != [" ".join(theirs[axis]["label"].split()) for axis in "xy"]:
         return "labels"
     if mine[mine["value"]]["scale"] != theirs[mine["value"]]["scale"]:
@@ -152,7 +152,7 @@ def test_page_draws_what_the_printed_figure_shows(pages, name, tmp_path):
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
 def test_rows_and_symbols_lead_to_their_points(pages, name):
-    """`n` counts valid runs: so many of the points behind are valid, and all agree in every axis."""
+    """`n` counts valid runs: the number of valid points behind it, which agree in every axis."""
     tables = pages(name)["tables"]
 
     def records(table: str) -> list[dict]:
@@ -251,7 +251,7 @@ def test_engine_names_its_libraries():
 
 
 def test_few_operations_give_few_steps_over_time():
-    """Or most steps would have none, and look like a standstill."""
+    """Otherwise most steps would have no operations, and look like a standstill."""
 
     def steps(operations: int, errors: int = 0) -> float:
         run = {"start_ns": 0, "deadline_ns": 10**10, "engine": {"name": "obstore"}}
@@ -266,7 +266,7 @@ def test_words_broken_at_a_hyphen_are_joined():
 
 
 class Markup(html.parser.HTMLParser):
-    """Elements of a page with their attributes, and what stands between the tags of each script."""
+    """Return the elements of a page with their attributes, and the text between the tags of each script."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

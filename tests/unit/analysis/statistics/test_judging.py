@@ -1,4 +1,4 @@
-"""Tests of bounds on ratios, orders and exponents: against closed forms, with factors that are put in."""
+"""Tests of bounds on ratios, orders and exponents, compared with closed forms, with known factors."""
 
 import math
 
@@ -77,7 +77,7 @@ def test_order_of_level_or_falling_steps():
 
 
 def test_exponent_is_that_of_linear_regression():
-    """Against scipy's regression, another implementation."""
+    """Compare with scipy's regression, another implementation."""
     x, y = np.repeat([1.0, 2, 5], 4), np.random.default_rng(1).lognormal(2, 0.3, 12)
     found, other = judging.slope(x, y, Bound(0.3)), stats.linregress(np.log(x), np.log(y))
     reach = stats.t.ppf(0.975, 10) * other.stderr

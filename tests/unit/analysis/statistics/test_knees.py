@@ -1,4 +1,4 @@
-"""Knees and peaks of curves, against closed forms, scipy and curves with a known truth."""
+"""Knees and peaks of curves, compared with closed forms, scipy and curves with a known truth."""
 
 import itertools
 import math
@@ -163,7 +163,7 @@ def test_the_plateau_is_the_geometric_mean_beyond_the_knee():
 
 
 def residual(z, y, w):
-    """Of the weighted straight line through y over z; infinite where it falls."""
+    """Compute the slope of the weighted straight line through y over z; infinite if it falls."""
     design = np.column_stack([np.ones_like(z), z]) * np.sqrt(w)[:, None]
     coefficients, *_ = np.linalg.lstsq(design, y * np.sqrt(w), rcond=None)
     left = ((y * np.sqrt(w) - design @ coefficients) ** 2).sum()
@@ -232,7 +232,7 @@ def test_five_runs_at_three_values_are_enough():
 
 
 def by_least_squares(regressors, y, w):
-    """(coefficients, residual sum of squares) of y on a constant and these, by numpy's solver."""
+    """Return (coefficients, residual sum of squares) of y on a constant and these, by numpy's solver."""
     root = np.sqrt(w)
     columns = np.column_stack([np.ones_like(y), *regressors]) * root[:, None]
     found = np.linalg.lstsq(columns, y * root, rcond=None)[0]

@@ -1,4 +1,4 @@
-"""Does a series rise, fall or stay: slopes and tests against scipy, brute force and draws of series that stay."""
+"""Trends of a series: slopes and tests, compared with scipy, brute force and draws of constant series."""
 
 import itertools
 import math

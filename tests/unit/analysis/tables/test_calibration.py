@@ -1,4 +1,4 @@
-"""Ceilings of clients in tables, figures and the paper: from rates that are known exactly, and from drawn ones."""
+"""Ceilings of clients in tables, figures and the paper: from exactly known rates, and from drawn ones."""
 
 import copy
 import math

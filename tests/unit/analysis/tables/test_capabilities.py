@@ -1,4 +1,4 @@
-"""The capability table: what clients and runs agree on; a probe is in no table of rates."""
+"""The capability table: answers on which clients and runs agree; a probe is in no table of rates."""
 
 from dataclasses import asdict
 
@@ -17,7 +17,7 @@ T0 = 1_760_000_000 * S
 
 
 def test_agreement_of_clients_and_runs():
-    """What was not tried gives way; contradictions are shown."""
+    """Questions that were not tried give way to answers; contradictions are shown."""
     cases = [
         ([("yes", "a"), ("yes", "b")], "yes", "a", 2),
         ([("error", "x"), ("yes", "b"), ("not tried", "c")], "yes", "b", 1),

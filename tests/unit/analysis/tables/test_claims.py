@@ -367,7 +367,7 @@ def test_partial_axis_separates_cases():
 
 
 def test_many_claims_are_corrected():
-    """The bound is the truth for 300 systems: one in twenty has p below 5 %, and with a correction next to none."""
+    """The bound is the truth for 300 systems: one in twenty has p below 5 %, and almost none after the correction."""
     rng = np.random.default_rng(7)
     x = np.tile(np.repeat([1, 2, 4], 6), 300)
     same = {"store": [f"s{i:03}" for i in range(300) for _ in range(18)], "workload": "get", "front_ends": x}
@@ -393,7 +393,7 @@ def test_paper_has_judged_and_missing_claims():
 
 
 def test_paper_has_a_sentence_for_each_reason_of_the_undecided():
-    """However many claims and systems there are: what would decide them, once."""
+    """The evidence names what would decide the claims only once, for any number of claims and systems."""
     few = [part for s in "abcd" for part in front_ends(1.0, SCATTER[:1], store=s)]
     busy = [
         p.assign(shared_host=True, host_cpu_percent=99.0) for s in "ab" for p in front_ends(0.0, store=s, clients=9)
@@ -424,7 +424,7 @@ def test_short_table_has_stores_before_files():
 
 
 def test_all_reasons_have_their_sentence():
-    """Whatever a rule lacks, the paper says why."""
+    """The paper gives the reason for everything that a rule lacks."""
     lacks = {
         v for name in ("MORE_RUNS", "NARROWER", "LONGER", "MORE_TRIES", "ANSWERS") if (v := getattr(judging, name))
     }

@@ -1,4 +1,4 @@
-"""collections.csv: how fast garbage was collected, what was left of it, and how uploads slowed down."""
+"""collections.csv: the speed of garbage collection, the remaining garbage, and how uploads slowed down."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""distributions.csv: steps of the monitor in the window, quantiles against numpy, histograms; figure and LaTeX."""
+"""distributions.csv: steps of the monitor in the window, quantiles compared with numpy, histograms; figure, LaTeX."""
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ def op(end_s: float, ms: float, **more) -> dict:
 
 
 def table(folder, ops=(), watched=(), runs=1, **change) -> pd.DataFrame:
-    """Runs of one point from 0 to 5 s with a warm-up of 1 s."""
+    """Return runs of one point from 0 to 5 s with a warm-up of 1 s."""
     found, rows = {}, []
     for number in range(runs):
         key, files = f"k{number}", {}
@@ -208,7 +208,7 @@ def test_quantities_have_panels_and_names():
 
 
 def test_mean_does_not_depend_on_order_of_buckets():
-    """A query returns groups in any order, and a sum of floats depends on it; tables are rebuilt bit for bit."""
+    """A query returns groups in any order, on which a sum of floats depends; tables must be identical to the bit."""
     totals = [0.1 * 3**k for k in range(40)]
     buckets = {"known": True, "bucket": range(40), "samples": 1, "total": totals, "least": 0.1, "most": 1e20}
     buckets = pd.DataFrame(buckets)

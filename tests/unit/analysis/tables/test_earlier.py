@@ -1,4 +1,4 @@
-"""Printed numbers next to ours: divided by what their setting names, in figures as hollow points."""
+"""Printed numbers next to measured ones: divided by the numbers of their setting, in figures as hollow points."""
 
 import pandas as pd
 import pytest

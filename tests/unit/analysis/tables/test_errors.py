@@ -60,7 +60,7 @@ def test_campaign_of_invalid_runs_has_a_paper(tmp_path):
 
 
 def test_failure_budget_is_the_documented_default():
-    """A campaign that names no budget has that of the documentation, 1 %."""
+    """A campaign without a budget has the documented one, 1 %."""
     assert errors.budget(SimpleNamespace(plan={"campaign": {}})) == Settings.model_fields["failure_budget"].default
     assert errors.budget(SimpleNamespace(plan={"campaign": {"failure_budget": 0.2}})) == 0.2
 
