@@ -64,7 +64,7 @@ def test_only_engines_that_read_are_explained():
 
 
 class Words(HTMLParser):
-    """The texts of a page, and its tags that are not closed."""
+    """Return the texts of a page, and its tags that are not closed."""
 
     def __init__(self, text: str):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Tables and LaTeX that the analysis can make: names without loading anything slow, one file made alone, a subject
+"""Tables and LaTeX that the analysis can make: names without slow imports, one file by itself, and a subject that is
 added by its files.
 """
 
@@ -26,7 +26,7 @@ def numbers(table):
 
 
 def without(script: str, *absent: str) -> str:
-    """Modules of `absent` that a fresh interpreter holds after a script."""
+    """Return the modules of `absent` that a new interpreter has loaded after a script."""
     script += f"; import sys; print(sorted(set({absent}) & set(sys.modules)))"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 

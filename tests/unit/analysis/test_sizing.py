@@ -1,6 +1,4 @@
-"""`storelab size`: clients that fill a link, and what their records take, from a campaign whose rates are known
-exactly.
-"""
+"""`storelab size`: the clients that fill a link, and the size of their records, for a campaign with known rates."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Test what benchmarks share: counting in a window, kept results and their tables, ports."""
+"""Test the shared parts of benchmarks: counting in a window, saved results and their tables, ports."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Axes: what sealed plans need of them, bounds, roles and words."""
+"""Axes: properties that sealed plans need, bounds, roles and words."""
 
 import json
 from dataclasses import replace

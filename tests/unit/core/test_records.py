@@ -24,7 +24,7 @@ def point():
 
 @pytest.fixture
 def raw(tmp_path, point):
-    """The records of a point with two operations, of which one failed."""
+    """Return the records of a point with two operations, of which one failed."""
     folder = tmp_path / point.key
     folder.mkdir(parents=True)
     columns = {"client": [0, 0], "op": ["PUT", "PUT"], "object": ["k0", None], "count": [1, 1], "bytes": [4000, 0]}

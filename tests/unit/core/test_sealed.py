@@ -1,4 +1,4 @@
-"""Sealed records: the same rows and texts in few files, whatever interrupts the sealing, and damage is named."""
+"""Sealed records: the same rows and texts in few files, after any interruption of the sealing; damage is named."""
 
 import errno
 import fcntl
@@ -26,7 +26,7 @@ def copy(tmp_path):
 
 
 def contents(raw):
-    """Return what the files of all points hold: path -> text, or rows."""
+    """Return the content of the files of all points: path -> text, or rows."""
     found = {}
     for path in raw.rglob("*"):
         name = path.relative_to(raw)
@@ -36,7 +36,7 @@ def contents(raw):
 
 
 def test_all_rows_and_texts_are_there(copy):
-    """Read by DuckDB and pandas alone, as somebody without storelab does."""
+    """Read the files only with DuckDB and pandas, without storelab."""
     anomalies = copy / "raw/alpha/put/rep~001/anomalies.0.parquet"  # it has a column `key` of its own
     rows = {"client": [0, 0], "key": ["a", "b"], "scenario": ["x", "y"], "same_front_end": [True, False]}
     records.write_table(anomalies, records.ANOMALIES, rows)
@@ -164,7 +164,7 @@ def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
 
 
 def test_other_records_beside_a_seal_stay(copy, tmp_path):
-    """A folder of that name which is not what was sealed is never removed."""
+    """A folder of that name that was not sealed is never removed."""
     shutil.copytree(copy / "raw", tmp_path / "other")
     campaign.seal(copy, with_failures=True)
     other = copy / "raw.measured"
@@ -177,7 +177,7 @@ def test_other_records_beside_a_seal_stay(copy, tmp_path):
 
 @pytest.mark.parametrize("own_sum", [False, True])
 def test_altered_text_is_named(copy, own_sum):
-    """Sums and seal are written anew, as by somebody who alters a record on purpose; also the text's own sum."""
+    """Write sums and seal again, as somebody does who changes a record on purpose; also the sum of the text."""
     campaign.seal(copy, with_failures=True)
     raw = copy / "raw"
     table = pd.read_parquet(raw / "runs.parquet")

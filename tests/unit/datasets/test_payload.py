@@ -1,4 +1,4 @@
-"""Names of many keys in a folder, and what a listing of them must be."""
+"""Names of many keys in a folder, and the correct listing of them."""
 
 import itertools
 

@@ -59,7 +59,7 @@ END = Endpoint("http://127.0.0.1:9")
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """A function that starts a program which speaks like davix's, and the program's log."""
+    """Return a function that starts a program with davix's protocol, and the program's log."""
     log, script = tmp_path / "log", tmp_path / "fake"
     script.write_text(FAKE.format(python=sys.executable, log=str(log)))
     script.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A mix by obstore, operation by operation, against a store in memory: it holds what the client believes."""
+"""A mix by obstore, operation by operation, with a store in memory, whose content must equal the client's view."""
 
 import random
 from collections import Counter
@@ -56,7 +56,7 @@ def population(start=20, most=30, weights=EVERY, seed=1) -> Population:
 
 
 class Play:
-    """Many operations in flight at a store that is a dictionary; each takes effect at some moment of its flight."""
+    """Run many operations at a store that is a dictionary; each takes effect at some time before its answer."""
 
     def __init__(self, known: Population, seed: int, fails=0.0):
         self.known, self.rng, self.fails = known, random.Random(seed), fails

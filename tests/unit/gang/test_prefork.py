@@ -59,7 +59,7 @@ prefork.run(preload, work)
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """A function that starts clients in a new folder and waits for them. CLIENT replaces `storelab.gang.client`."""
+    """Return a function that starts clients in a new folder and waits. CLIENT replaces `storelab.gang.client`."""
     module = tmp_path / "code" / "storelab_client.py"
     module.parent.mkdir()
     module.write_text(CLIENT)
@@ -98,7 +98,7 @@ def log(folder, rank):
 
 
 def test_clients_see_no_settings_of_user(started, monkeypatch, tmp_path):
-    """Also for clients with a host of their own, and for the process that is begun before they are wanted."""
+    """It also holds for clients on a separate host, and for the process that is started before they are needed."""
     settings = user_environment(tmp_path / "home", "http://elsewhere.test")
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
@@ -165,7 +165,7 @@ def test_clients_end_with_their_parent(started):
 
 @pytest.mark.parametrize("begun", [contextlib.nullcontext, partial(local.spare, [])])
 def test_failed_import_fails_every_client(started, begun):
-    """The log of the first client has the reason, whether the process was begun with them or before."""
+    """The log of the first client has the reason, whether the process was started with the clients or before."""
     with begun() as spare:
         folder, launcher = started(2, mark="broken", spare=spare)
         until(lambda: launcher.ended() == {0: 1, 1: 1})
@@ -188,7 +188,7 @@ def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
 
 
 def test_spare_process_forks_clients_of_this_host(started, tmp_path):
-    """Those of another host have a separate process there."""
+    """Clients of another host have a separate process there."""
     enters = ("/usr/bin/env", "HOST=other")
     with local.spare([str(tmp_path / "early")]) as spare:
         until((tmp_path / "early").exists)

@@ -1,4 +1,4 @@
-"""`plan.json`: settings that changed since a point was measured, and plans that drop records."""
+"""`plan.json`: settings that changed after a point was measured, and plans that drop records."""
 
 from make_examples import CONFIG, ONE_EACH
 from refusals import NONE, check_refused, refusal

@@ -1,4 +1,4 @@
-"""Progress of a campaign while it is measured: the state file, estimates, the display in the terminal."""
+"""Progress of a campaign during measurement: the state file, estimates, the display in the terminal."""
 
 import os
 import platform
@@ -179,7 +179,7 @@ def test_display_shows_missing_rates():
 
 @pytest.fixture
 def screen(monkeypatch):
-    """A pseudo-terminal that Snakemake would name, and what is written to it."""
+    """Return a pseudo-terminal that Snakemake would name, and the text that is written to it."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     monkeypatch.setenv("TERM", "xterm")

@@ -183,7 +183,7 @@ def flows(busy: list[int], hung: list[int]) -> dict:
 
 
 def test_hung_workers_make_run_invalid(one):
-    """300 operations of 10 ms, and 7 that began in the warm-up: no table shows a good run."""
+    """300 operations of 10 ms, and 7 that began in the warm-up: no table shows the run as good."""
     reason = "7 operations hung"
     facts = {"hung": 7, "hung_s": 24.5, "not_begun": 0}
     t = one(flows([10] * 299, [500] * 7), facts, valid=False, budget={"reason": reason})
@@ -239,9 +239,9 @@ def test_hung_operations_in_bins(one):
 
 
 def test_operations_never_begun_waited_until_deadline(one):
-    """100 operations a second are due over 4 s; the last 100 never began, which is a third of the window of 3 s.
+    """100 operations a second are due over 4 s; the last 100 never began, a third of the window of 3 s.
 
-    Of p50 (150th of 300) and TTFB nothing is missing; p90 is the 30th longest that was due last.
+    p50 (150th of 300) and TTFB lack no operation; p90 is the 30th longest of those that were due last.
     """
     due = START + S + np.arange(1, 201) * 10 * MS
     ops = {"start_ns": due + MS, "intended_ns": due, "end_ns": due + 5 * MS, "first_byte_ns": due + 2 * MS}
@@ -254,7 +254,7 @@ def test_operations_never_begun_waited_until_deadline(one):
 
 
 def test_records_of_every_age_report_hung_operations(one):
-    """Engine, what its client recorded; hung and cut off as the table has them."""
+    """Cases: engine, records of its client; hung and cut off as the table has them."""
     cases = [("obstore", {"cut_off": 3}, 3, None), ("loadgen", {"cut_off": 0, "hung": 2}, 2, None)]
     cases += [("s5cmd", {"cut_off": 3, "hung": None}, None, 3), ("s5cmd", {"cut_off": 3}, None, 3)]
     cases.append(("planned", {}, None, None))
@@ -276,7 +276,7 @@ def pause(*longest: tuple[int, int]) -> dict:
 
 
 def test_tail_during_pauses_of_client(one):
-    """Of 400 operations of 2 ms, 4 took 50 ms; in three of them the client paused, and twice where all was fast."""
+    """4 of 400 operations of 2 ms took 50 ms; the client paused in three of them, and twice during fast ones."""
     busy = [2] * 100 + [50] + [2] * 100 + [50] * 3 + [2] * 196
     columns = flows(busy, [])
     slow = [i for i, length in enumerate(busy) if length == 50]
@@ -323,7 +323,7 @@ def test_quantile_needs_one_operation_beyond_it():
 
 
 def test_ends_of_loads():
-    """Return the least and the most load of each loop; of an open loop the least only where it is asked for."""
+    """Return the smallest and the largest load of each loop; of an open loop the smallest only on request."""
     row = {"store": "s", "workload": "get", "engine": "e", "object_size_bytes": 1, "n": 1, "op": "GET"}
     closed = [row | {"loop": "closed", "concurrency": n, "arrival_rate": None} for n in (8, 2, 4)]
     opened = [row | {"loop": "open", "concurrency": 9, "arrival_rate": n} for n in (300, 100, 200)]
@@ -333,7 +333,7 @@ def test_ends_of_loads():
 
 
 def test_ends_have_one_setting():
-    """Both ends are warm, with the front-ends of the most loads, of which the most: whatever was the fastest."""
+    """Both ends are warm, with the most front-ends of the most loads, whichever was the fastest."""
     names = ["front_ends", "access", "n", "concurrency", "latency_p50_median_ms"]
     values = [(1, "cold", 2), (1, "warm", 2), (4, "warm", 2), (1, "warm", 8), (4, "warm", 8), (4, "once", 8)]
     values += [(9, "warm", 8)]  # with one load only
@@ -347,7 +347,7 @@ def test_ends_have_one_setting():
 
 
 def test_spectrum_has_panels_that_compare():
-    """One system at one load has no panel; of two systems at one load, the title has it."""
+    """One system at one load has no panel; for two systems at one load, the title states it."""
     row = {"store": "a", "workload": "get", "engine": "e", "object_size_bytes": 1000, "n": 1, "op": "GET"}
     row |= {"loop": "closed", "concurrency": 8, "interval": "range"}
     row |= {k: v for name in latency.NAMES for k, v in spread(f"latency_{name}", "ms", 5.0).items()}

@@ -1,4 +1,4 @@
-"""Columns of links: what passes them, how much of it was used, and declarations that cannot be true."""
+"""Columns of links: the capacity, the used fraction, and declarations that cannot be true."""
 
 import copy
 

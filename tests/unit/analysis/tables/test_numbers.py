@@ -1,4 +1,4 @@
-"""numbers.csv and environment.csv: what the text quotes, the definitions, and what the machine was."""
+"""numbers.csv and environment.csv: values that the text quotes, definitions, and facts of the machine."""
 
 from types import SimpleNamespace
 
@@ -54,7 +54,7 @@ def test_environment_is_counted_and_sorted():
 
 
 def test_intervals_steadiness_and_second_stores_are_counted_where_they_are():
-    """Single runs have no interval; a second store has no point of its own."""
+    """Single runs have no interval; a second store has no separate point."""
     runs = {"p": {"observed": {"stratum0": {"name": "gw"}}}, "q": {"observed": {"stratum0": {"name": "s"}}}, "r": {}}
     points = pd.DataFrame({"store": "s", "state": ["ok", "ok", "failed"], "steadiness": ["steady", None, "steady"]})
     tables = {name: pd.DataFrame({"n": []}) for name in numbers.COUNTED} | {"points": points}

@@ -1,4 +1,4 @@
-"""recovery.csv: pauses of service, how a store healed, and what the text quotes of it."""
+"""recovery.csv: pauses of service, the recovery of a store, and values that the text quotes."""
 
 import numpy as np
 import pandas as pd
@@ -81,8 +81,9 @@ def test_runs_of_several_roles_count_once():
 
 
 def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
-    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away. Of 0.02 s, and of less
-    than one operation, there is no rate at all.
+    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away.
+
+    There is no rate of 0.02 s, or of less than one operation.
     """
     events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
     for apart, known in ((0.02, True), (0.05, False)):
@@ -100,7 +101,7 @@ def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
 
 
 def test_role_that_does_nothing_during_a_fault_has_a_rate(tmp_path):
-    """Five operations/s but for one that waits for the fault's end: of its 5 s, 4.5 s are in the phase."""
+    """Five operations/s, except one that waits for the end of the fault: 4.5 s of its 5 s are in the phase."""
     ends = [e for e in np.arange(0.2, 20, 0.2) if not 4.95 < e < 9.95]
     rows = [upload(e, took=1) for e in ends] + [upload(10, took=5000)] * 1
     for waits, rate in ((1, 0.9 / 4.5), (0, 0)):

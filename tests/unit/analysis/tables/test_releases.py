@@ -1,4 +1,4 @@
-"""releases.csv: what a repository holds, how long a day takes, how far behind stratum 1 is; figure and LaTeX."""
+"""releases.csv: size of a repository, duration of a day, delay of stratum 1; figure and LaTeX."""
 
 import made_records
 import pandas as pd

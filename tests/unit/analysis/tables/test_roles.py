@@ -1,4 +1,4 @@
-"""Tables, figures and section of a campaign with roles and faults, against what was put into it (`several`)."""
+"""Tables, figures and section of a campaign with roles and faults, compared with its known values (`several`)."""
 
 import copy
 
@@ -109,7 +109,7 @@ def test_recovery(tables):
 
 
 def test_published_recovery_follows(tables, numbers):
-    """7 minutes until the nodes were back, 5 more until all was fully operative; no failed operation."""
+    """7 minutes until the nodes were back, 5 more until all was operative; no failed operation."""
     printed = tables["recovery"][tables["recovery"]["source"] != "measured"]
     assert list(printed["does"]) == ["put", "get"] and set(printed["source"]) == {"2013 major review"}
     assert set(printed["failed_operations"]) == {0} and set(printed["whole_after_median_s"]) == {12 * 60}
@@ -248,7 +248,7 @@ def test_figure_over_time_shows_what_happened(tables):
 
 
 def test_state_after_the_end_has_no_mark(tables):
-    """A mark without a place would count as one in the corner of the figure, and leave its panels no room."""
+    """A mark without a place would be in the corner of the figure, and leave no room for its panels."""
     happened = tables["disturbances"].replace({"name": "clean"}, "recovering")
     late = happened["name"].eq("recovering") & happened["kind"].eq("state")
     happened.loc[late, "begin_s"] = 11.0
@@ -269,7 +269,7 @@ def test_slow_role_has_a_panel_and_wider_steps(tables):
 
 
 def test_role_with_bursts_has_a_panel():
-    """5000/s for a tenth of the time is no rate that 500/s can be compared with."""
+    """5000/s for a tenth of the time is not a rate that can be compared with 500/s."""
     burst = np.array([[0.0] * 18 + [5000.0] * 2])
     found = [{name: timeline.Lines(*[rate] * 4) for name, rate in (("dels", burst), ("ups", np.full((1, 20), 500.0)))}]
     assert timeline._levels(found) == [["dels"], ["ups"]]

@@ -111,7 +111,7 @@ UNDISTURBED = [
 
 
 def test_each_rule_fires_on_its_limit():
-    """THRESHOLDS and the tests of gains and busy hosts have the subjects in which a rule does not fire."""
+    """Subjects for which a rule does not fire are in THRESHOLDS and in the tests of gains and busy hosts."""
     assert list(CASES) == [rule.verdict for rule in RULES]
     for verdict, (fires, words) in CASES.items():
         found = [(rule.verdict, rule.test(fires)) for rule in RULES if rule.test(fires)]
@@ -119,7 +119,7 @@ def test_each_rule_fires_on_its_limit():
 
 
 def test_documentation_has_rules_and_thresholds():
-    """A change of docs/verdicts.md is a change here."""
+    """A change of docs/verdicts.md needs a change here."""
     page = (ROOT / "docs" / "verdicts.md").read_text()
     rows = re.findall(r"^\| \d+ \| `([^`]+)` \| (.+) \|$", page, re.MULTILINE)
     assert rows == [(rule.verdict, rule.says) for rule in RULES] and NOT_KNOWN in page

@@ -42,7 +42,7 @@ def test_each_axis_has_curves_with_the_others_held():
 
 
 def test_peak_is_named_in_table_numbers_and_paper():
-    """A client that gets in its own way: 100, 200, 400, 800, 600, 400."""
+    """A client whose workers slow each other down: 100, 200, 400, 800, 600, 400."""
     rows = points().query("front_ends == 1 and object_size_bytes == 4000 and clients == 1")
     speeds = dict(zip((1, 2, 4, 8, 16, 32), (100.0, 200, 400, 800, 600, 400), strict=True))
     rows = pd.concat([rows.assign(clients=c, overlap_rate_per_s=v) for c, v in speeds.items()])

@@ -1,4 +1,4 @@
-"""Tables, figure, section and numbers of a campaign in parts, against what was put into it (`soaked`)."""
+"""Tables, figure, section and numbers of a campaign in parts, compared with its known values (`soaked`)."""
 
 import math
 

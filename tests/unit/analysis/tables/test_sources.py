@@ -1,7 +1,7 @@
-"""The findings, judged by their rules on the numbers that their own sources printed: each one must be confirmed.
+"""The findings, judged by their rules on the numbers that their own sources printed: each must be confirmed.
 
-What a source printed is one number, with a spread at best: it stands for eight runs that scatter by the spread, or by
-3 %. Where a source has words and no number, `IN_WORDS` has the least that they mean.
+A source printed one number, at best with a spread. Eight runs replace it, which scatter by the spread or by 3 %. Where
+a source has words instead of a number, `IN_WORDS` has the smallest value that they mean.
 """
 
 from functools import cache
@@ -244,7 +244,7 @@ def test_source_confirms_its_finding(name):
 
 
 def test_all_findings_at_once_are_confirmed():
-    """What chance could do among so many findings is corrected for, as in a campaign."""
+    """Chance is corrected for over all findings, as in a campaign."""
     for source, tables in sources().items():
         own = {name: c for name, c in published.findings().items() if c["source"] == source}
         assert set(table_of.judged(own, tables)["verdict"]) == {"confirmed"}, source

@@ -23,7 +23,7 @@ def test_reads_of_known_cost():
 
 
 def test_share_of_the_entries_is_that_of_reads_of_all_branches():
-    """A planner may read a whole file for one entry of few branches: that is no case of the printed shares."""
+    """A planner may read a whole file for one entry of few branches, which the printed fractions do not include."""
     other = dict.fromkeys(("amplification_median_ratio", "wire_median_mb_per_s", "entries_median_per_s", "clients"), 1)
     table = pd.DataFrame({"workload": "read_entries", "entry_fraction_percent": [0.001, 0.1]}).assign(**other)
     table["share_amplification_median_ratio"] = [50_000.0, 560.0]

@@ -1,4 +1,4 @@
-"""What each front-end carried: from its counters, from the records of clients, and where it is not known."""
+"""Traffic of each front-end: from its counters, from the records of clients, and cases in which it is not known."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""verdicts.csv: subjects, their best groups, the verdict and what else fired; on the terminal and in the paper."""
+"""verdicts.csv: subjects, best groups, verdicts and other rules that fired; on the terminal and in the paper."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Days of a generated release: what is sent, what is there, what a crash leaves; read back with other code."""
+"""Days of a generated release: sent objects, existing objects, remains of a crash; read back with other code."""
 
 import errno
 import hashlib
@@ -21,7 +21,7 @@ SETTINGS = Settings.model_validate(SMALL | {"days": 9})
 
 
 class Bucket(dict):
-    """Objects by key, as a store would have them."""
+    """Objects by key, as a store has them."""
 
     def sent(self, day: days.Day) -> list[str]:
         keys = []
@@ -53,7 +53,7 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def undisturbed(published):
-    """Return day -> its files, of a run that nothing interrupted."""
+    """Return day -> its files, of a run without an interruption."""
     return published[3]
 
 
@@ -139,7 +139,7 @@ def test_walk_skips_known_objects(published):
 
 
 def damaged(bucket, key):
-    """Return (bytes that an object may become, word of the report)."""
+    """Return (bytes with which an object is replaced, word of the report)."""
     blob = bucket[key]
     catalog = zlib.decompress(blob)
     return [

@@ -1,4 +1,4 @@
-"""Trees of days: what a union file system would show of them is what the catalogs of the generator list."""
+"""Trees of days: the view of a union file system must equal the list in the generator's catalogs."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def applied(before: dict, changed: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
-    """(facts, what the repository shows) of five days, as the catalogs of the generator list it."""
+    """Return (facts, entries of the repository) of five days, as the catalogs of the generator list them."""
     folder, bucket, out = tmp_path_factory.mktemp("release"), {}, []
     release = Release(Settings.model_validate(SMALL | {"days": 5}), 1)
     for n in range(1, 6):

@@ -1,4 +1,4 @@
-"""Trials of a ROOT file before anything is measured: which branches every reader can read, and why not."""
+"""Trials of a ROOT file before a measurement: branches that every reader can read, and reasons for the others."""
 
 import struct
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What engines of transfers share: the outcome of a run, and places of ranges."""
+"""Shared parts of engines of transfers: the outcome of a run, and places of ranges."""
 
 import random
 from types import SimpleNamespace
