@@ -106,7 +106,7 @@ def test_no_credentials_anywhere_in_the_records(measured):
 
 @pytest.mark.heavy
 def test_measuring_again_measures_nothing(measured):
-    """Nothing is measured, even if Snakemake is told to run every rule."""
+    """Nothing is measured, even if Snakemake has to run every rule."""
     before = heads(measured)
     built(measured, "collect", "--forceall")
     assert heads(measured) == before

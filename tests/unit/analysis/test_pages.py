@@ -114,4 +114,4 @@ def test_sections_of_campaigns_with_few_axes():
     for section in (pages.rates, pages.latencies, pages.sparse):
         assert not section(pd.DataFrame([row])[lambda t: t["workload"] == "put"]).rows
     for section in (pages.rates, pages.latencies):
-        assert not section(pd.DataFrame([row])).rows, "reads are no objects that go up and down"
+        assert not section(pd.DataFrame([row])).rows, "reads do not upload or download objects"

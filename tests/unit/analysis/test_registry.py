@@ -58,7 +58,7 @@ def test_one_file_is_made_alone_and_needs_no_figures(folder):
     names = ["table_best", "table_environment"]
     assert latex.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
-    with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
+    with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name on a separate line
         latex.build(folder, ["table_bets"])
     with pytest.raises(UserError, match="storelab figures"):
         latex.build(folder, ["table_throughput", "paper"])

@@ -1,4 +1,4 @@
-"""Packages that a command loads: those of its own side, and none of the large ones before they are needed."""
+"""Packages that a command loads: those of the command's side, and none of the large ones before they are needed."""
 
 import json
 import os

@@ -37,7 +37,7 @@ def contents(raw):
 
 def test_all_rows_and_texts_are_there(copy):
     """Read the files only with DuckDB and pandas, without storelab."""
-    anomalies = copy / "raw/alpha/put/rep~001/anomalies.0.parquet"  # it has a column `key` of its own
+    anomalies = copy / "raw/alpha/put/rep~001/anomalies.0.parquet"  # it has its own column `key`
     rows = {"client": [0, 0], "key": ["a", "b"], "scenario": ["x", "y"], "same_front_end": [True, False]}
     records.write_table(anomalies, records.ANOMALIES, rows)
     evidence.write_sums(copy / "raw")

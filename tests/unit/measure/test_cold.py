@@ -101,7 +101,7 @@ def collected(store: Store, one, job=None) -> cold.Evidence:
 
 @pytest.fixture
 def evidence(monkeypatch, tmp_path):
-    """Return a function that returns `cold` of the record of a point of `served` bytes, of which `reads` are disk reads."""
+    """Return a function that returns `cold` of the record of a point of `served` bytes with `reads` from disk."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -52,7 +52,7 @@ def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
 
 
 def test_failures_leave_their_reason(campaign, monkeypatch):
-    """A failing store gives a failed point; after a mistake of the user, the point is not tried, and the run continues."""
+    """A store that fails gives a failed point; after a user's mistake the point is not tried, and the run continues."""
     config, points = campaign
     key = points[0].key
     failed = config.raw / key / records.FAILED

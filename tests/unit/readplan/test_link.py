@@ -88,7 +88,7 @@ def test_one_slow_trial_changes_nothing():
 
 
 def test_noise_exaggerates_fourfold_at_most():
-    """On a busy machine each trial takes up to twenty times as long; a value may be at most 4 times below the trials."""
+    """On a busy machine each trial takes up to twenty times as long; no value may be below a fourth of the trials."""
     rng, doubtful = np.random.default_rng(5), set()
     true = Link(3e-4, 1e-4, 1e-4, 1e9, 8e8, 64, header_bytes=0)
     for size, _ in itertools.product((3_000_000, 200_000_000), range(60)):

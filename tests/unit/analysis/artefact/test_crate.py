@@ -61,7 +61,7 @@ def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
     if "https://w3id.org/ro/crate/1.1/context" not in listed(told["@context"]):
         yield "the context is that of 1.1"
     if len(by) != len(graph) or not all(e.get("@id") and e.get("@type") for e in graph):
-        yield "each entity has a type, and an @id of its own"
+        yield "each entity has a type, and a separate @id"
     for value in (v for e in graph for key, values in e.items() if key[0] != "@" for v in listed(values)):
         if isinstance(value, dict) and set(value) != {"@id"}:
             yield "the graph is flat"
@@ -97,7 +97,7 @@ def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
             yield "a folder is in the pack, and its name ends in /"
     for name in files:
         if quote(name, safe="/~") not in reached:
-            yield "each file of the pack stands in the crate"
+            yield "the crate lists each file of the pack"
     for ref in (v for e in graph for values in e.values() for v in listed(values) if isinstance(v, dict)):
         if not ref["@id"].startswith(("http://", "https://")) and ref["@id"] not in by:
             yield "what is referred to is there"

@@ -50,7 +50,7 @@ def pack(tmp_path):
 def refusal(path: Path, folder: Path) -> str:
     with pytest.raises(UserError) as caught:
         archive.unpack(path, folder)
-    assert not folder.exists() and not [p for p in folder.parent.iterdir() if p.name.startswith(".")], "nothing is left"
+    assert not folder.exists() and not [p for p in folder.parent.iterdir() if p.name.startswith(".")], "nothing remains"
     return str(caught.value)
 
 
@@ -86,7 +86,7 @@ def test_what_is_unpacked_is_what_was_packed(tmp_path, pack):
     assert len({p.stat().st_mtime_ns for p in found.values() if p.is_file()}) == 1, "none is older than another"
     sums = (tmp_path / "new/folder/SHA256SUMS").read_text().splitlines()[:-1]
     assert dict(reversed(line.split("  ")) for line in sums) == {n: records.sha256_of(c) for n, c in KINDS.items()}
-    assert stat.S_IMODE((tmp_path / "new/folder").stat().st_mode) & 0o055, "as any other new folder, not ours alone"
+    assert stat.S_IMODE((tmp_path / "new/folder").stat().st_mode) & 0o055, "as any other new folder, not only for us"
 
 
 def test_programs_stay_programs(tmp_path):
@@ -335,7 +335,7 @@ def test_a_paper_that_is_older_than_the_tables_is_left_out(project):
     try:
         names = set(packed(project)[0])
         assert "results/example/paper.pdf" in names and "results/example/report.html" not in names
-        assert not {n for n in names if "notes" in n or "mine" in n}, "what people left there is theirs"
+        assert not {n for n in names if "notes" in n or "mine" in n}, "files of users stay"
         os.utime(folder / "paper.pdf", (1, 1))
         found, left = packed(project)
         assert "results/example/paper.pdf" not in found and left == ["paper.pdf"]
@@ -394,4 +394,4 @@ def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
     assert artefact._find(settings, "mine")[1] == artefact._find(settings, "results/example")[1]
     assert artefact._find(settings, "results/example/")[1] == Path("results/example")
     (project / "archive/example/raw").mkdir(parents=True)
-    assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "wherever its results lie"
+    assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "in any folder of results"

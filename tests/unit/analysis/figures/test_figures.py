@@ -143,9 +143,7 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
     fig = draw(catalogue.FIGURES["volume"], requests)
     titles = ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
     assert [ax.get_title() for ax in fig.axes if ax.get_title()] == titles
-    replayed = draw(
-        catalogue.FIGURES["replay"], by_clients(requests)
-    )  # the other requests stand in figures of their own
+    replayed = draw(catalogue.FIGURES["replay"], by_clients(requests))  # the other requests have separate figures
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
     assert len(draw(catalogue.FIGURES["volume"], old).axes) == 3

@@ -165,7 +165,7 @@ def test_points_that_failed_are_added_by_request_alone(tmp_path):
 def test_bad_entries_are_told_in_one_line(one, tmp_path):
     site, entry = tmp_path / "site", tmp_path / "site@mine"
     refused(lambda: entries.read(site), "has no history", "site@…", "storelab history add")
-    (tmp_path / "site@2025.tar.gz").write_text("an archive is no entry")
+    (tmp_path / "site@2025.tar.gz").write_text("an archive is not an entry")
     refused(lambda: entries.read(site), "has no history")
     entry.mkdir()
     refused(lambda: entries.read(site), "site@mine/raw/plan.json", "not a measured campaign")
@@ -232,7 +232,7 @@ def test_the_whole_is_the_geometric_mean_over_the_points(results, found):
         axes = [p["store"], p["workload"], p["object_size_bytes"], p["clients"]]
         return float(np.log(speeds).groupby(axes).mean().mean())
 
-    assert whole.newest_p_corrected == pytest.approx(whole.newest.p), "a family of its own"
+    assert whole.newest_p_corrected == pytest.approx(whole.newest.p), "a separate family"
     for number, value in enumerate(whole.values):
         assert value.median == pytest.approx(np.exp(logs(number) - logs(0)))
 

@@ -247,7 +247,7 @@ def test_every_figure_and_table_has_one_place():
     shown = [n for part in every for n in fragments.chosen(part.figures, figures)]
     assert sorted(shown) == sorted(figures)
     held = [n for part in every for n in fragments.chosen(part.tables, tables)]
-    assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others stand in the appendix or elsewhere"
+    assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others are in the appendix or elsewhere"
 
 
 def test_sections_labels_and_references_of_the_paper(paper):

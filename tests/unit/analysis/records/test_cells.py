@@ -115,4 +115,4 @@ def test_the_longest_of_a_bin_is_the_end_of_its_last_bucket():
     assert found.loc[0, "latency_p50_ms"] == pytest.approx(1, rel=0.02) and found.loc[0, "latency_p99_ms"] <= 2
     assert found.loc[0, ["latency_p50_ms", "latency_p90_ms"]].is_monotonic_increasing
     few = found.loc[1, ["latency_p50_ms", "latency_p90_ms", "latency_p99_ms"]].isna().tolist()
-    assert few == [False, True, True], "5 operations tell a half, and no tenth"
+    assert few == [False, True, True], "5 operations are enough for a median, not for a tenth"

@@ -290,7 +290,7 @@ def test_scaling_has_a_curve_along_the_rows():
     points = pd.DataFrame(rows)
     rates = 350.0 * points["front_ends"] * np.exp(rng.normal(0, 0.01, len(points)))
     points = points.assign(overlap_rate_per_s=rates, overlap_throughput_mb_per_s=rates)
-    assert of_rates.scaling_table(points, axes).empty, "no axis varies alone"
+    assert of_rates.scaling_table(points, axes).empty, "no axis varies by itself"
     found = of_rates.scaling_table(points, axes, couplings.couplings_of(written))
     (curve,) = found.to_dict("records")
     assert curve["axis"] == "front_ends, clients" and pd.isna(curve["front_ends"]) and pd.isna(curve["clients"])

@@ -98,7 +98,7 @@ def test_slope_is_that_of_weighted_least_squares():
 def test_still_rising_has_no_knee():
     c = knees.fit(FIVE, scattered(100 * FIVE))
     assert c.shape == "still rising" and np.isnan(c.knee.value) and np.isnan(c.knee.high) and np.isnan(c.plateau.value)
-    assert c.knee.low > 8, "the knee lies beyond the last value but one"
+    assert c.knee.low > 8, "the knee is beyond the second last value"
     assert c.linearity.low <= 1 <= c.linearity.high and c.linearity.value == pytest.approx(1, abs=0.05)
 
 

@@ -34,7 +34,7 @@ def test_the_slope_is_that_of_theil_and_sen_and_tau_that_of_kendall():
     values = 100 + 3 * times + rng.normal(size=20)
     found, theirs = t.trend(times, values), stats.theilslopes(values, times)
     assert found.slope == pytest.approx(theirs[0]) and found.tau == pytest.approx(stats.kendalltau(times, values)[0])
-    assert found.low < theirs[2] < found.slope < theirs[3] < found.high, "correlated values tell less"
+    assert found.low < theirs[2] < found.slope < theirs[3] < found.high, "correlated values have less information"
     assert found.level == np.median(values) and found.change == pytest.approx(found.slope * np.ptp(times))
     assert found.verdict == t.RISES and t.trend(times, -values).verdict == t.FALLS
 

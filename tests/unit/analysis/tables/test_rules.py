@@ -366,7 +366,7 @@ def test_missing_data_are_named():
 def test_axes_that_the_workload_lacks_or_varied_are_not_missing():
     row = dict.fromkeys(verdicts.SHOWN_IN, 1.0)
     lacks = {"buckets": None, "front_ends": None, "workers": None}
-    cases = [  # axes of the best group, changed axes of others, what would tell
+    cases = [  # axes of the best group, changed axes of others, what would decide
         (lacks, [{"clients": 9}], WAITS),
         (lacks, [], "more than one number of clients or workers"),
         ({"buckets": None}, [{"clients": 9, "front_ends": 9}], "clients varied without front-ends"),

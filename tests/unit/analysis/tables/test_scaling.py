@@ -76,7 +76,7 @@ def test_linearity_is_quoted_from_least_to_most():
     table = pd.DataFrame([*rows, (-0.59, -8.28, 7.11)], columns=parts).assign(axis="front_ends")
     said = quoted(table.assign(curve=["knee", "bending", "peak", "cannot tell"]))
     assert said["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]", (
-        "what runs cannot tell is no extreme"
+        "values without enough runs are not extremes"
     )
     assert [part in said["curves_shapes"] for part in ("1 bends", "1 peaks", "1 cannot be judged", "rise at", "0")] == [
         *[True] * 3,

@@ -197,7 +197,7 @@ def storage_lab() -> pd.DataFrame:
     return pd.concat(out)
 
 
-FILLED = {1: 0.1, 64: 1.0, 128: 1.0}  # part of the network that so many clients used
+FILLED = {1: 0.1, 64: 1.0, 128: 1.0}  # fraction of the network that this number of clients used
 GROWN = {1: 0.01, 8: 0.08, 64: 0.64}
 IN_WORDS = {
     "seen": 1,  # "does not exist", "fails again and again", "come back": once at least
@@ -258,4 +258,4 @@ def test_printed_tables_are_those_of_the_sources():
         ours, theirs = published.load(name), pd.read_csv(folder / f"{name}.csv")
         added = ours["quantity"] == "failed operations" if "quantity" in ours else np.zeros(len(ours), dtype=bool)
         assert ours[~added].to_csv(index=False) == theirs.to_csv(index=False), name
-        assert added.sum() == (name == "uds_headlines"), "the one number that stands in a sentence only"
+        assert added.sum() == (name == "uds_headlines"), "the only number that is in a sentence"

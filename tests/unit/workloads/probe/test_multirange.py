@@ -33,7 +33,7 @@ def kind(*args, **more) -> str:
 
 
 def plain(body, place, status=206, ranges=ASKED) -> str:
-    """Return the kind of an answer that is one piece, said to come from `place`."""
+    """Return the kind of an answer of one piece that claims to come from `place`."""
     headers = {"content-type": "", "content-range": f"bytes {place}"} if place else {"content-type": ""}
     return judge(status, headers, body, DATA, ranges).kind
 
@@ -128,7 +128,7 @@ def test_lies_about_one_range_are_recognised():
 
 
 class Liar(Handler):
-    """A server that claims to send `body`, and sends something else by its `mode`."""
+    """A server that claims to send `body`, and sends something else, depending on its `mode`."""
 
     body = b""
 
@@ -164,7 +164,7 @@ class Liar(Handler):
 
 
 def asked(mode: str) -> dict[str, answers.Asked]:
-    """Ask all questions about ranges of a server in that mode; check -> answer."""
+    """Ask a server in that mode all questions about ranges; return check -> answer."""
     with served(Liar, mode=mode, body=known_body(5)) as url:
         context = Http(job(Endpoint(url, protocol="http"), [Bucket("b")]))
         try:
