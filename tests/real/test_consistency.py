@@ -93,7 +93,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
     assert all(record["start_ns"] <= o["start_ns"] <= o["end_ns"] <= record["deadline_ns"] for o in ops)
     assert any(o["status"] == 404 for o in ops) and not [o for o in ops if o["error"]]
     assert len(ops) == sum(c["operations"] for c in record["clients"])
-    assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets are gone"
+    assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets were removed"
     # … and the table.
     campaign = folder.parents[3]
     evidence.write_sums(campaign / "raw")
@@ -106,7 +106,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
         tried = counts[row["scenario"], row["front_end"] == "same"]["tried"]
         assert int(row["tried"]) == tried and row["anomalies"] == row["errors"] == "0" and row["runs"] == "1"
         assert float(row["fraction_upper95"]) == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-6)
-    assert not (campaign / "tables" / "throughput.csv").read_text().splitlines()[1:], "no rates of this workload"
+    assert not (campaign / "tables" / "throughput.csv").read_text().splitlines()[1:], "this workload has no rates"
 
 
 @by_the_clock
@@ -142,7 +142,7 @@ def test_lasting_anomaly_is_counted_once(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), {"read_after_write"}, stubborn=True) as proxy:
         _, _, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="2 s")
     assert by_scenario(counts, "anomalies").keys() == {"read_after_write"}
-    assert 0 < len(found) <= AXES["clients"] * AXES["workers"], "each worker watched its first one to the deadline"
+    assert 0 < len(found) <= AXES["clients"] * AXES["workers"], "each worker observed its first key until the deadline"
     assert {a["lasted_ns"] for a in found} == {None} and all(0 < a["watched_ns"] < 2_000_000_000 for a in found)
 
 

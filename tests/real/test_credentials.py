@@ -153,7 +153,7 @@ def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
         failed = list((tmp_path / "results").rglob("failed.json"))
         assert failed and all("not tried" in f.read_text() for f in failed)
         own(path, third)
-        assert len(lab(door, **sweeps)) == 1, "renewed, it goes on"
+        assert len(lab(door, **sweeps)) == 1, "the run continues with the renewed credential"
         own(path, "opaque-and-withdrawn")
         with pytest.raises(UserError, match="401"):
             lab(door, **sweeps)

@@ -74,7 +74,7 @@ def test_several_ranges_are_counted(system, asked):
     for again in (1, 2):
         assert [bytes(p) for p in one.vector(url, starts, sizes)] == [data[a : b + 1] for a, b in ranges]
         assert one.spent.requests == proxy.requests == again * (1 if system[0] in ONE_REQUEST else 41)
-        assert one.spent.several == again, "it asks again each time, whatever was answered before"
+        assert one.spent.several == again, "each time it sends the request again, after any earlier answer"
     assert one.spent.statuses == {206 if system[0] in ONE_REQUEST else 200: 2}
 
 

@@ -89,7 +89,7 @@ def test_standing_lies_are_found(lab, external, keys, engine, lies):
         proxy.stop()
     (reading,) = record["durability"]["readings"]
     found = faults(reading)
-    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "all of them, and no other"
+    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "all of these faults, and no other"
     possible = {
         "flip": {"corrupted"},
         "stale": {"stale"},
@@ -97,7 +97,7 @@ def test_standing_lies_are_found(lab, external, keys, engine, lies):
         "drop": {"lost", "stale", "resurrected"},
     }
     assert set(found) <= possible.get(lies, set(FAULTS)) and "unreadable" not in found
-    assert record["valid"], "lost data are a result, and no failure"
+    assert record["valid"], "lost data are a result, not a failure"
     assert len(reading["examples"]) == min(10, sum(found.values()))
     for example in reading["examples"]:
         assert example["fault"] in found and "/put/" in example["key"]

@@ -78,7 +78,7 @@ def test_pass_needs_every_basket_once(reader, staged):
         assert sum(reads["entries"]) == facts["entries"] and reads["entries"][-1] == facts["entries"] - 14 * 70
         rows, needed, _ = baskets.ranges(table, baskets.select_branches(table, volume), np.arange(facts["entries"]))
         assert sum(reads["needed_bytes"]) == needed and sum(reads["baskets"]) == len(rows), engine
-        assert 0 in reads["requests"], "a step within the cluster of the last one asks for nothing"
+        assert 0 in reads["requests"], "a step within the cluster of the last one sends no requests"
 
 
 @pytest.mark.heavy

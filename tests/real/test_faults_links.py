@@ -83,14 +83,14 @@ def test_slowed_link(lab):
     seconds, _, record = measured(lab, "slowed")
     print(seconds)
     # What was in buffers when the token bucket came is in the third second.
-    assert 0 < max(seconds[3:5]) < 1.3e6 < max(seconds[1], *seconds[6:]), "no faster than the link was"
+    assert 0 < max(seconds[3:5]) < 1.3e6 < max(seconds[1], *seconds[6:]), "not faster than the link"
     assert record["fault"]["most_lost"] == [], "a slow server is not lost"
 
 
 def test_cut_link(lab):
     seconds, pause, _ = measured(lab, "cut")
     print(seconds, pause)
-    assert seconds[3] == 0 < min(seconds[1], sum(seconds[4:])), "connections outlive it: TCP sends again"
+    assert seconds[3] == 0 < min(seconds[1], sum(seconds[4:])), "connections survive it, because TCP sends again"
     assert pause > 1.9 * S
 
 

@@ -64,7 +64,7 @@ def test_killed_and_hung_daemons_are_taken_back(store):
     assert set(after) == set(before) and not stopped(store)
     assert {n for n in before if before[n] != after[n]} == {"volume-1", "volume-3"}
     records = store.daemons.records()
-    assert records["volume-1"]["pid"] == after["volume-1"], "daemons.json stays true"
+    assert records["volume-1"]["pid"] == after["volume-1"], "daemons.json stays correct"
     assert not (store.folder / "faults.json").exists()
     told = runner.told()
     assert told["most_lost"] == ["volume-1", "volume-2"] and told["beyond_redundancy"] and told["bears"] == 1
@@ -124,7 +124,7 @@ def test_next_run_repairs_after_a_killed_one(store):
     child = subprocess.Popen([sys.executable, "-c", KILLED, told])
     try:
         managed.until(lambda: stopped(store) and not drive.exists() and "volume-3" not in store.actors())
-        assert store.mend() == [] and stopped(store), "while it lives, its faults stay"
+        assert store.mend() == [] and stopped(store), "its faults stay while it runs"
     finally:
         child.kill()
         child.wait()

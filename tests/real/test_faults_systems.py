@@ -113,4 +113,4 @@ def test_full_osds_let_writes_wait(store):
         runner.settle(60)
     assert runner.recovered and runner.failed() == []
     writing.join(60)
-    assert read(store, "during") == read(store, "before") == BODY, "and comes through when they have room"
+    assert read(store, "during") == read(store, "before") == BODY, "the write ends when the OSDs have space again"

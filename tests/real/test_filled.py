@@ -44,7 +44,7 @@ def site(tmp_path_factory):
         yield lab
     finally:
         store.down()
-        assert not mounts(store.data) and store.drives.images.exists(), "nothing stays mounted, the data stay"
+        assert not mounts(store.data) and store.drives.images.exists(), "nothing stays mounted, and the data remain"
         shutil.rmtree(store.drives.images)
 
 
@@ -62,7 +62,7 @@ def test_volume_servers_have_their_own_drives(tmp_path, backing):
         assert mounts(store.data) == drives, "once"
     finally:
         store.down()
-    assert not mounts(store.data) and store.drives.images.exists() == (backing == "disk"), "memory is given back"
+    assert not mounts(store.data) and store.drives.images.exists() == (backing == "disk"), "memory is released"
 
 
 def test_point_at_a_fill_level(site):
@@ -76,7 +76,7 @@ def test_point_at_a_fill_level(site):
     _, run, _ = site.measured("to-0")
     assert run["valid"] and "fill" not in run and not filling.there(site.config, store)
     used = sum(shutil.disk_usage(d).used for d in store.drives.folders().values())
-    assert used < 0.2 * store.capacity_bytes(), "it is gone"
+    assert used < 0.2 * store.capacity_bytes(), "the drive is gone"
     assert not deployment.clean(site.config, store).stays
 
 

@@ -88,7 +88,7 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
     assert any(c > 0 for c in last["client_cores"][1:]) and any(c > 0 for c in last["server_cores"][1:])
     run_json = json.loads((project / "results" / "look" / "raw" / keys["get"] / "run.json").read_text())
     done = sum(c["operations"] for c in run_json["clients"])
-    assert counts[-1] <= done and counts[-1] >= 0.3 * done, "it was shown while it went on"
+    assert counts[-1] <= done and counts[-1] >= 0.3 * done, "the point was shown while it ran"
     (row,) = until(lambda: told(address)["recent"])
     assert (row["key"], row["state"]) == (keys["get"], "ok")
     assert row["operations_per_s"] == pytest.approx(done / 6, 0.01)
@@ -110,11 +110,11 @@ def test_page_reports_killed_measurement(project, keys, address):
     state = live.read(project / "results" / "look")
     assert state["stage"] == "measuring" and state["pid"] == run.pid
     assert told(address)["counts"] == {"done": 1, "invalid": 0, "failed": 0, "to come": 1}
-    assert not psutil.wait_procs(children, 10)[1], "clients end with it"
+    assert not psutil.wait_procs(children, 10)[1], "clients end with the killed process"
     if looked is None:
         pytest.skip("chromium is not installed: envs/apt.sh chromium")
     first, second = looked
-    assert first != second, "the page follows"
+    assert first != second, "the page shows the new state"
 
 
 def looked_on(address: str, run: subprocess.Popen) -> tuple[str, str] | None:

@@ -71,7 +71,7 @@ def test_counts_are_those_of_proxy(reader, proxy, staged, case):
     reads, ops, facts = result.reads, result.ops, staged[2]
     assert not failed(result), result.checks
     assert reads["read"] == [0, 1, 2, 3] and ops["error"] == [None] * 4
-    assert totals(result) == since(proxy, before), "exact, over everything that the client did"
+    assert totals(result) == since(proxy, before), "exact for all requests of the client"
     table = baskets.read(staged[1] / SIDE_CAR)
     chosen = baskets.select_branches(table, axes.get("volume_fraction", 100.0))
     entries = max(1, -(-int(axes.get("entry_fraction", 100.0) * facts["entries"]) // 100))
@@ -222,7 +222,7 @@ def test_cold_reads_open_again_and_are_counted(reader, proxy, workload, axes):
     assert len(reads["read"]) == 4 and sum(reads["requests"]) == requests
     known = [n for n in reads["wire_bytes"] if n is not None]
     if axes is UPROOT or axes.get("transport") == "http":
-        assert sum(known) == received, "these libraries take sockets that storelab counts"
+        assert sum(known) == received, "these libraries use sockets that storelab counts"
     else:
         # Sockets of other libraries are looked up in /proc; what one that ended brought between two looks is unknown.
         lost = 4 - len(known)

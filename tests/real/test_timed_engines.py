@@ -63,7 +63,7 @@ def test_parts_and_offsets(lab, external, keys, engine):
             assert first is None if point.workload == "put" else r["start_ns"] < first <= r["end_ns"]
         requests = {"put": 3 + 2, "get": 3}[point.workload] if point.axes.get("part_size") else 1
         assert {r["requests"] for r in rows} == {requests}
-        assert record["host"]["monitor_samples"] >= 2, "one at each end"
+        assert record["host"]["monitor_samples"] >= 2, "one socket at each end"
         if point.sweep == "few":
             # obstore has one socket more in each of its processes. Its HTTP library may open a connection for an
             # operation that then takes one which became free meanwhile: at most one for each worker.
@@ -230,7 +230,7 @@ def test_open_loop_keeps_schedule(direct):
     start, ops, facts = direct([0.01], 12, 100, 1.5)
     begun = len(ops["intended_ns"])
     assert begun + facts["not_begun"] == 150 and begun > 0
-    assert sorted(ops["intended_ns"]) == [start + k * 10_000_000 for k in range(begun)], "none is left out"
+    assert sorted(ops["intended_ns"]) == [start + k * 10_000_000 for k in range(begun)], "no operation is left out"
     assert all(s >= due for s, due in zip(ops["start_ns"], ops["intended_ns"], strict=True))
 
 

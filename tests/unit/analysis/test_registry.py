@@ -62,7 +62,7 @@ def test_one_file_is_made_alone_and_needs_no_figures(folder):
         latex.build(folder, ["table_bets"])
     with pytest.raises(UserError, match="storelab figures"):
         latex.build(folder, ["table_throughput", "paper"])
-    assert not (folder / "tex" / "table_throughput.tex").exists(), "nothing is half done"
+    assert not (folder / "tex" / "table_throughput.tex").exists(), "no partial file remains"
 
 
 @pytest.mark.heavy

@@ -127,7 +127,7 @@ def test_killed_at_any_place_it_goes_on(copy):
         [sys.executable, "-c", KILLED, copy, *filter(None, sys.path)], capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split()[-1]) > 40, "as many places were tried"
+    assert int(done.stdout.split()[-1]) > 40, "the same number of places was tried"
 
 
 def test_damaged_rows_are_named(copy, monkeypatch):

@@ -154,7 +154,7 @@ def test_missing_program_names_the_install_command(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / davix_program.NAME).write_text("x")
     (tmp_path / "bin" / f"{davix_program.NAME}.json").write_text('{"source": "of another day", "bytes": 1}')
-    assert not davix_program.present(tmp_path), "a program of an older source does not count"
+    assert not davix_program.present(tmp_path), "a program built from older source is not used"
 
 
 class Answering:

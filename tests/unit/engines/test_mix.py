@@ -95,7 +95,7 @@ class Play:
         if given.op == "LIST":
             self.known.holds(given, *seen)
         elif given.op in ("GET", "HEAD"):
-            assert seen == given.size, "what was asked for is there, as it was put"
+            assert seen == given.size, "the requested object exists with the uploaded content"
         if failed:
             self.failed.add(name)
         self.known.done(given, failed)
@@ -125,7 +125,7 @@ def test_honest_store_raises_no_error():
         for op, weight in EVERY.items():
             assert abs(sum(g.op == op.upper() for g in play.done) / len(play.done) - weight / 100) < 0.01, (op, seed)
         deleted = [g.number for g in play.done if g.op == "DELETE"]
-        assert len(set(deleted)) == len(deleted), "no name comes again"
+        assert len(set(deleted)) == len(deleted), "no name is used twice"
 
 
 def test_failed_objects_are_avoided_and_space_is_bounded():

@@ -71,4 +71,4 @@ def test_file_too_small_to_measure_with_is_read(prepared, monkeypatch):
     client, _ = prepared("good")
     result = staged_root.read(client, 1)
     assert not staged_root.failed(result) and result.reads["entries"] == [TINY.entries]
-    assert result.engine["link"]["doubtful"] == ("all",), "no later point takes it"
+    assert result.engine["link"]["doubtful"] == ("all",), "no later point uses it"

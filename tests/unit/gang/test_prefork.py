@@ -120,7 +120,7 @@ def test_client_has_rank_log_session_keys_and_status(started, monkeypatch):
     assert parent not in (os.getpid(), *pids.values())
     assert len(list(folder.glob("loaded.*"))) == 1, "loaded once"
     command = launcher.started[0].process.args
-    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "its owner can be seen, and cleaned up by"
+    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "its owner is known, so that it can be cleaned up"
     assert launcher.ended() == {}
     for rank, status in ((5, 7), (8, 0)):
         (folder / f"end.{rank}").write_text(str(status))
@@ -144,7 +144,7 @@ def test_stop_asks_each_client_once(started):
     there(folder, range(3), "asked")
     launcher.stop()
     launcher.stop()
-    assert launcher.ended() == dict.fromkeys(range(3), 143), "not asked twice"
+    assert launcher.ended() == dict.fromkeys(range(3), 143), "asked only once"
     assert gone(pids.values())
 
 
@@ -152,7 +152,7 @@ def test_client_that_ignores_the_end_is_killed(started):
     _, launcher = started(2, mark="deaf")
     launcher.stop()
     assert launcher.ended() == {0: -9, 1: -9}
-    assert launcher.started[0].process.returncode == 0, "by what forked them, which saw them end"
+    assert launcher.started[0].process.returncode == 0, "by the parent, which noticed their end"
 
 
 def test_clients_end_with_their_parent(started):

@@ -363,7 +363,7 @@ def test_use_is_reported_each_second(monkeypatch):
         assert len(reports) * report_s <= 0.001 * seconds + report_s, "within its share of a core"
         for now, at, used in reports:
             s = at / S
-            assert 0 <= now - at <= 400 * MS, "the values are fresh"
+            assert 0 <= now - at <= 400 * MS, "the values are recent"
             assert (used.host_s, used.client_s) == pytest.approx((3 * s, 0.11 * 33 * s))
             assert used.server_s == pytest.approx(0.11 * 51 * s)
             assert (used.client_rss, used.server_rss) == (33_000, 51_000)

@@ -201,7 +201,7 @@ def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch)
     monkeypatch.setattr(os, "access", lambda path, how: asked.append((path, how)) or True)
     check.room(config, points, stores)
     able = os.W_OK | os.X_OK
-    assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "far is not there yet, nor is state"
+    assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "neither `far` nor `state` exists yet"
     (tmp_path / "far").mkdir()
     check.room(config, points, stores)
     assert (tmp_path / "far", able) in asked

@@ -146,7 +146,7 @@ def test_hint_names_the_scale_that_fits():
         (one,) = plan.make(config, WORKLOADS)
         assert one.axes["clients"] == 500 * scale and one.axes["workers"] == 3
         assert check.factor(config, one, "clients", 100) == ", or set `scale` to 0.2"
-        assert check.factor(config, one, "clients", 0) == "", "none is so small"
+        assert check.factor(config, one, "clients", 0) == "", "no factor is that small"
         assert check.factor(config, one, "workers", 1) == check.factor(config, one, "buckets", 1) == ""
         fits = plan.make(config.model_copy(update={"scale": 0.2}), WORKLOADS)
         assert [p.axes["clients"] for p in fits] == [100]

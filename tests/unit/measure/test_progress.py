@@ -172,7 +172,7 @@ def test_display_shows_missing_rates():
     text = "\n".join(drawn(80, **unknown))
     assert "report their rates at the end" in text and "CPU" not in text and "12 s of 20 s" in text
     text = "\n".join(drawn(80, **unknown, start_ns=T0 + 11 * S))
-    assert "rates" not in text and "1 s of 20 s" in text, "they may still"
+    assert "rates" not in text and "1 s of 20 s" in text, "they may still run"
     text = "\n".join(drawn(80, seconds={name: [] for name in live.SECONDS}, stage="clients", start_ns=None))
     assert "starting the clients" in text and "rates" not in text
 

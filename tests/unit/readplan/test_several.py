@@ -35,7 +35,7 @@ def test_groups_are_neighbours_within_both_bounds(weights, ranges, most, paralle
     for g, after in zip(groups, [*groups[1:], None], strict=False):
         size, weight = g.stop - g.start, sum(weights[g])
         assert size <= share and (weight <= most or size == 1)
-        assert after is None or size == share or weight + weights[g.stop] > most, "as many as may be"
+        assert after is None or size == share or weight + weights[g.stop] > most, "the largest allowed number"
 
 
 def http(url="http://127.0.0.1:9/x", **options):
@@ -189,7 +189,7 @@ def test_connections_go_back_once():
                 assert expected is None
             done = one.http.done
             assert done[-1] == "release" and done.count("release") == 1, (status, head)
-            assert ("close" in done) != ("read" in done) or body is gone, "nothing of it is left on the connection"
+            assert ("close" in done) != ("read" in done) or body is gone, "no bytes of it remain on the connection"
         assert one.requests == 2
 
 

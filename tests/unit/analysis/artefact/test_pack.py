@@ -83,7 +83,7 @@ def test_what_is_unpacked_is_what_was_packed(tmp_path, pack):
     assert (where, files, there) == (tmp_path / "new/folder/results/c", len(KINDS), False)
     found = {p.relative_to(tmp_path / "new/folder").as_posix(): p for p in (tmp_path / "new/folder").rglob("*")}
     assert {name: p.read_bytes() for name, p in found.items() if p.is_file() and name != "SHA256SUMS"} == KINDS
-    assert len({p.stat().st_mtime_ns for p in found.values() if p.is_file()}) == 1, "none is older than another"
+    assert len({p.stat().st_mtime_ns for p in found.values() if p.is_file()}) == 1, "all files have the same age"
     sums = (tmp_path / "new/folder/SHA256SUMS").read_text().splitlines()[:-1]
     assert dict(reversed(line.split("  ")) for line in sums) == {n: records.sha256_of(c) for n, c in KINDS.items()}
     assert stat.S_IMODE((tmp_path / "new/folder").stat().st_mode) & 0o055, "as any other new folder, not only for us"

@@ -223,7 +223,7 @@ def test_explore_shows_points_and_medians(there, example, undrawn_figures):
     assert states.groupby("workload")["points"].sum().to_dict() == planned
     assert states[states["state"] == "failed"]["points"].tolist() == [1]
     (failed,) = picker.opened.campaign.failures
-    assert each["key"].tolist() == [failed], "of many points those that do not count are listed"
+    assert each["key"].tolist() == [failed], "if there are many points, the invalid ones are listed"
     assert of_kind(picker.shown[1], str)[0].startswith("89 points that count are not listed")
 
     (medians,) = frames(picker, 2)
@@ -251,7 +251,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert len(medians) == 6 and "get" in drill.measured(picker.opened)[0][0]
     assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     kept = len(picker.opened.table("environment"))
-    assert kept == len(picker.opened.whole("environment")) > 0, "a table without such a column stays whole"
+    assert kept == len(picker.opened.whole("environment")) > 0, "a table without this column is not filtered"
 
 
 def test_what_has_no_engine_or_size_stays():
@@ -895,5 +895,5 @@ def test_a_kept_notebook_asks_for_nothing_from_the_network():
     assert set(options) == {"require_js_url", "mathjax_url"}
     fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
     node = nbformat.read(ROOT / "notebooks" / "explore.ipynb", as_version=4)
-    assert fetched.search(HTMLExporter().from_notebook_node(node)[0]), "by itself it asks"
+    assert fetched.search(HTMLExporter().from_notebook_node(node)[0]), "without an option it asks"
     assert fetched.findall(HTMLExporter(**options).from_notebook_node(node)[0]) == []

@@ -236,7 +236,7 @@ def test_lines_of_links_are_left_out_where_they_mean_nothing():
         found = list(limits(pd.DataFrame(rows), measure))
         assert [line.at.max() for line in found] == values, rows
     (short,) = limits(pd.DataFrame(cases[-1][0]), mb)
-    assert list(short.at.index) == pytest.approx([8 - 8 / 3, 8 + 8 / 3]), "no line reaches zero, whatever the axis"
+    assert list(short.at.index) == pytest.approx([8 - 8 / 3, 8 + 8 / 3]), "no line reaches zero on any axis"
 
 
 def test_captions_name_ceilings_and_shared_cores(example):
@@ -404,7 +404,7 @@ def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
     low, high = axes[0].get_ylim()
     assert 0 < low <= 0.9 and 220 <= high < 1000
     ticks = [sorted(v for v in ax.get_yticks() if low <= v <= high) for ax in axes]
-    assert ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100, "of the shared range"
+    assert ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100, "fraction of the shared range"
     latencies = drawn(rows, Measure((Curve("rate", "ps"),), "Latency [ms]", scale="log"))
     assert len({ax.get_ylim() for ax in latencies}) == 1
 

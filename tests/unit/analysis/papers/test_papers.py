@@ -162,7 +162,7 @@ def test_methods_of_sealed_campaigns_differ_in_much():
     assert (row["differs"], row["reference"], row["testbed2015"]) == (True, "1 to 6", "3")
     assert found.loc["calibration", "testbed2015"] == found.loc["calibration", "reference"] == "measured"
     assert found.loc["hosts of the clients", "testbed2015"] == "1 to 8"
-    assert found.loc["stores", "testbed2015"] == "testbed 4.48", "the null server of the calibration is none"
+    assert found.loc["stores", "testbed2015"] == "testbed 4.48", "the null server of the calibration does not count"
 
 
 def test_long_table_of_differences_spans_pages():

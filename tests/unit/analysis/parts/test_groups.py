@@ -36,7 +36,7 @@ def test_groups_are_those_found_row_by_row(seed):
     # null comes last, as pandas sorts
     order = [*found]
     assert order == sorted(expected, key=lambda key: [(v is None, 0 if v is None else v) for v in key])
-    assert all(list(key) == BY for key, _ in groups.grouped(frame, BY)), "in the order that was asked for"
+    assert all(list(key) == BY for key, _ in groups.grouped(frame, BY)), "in the requested order"
 
 
 def test_one_group_has_all_rows_and_none_without_rows():

@@ -48,7 +48,7 @@ def test_steps_count_what_ends_in_them(tmp_path, binned, step, width):
     made = roles.in_steps(campaign_of(tmp_path, rows, run), pd.DataFrame({"key": ["k"], "step_ns": [step]}))
     names = ["operations", "bytes", "errors"]
     found = {place: list(row) for place, row in made.cells.set_index(["role", "cell"])[names].iterrows()}
-    assert min(cell for _, cell in found) == 0, "what ended before the start is in no step"
+    assert min(cell for _, cell in found) == 0, "operations that ended before the start are in no step"
     for role in ("uploads", "deletions"):
         mine = of_role(rows, role)
         for cell in range(22 * S // step):

@@ -212,7 +212,7 @@ def test_the_figure_runs_along_the_row_and_says_all_its_values():
     (ax,) = fig.axes
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1\n3", "2\n6", "3\n9"]
     assert list(ax.get_xticks()) == [1, 2, 3] and ax.get_xlabel() == "Front-ends and clients together"
-    assert lines(fig) == [([1, 2, 3], [100.0, 200.0, 300.0])], "one curve, and no lone points"
+    assert lines(fig) == [([1, 2, 3], [100.0, 200.0, 300.0])], "one curve, and no separate points"
     assert "n = 3 runs" in catalogue.caption(figure, throughput(ROWS, lambda _: 1.0))
 
 
@@ -279,7 +279,7 @@ def test_every_group_of_the_plan_is_along_and_no_other():
     kept = table[one.along(table)]
     expected = {(n, 3 * n, s) for n in (1, 2, 3) for s in (4000, 10**6)}
     assert {tuple(row) for row in kept[names].to_numpy().tolist()} == expected
-    assert one.only(table).sum() == 5, "clients 3 of one front-end are of the product, too"
+    assert one.only(table).sum() == 5, "3 clients of one front-end are also in the product"
 
 
 def test_scaling_has_a_curve_along_the_rows():

@@ -117,7 +117,7 @@ def test_remote_host_counts_until_it_is_silent(watched):
     mood, told = after(watched)
     assert mood == "silent" and "elsewhere" in told["said"]
     says(watched.folder, KEYS[0], who=far, stage="data", written_ns=time.time_ns() - 11 * S)
-    assert after(watched)[0] == "running", "data are staged without a word"
+    assert after(watched)[0] == "running", "staging prints nothing"
 
 
 def test_earlier_failures_are_to_come(watched):
@@ -233,7 +233,7 @@ def test_metrics_hold_known_values(tmp_path):
     assert found["storelab_operations_total", campaign, *point] == 300
     assert found["storelab_operations_per_second", campaign, *point] == 150
     assert found["storelab_cpu_cores", campaign, ("side", "host"), *point] == 1.5
-    assert ("storelab_cpu_cores", campaign, ("side", "store"), *point) not in found, "what is unknown is not 0"
+    assert ("storelab_cpu_cores", campaign, ("side", "store"), *point) not in found, "an unknown value is not 0"
     assert found["storelab_memory_bytes", campaign, ("side", "clients"), *point] == 10**8
     assert {f.name for f in families if f.documentation} == set(serve.NAMES)
 

@@ -190,7 +190,7 @@ def test_every_planned_point_has_its_details(made, pages, name):
     table = blocks["tables"]["points"]
     assert list(told) == order == table["cells"][table["columns"].index("key")]
     for place, key in enumerate(order):
-        assert key in blocks[f"details-{place // head['part']}"], "the page looks for it there"
+        assert key in blocks[f"details-{place // head['part']}"], "the page looks for the value there"
         if not evidence.has(made(name) / "raw", key):
             assert told[key]["facts"][0][0] == "Failed"
             continue

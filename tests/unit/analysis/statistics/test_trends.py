@@ -70,7 +70,7 @@ def test_a_leak_and_a_decay_are_told_by_their_names(n):
 
 def test_what_is_small_is_no_trend_unless_the_least_change_says_so():
     times = np.arange(24.0)
-    assert t.trend(times, 100 + 0.2 * times).verdict == t.FLAT, "4.6 % of what is there"
+    assert t.trend(times, 100 + 0.2 * times).verdict == t.FLAT, "4.6 % of the value"
     assert t.trend(times, 100 + 0.25 * times).verdict == t.RISES
     assert t.trend(times, 100 + 0.2 * times, 4.0).verdict == t.RISES
     assert t.trend(times, 100 + 0.2 * times, 5.0).verdict == t.FLAT

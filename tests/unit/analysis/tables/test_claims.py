@@ -177,7 +177,7 @@ def test_answer():
     one = {"table": "capabilities", "where": {"store": "ceph"}, "rule": "answer", "answers": ["no"]}
     assert verdict(of(ceph="no", nginx="yes"), **one) == "confirmed"
     assert verdict(of(ceph="yes"), **one) == "refuted"
-    assert verdict(of(ceph="differs"), **one) == "confirmed", "one range only, other bytes: not what was asked"
+    assert verdict(of(ceph="differs"), **one) == "confirmed", "a single range or other bytes do not count"
     assert verdict(of(ceph="unclear"), **one) == UNDECIDED
     assert verdict(of(ceph="not tried"), **one) == verdict(of(nginx="no"), **one) == "not measured here"
     some = {"table": "capabilities", "along": "store", "rule": "answer", "answers": ["yes", "no"]}
@@ -241,7 +241,7 @@ def test_speed_limited_by_client_refutes_no_claim():
     ]
     assert row["would_decide"] == judging.MORE_RUNS
     linear = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in front_ends(1.0)]
-    assert verdict(*linear, **SLOPE) == "confirmed", "it rose all the same"
+    assert verdict(*linear, **SLOPE) == "confirmed", "it rose nevertheless"
     none = SLOPE | {"at_least": None, "at_most": 0.2}
     assert verdict(*busy, **none) == UNDECIDED and verdict(*flat, **none) == "confirmed"
 
@@ -271,8 +271,8 @@ def test_slope_counts_below_a_share_of_the_link():
     assert (row["verdict"], row["reason"]) == (UNDECIDED, "the capacity of the links is not known")
     assert verdict(*linked(full, None, None, None, None), **said) == UNDECIDED
     row = judged(*linked(full, 40, None, 100, 100), **said).iloc[0]
-    assert (row["verdict"], row["n"]) == ("confirmed", 12), "what is not known is not full"
-    assert verdict(*front_ends(1.0), **said) == "confirmed", "a link that is not known can only hold it down"
+    assert (row["verdict"], row["n"]) == ("confirmed", 12), "an unknown link does not count as full"
+    assert verdict(*front_ends(1.0), **said) == "confirmed", "an unknown link can only reduce the rate"
     assert verdict(*linked(front_ends(0.3), 20, 30, 40), **said) == "refuted"
     row = judged(*linked(full, 79, 95, 100, 100), **said).iloc[0]
     assert row["verdict"] == UNDECIDED and row["reason"].startswith("3 of 4 numbers of front-ends used more than 80 %")
@@ -355,7 +355,7 @@ def test_uploads_and_downloads_are_a_pair():
     said = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
     assert judged(*both, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6)
     cold = runs(30, workload="get", access="cold")
-    assert judged(*both, cold, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6), "the default of what puts lack"
+    assert judged(*both, cold, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6), "the default, which puts lack"
 
 
 def test_partial_axis_separates_cases():

@@ -113,7 +113,7 @@ def test_valid_runs_of_a_group_are_taken_together(tmp_path):
     both = quantity(table(tmp_path, watched=monitor(), runs=2), "cpu")
     assert (both["n"], both["samples"], both["mean"], both["histogram"]) == (2, 8, 0.75, "0:6")
     assert table(tmp_path / "bad", watched=monitor(), state="invalid").empty
-    assert table(tmp_path / "old").empty, "records of before there was a monitor"
+    assert table(tmp_path / "old").empty, "older records without a monitor"
 
 
 def test_samples_of_zero(tmp_path):
@@ -188,7 +188,7 @@ def test_columns_of_panels_have_plain_numbers(tmp_path):
     assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 3
     none = draw.draw(catalogue.FIGURES["distributions"], rows[rows["engine"] == "s5cmd"])
     labels = [ax.get_xlabel().replace("\n", " ") for ax in none.axes]
-    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column without records is not there"
+    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column without records is left out"
 
 
 def test_samples_that_are_all_zero_are_recorded(tmp_path):

@@ -103,7 +103,7 @@ def test_every_cell_of_errors():
     for place, cells in expected.items():
         drawn_cells.check(found[place], cells, place)
     worst = sorted((-e["run_fraction"], key, -e["operations"], *what) for (key, *what), e in expected.items())
-    assert list(found) == [(key, *what) for _, key, _, *what in worst], "the worst first"
+    assert list(found) == [(key, *what) for _, key, _, *what in worst], "the worst one is first"
 
 
 def test_every_cell_of_errors_over_time():

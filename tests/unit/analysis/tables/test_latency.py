@@ -190,13 +190,13 @@ def test_hung_workers_make_run_invalid(one):
     point, row = only(t["points"]), only(t["errors"])
     assert (point["state"], point["reason"], point["errors"], point["hung"]) == ("invalid", reason, 7, 7)
     assert point["operations"] == 299 and point["overlap_rate_per_s"] == pytest.approx(299 / 3)
-    assert point["tail_s"] == 0, "giving up does not complete it"
+    assert point["tail_s"] == 0, "an abandoned operation is not complete"
     assert (row["error"], row["operations"], row["first_s"], row["latency_p50_ms"]) == ("Hung", 7, 9.0, 8500.0)
     assert point["latency_lower_bounds"] == "latency_p99, latency_max" and point["latency_p50_ms"] == pytest.approx(10)
     assert point["latency_p99_ms"] == 8500, "304 of 306: one of the seven"
     numbers = quoted(t)
     assert (numbers["hung"], numbers["hung_runs"], numbers["hung_unknown"]) == (7, 1, 0)
-    assert t["latency"].empty, "in no median"
+    assert t["latency"].empty, "the run is in no median"
 
 
 def test_lower_bounds_reach_table_and_paper(one):
@@ -234,7 +234,7 @@ def test_hung_operations_in_bins(one):
     row = only(t["latency"])
     assert (row["hung"], row["operations"], row["lower_bounds"].split(", ")[0]) == (100, 5000, "latency_p99")
     assert row["latency_p50_median_ms"] == pytest.approx(1, rel=0.02)
-    assert 4000 / 1.0404 < row["latency_p99_median_ms"] <= 4000, "never more than is known"
+    assert 4000 / 1.0404 < row["latency_p99_median_ms"] <= 4000, "not more than what is known"
     assert t["points"]["tail_s"][0] < 0.1 and t["points"]["hung"][0] == 100
 
 
@@ -294,7 +294,7 @@ def test_tail_without_pauses(one):
         row, point = only(t["latency"]), only(t["points"])
         found = [None if pd.isna(v) else v for v in (row["paused_percent"], point["pause_longest_ms"])]
         assert found == [percent, longest] and "dagger" not in latencies(t["latency"])
-        assert quoted(t).get("paused") == (None if longest is None else longest == 200), "no number of unwatched runs"
+        assert quoted(t).get("paused") == (None if longest is None else longest == 200), "no number without a watch"
 
 
 # What the text quotes
@@ -453,7 +453,7 @@ def test_every_cell_of_latency(sweep):
         seen.update(k for k in ("hung", "not_begun", "failed") if expected[k])
         seen.update({"paused"} if waits and max(waits) else set())
     assert seen["failed"] and seen["hung"] and bool(seen["not_begun"]) == (sweep == "due")
-    assert bool(seen["paused"]) == (sweep != "binned"), "the drawn runs have something of each"
+    assert bool(seen["paused"]) == (sweep != "binned"), "the drawn runs have every case"
 
 
 def test_every_latency_of_points():

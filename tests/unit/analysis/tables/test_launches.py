@@ -60,7 +60,7 @@ def test_headlines_compare_caches_of_cold_clients(table):
 
 
 def test_figure_has_a_line_for_each_cache(table):
-    assert draw.draw(catalogue.FIGURES["launches"], table) is None, "two numbers of clients: a table has them"
+    assert draw.draw(catalogue.FIGURES["launches"], table) is None, "a table shows two numbers of clients"
     table = pd.concat([table, *(table.assign(clients=table["clients"] * n) for n in (8, 64))])
     figure = draw.draw(catalogue.FIGURES["launches"], table)
     first, files = figure.axes

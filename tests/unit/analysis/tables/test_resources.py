@@ -103,7 +103,7 @@ def test_cpu_after_the_deadline_is_no_core_of_the_run():
     """The clients took 6 s in all, the host 4.5 s until the deadline: 0.9 cores of 5 s, as points.csv has it."""
     late = of_run(host=HOST | {"network": NETWORK, "cpu_busy_s": 4.5})
     assert [late[f"client_{kind}_cores"] for kind in ("cpu", "user", "system")] == pytest.approx([0.9, 0.75, 0.15])
-    assert late["client_user_s_per_1000"] == 2.5, "an operation costs what it costs"
+    assert late["client_user_s_per_1000"] == 2.5, "the cost of an operation does not change"
 
 
 def test_unknown_resources_have_no_column():

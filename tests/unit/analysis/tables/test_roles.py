@@ -82,7 +82,7 @@ def test_deletions_slow_uploads_down(tables, numbers):
     assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9], abs=0.003)
     assert numbers["uploads_beside"].startswith("80") and numbers["uploads_beside_where"] == "alpha"
     deletions = only_row(tables["roles"], workload="roles-beside", role="deletions")
-    assert deletions["phase"] == "during" and deletions["length_s"] == 3, "its begin is the disturbance"
+    assert deletions["phase"] == "during" and deletions["length_s"] == 3, "its begin counts as the disturbance"
     assert deletions["rate_median_per_s"] == pytest.approx(300, rel=5e-3)
 
 
@@ -233,7 +233,7 @@ def test_figure_over_time_shows_what_happened(tables):
     assert list(thick[0].get_xdata()[:2]) == pytest.approx([0.05, 0.15])
     assert sum(line.get_linewidth() == 0.4 for line in rate.lines) == 6, "three runs of two roles"
     bands = sorted((round(p.get_x(), 3), round(p.get_x() + p.get_width(), 3)) for p in rate.patches)
-    assert bands == [(4.02, 6.3), (6.3, 7.7)], "during, and rebuilding until the median run is whole"
+    assert bands == [(4.02, 6.3), (6.3, 7.7)], "during the fault, and rebuilding until the median run is healthy"
     assert [t.get_text() for t in rate.texts] == ["kill data.0", "restart data.0"]
     marks = {line.get_marker(): sorted(line.get_xdata()) for line in rate.lines if line.get_linestyle() == "None"}
     assert marks["v"] == pytest.approx([4.6, 4.7, 4.8]) and marks["o"] == pytest.approx([0, 0, 0, 7.6, 7.7, 7.8])

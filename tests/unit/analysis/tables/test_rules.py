@@ -185,7 +185,7 @@ def test_invalid_runs_are_counted_and_the_first_is_named():
     states = {"state": ["ok", "invalid", "invalid", "ok"], "clients": [1, 4, 2, 4], "reason": ["", "late", "soon", ""]}
     points = pd.DataFrame(states | {"workers": [8] * 4})
     few = given({"errors": 1, "operations": 99}, points=points)
-    assert verdicts.errors(few) is None, "runs at other settings say nothing of the best rate"
+    assert verdicts.errors(few) is None, "runs with other settings are not evidence for the best rate"
     assert verdicts.invalid(few) == "2 of 4, the first with 2 clients, 8 workers per client: soon"
     assert (
         verdicts.invalid(given({}, points=points.drop(columns="workers"))) == "2 of 4, the first with 2 clients: soon"
@@ -288,7 +288,7 @@ def test_last_step_along_one_axis_counts():
         return verdicts.spread_over(axis)(Subject(best, row, groups, OK, pd.DataFrame()))
 
     assert found(four, four, one, other, two, none) == "4 against 2 buckets: x1.33, ranges of 3 and 3 runs apart"
-    assert found(two, one, two, four) is None, "the best is not at the most"
+    assert found(two, one, two, four) is None, "the best value is not at the largest"
     assert found(four, four) is None
     ends = line("front_ends", **{"1": 100, "2": 150})
     said = found(ends[1], *ends, axis="front_ends")

@@ -28,7 +28,7 @@ class Bucket(dict):
         for item in day.objects():
             blob = day.path(item).read_bytes()
             assert len(blob) == item.bytes
-            assert item.kind in ("reflog", "manifest") or item.key not in self, "what is there is not sent again"
+            assert item.kind in ("reflog", "manifest") or item.key not in self, "existing objects are not sent again"
             self[item.key] = blob
             keys.append(item.key)
         return keys

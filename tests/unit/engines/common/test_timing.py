@@ -48,7 +48,7 @@ def test_open_loop_waits_until_due(clock):
     while (turn := shared.next()) is not None:
         turns.append(turn)
     assert turns == [(start + k * 10 * MS,) * 2 for k in range(4)] and shared.missed() == 0
-    assert clock.sleeps == pytest.approx([0.01] * 3), "nothing is slept for what is due after the deadline"
+    assert clock.sleeps == pytest.approx([0.01] * 3), "no sleep for operations that are due after the deadline"
 
 
 def test_random_arrivals_begin_at_the_start():
