@@ -129,8 +129,8 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
     own = next((tmp_path / "venv").glob("lib/*/site-packages"))
     (own / "borrowed.pth").write_text(f"{site}\n")
     code = "import storelab; from storelab.install import golang as go; print(storelab.__file__, go.pinned(go.LOADGEN))"
-    told = run("python", "-c", code)
-    assert told.split()[0].startswith(str(own)), "the module of the wheel, not of this checkout"
+    found = run("python", "-c", code)
+    assert found.split()[0].startswith(str(own)), "the module of the wheel, not of this checkout"
     run("storelab", "init", "lab")
     lab = tmp_path / "lab"
     lay_down(lab)
@@ -141,5 +141,5 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
     assert made == {p.name: p.read_bytes() for p in (packed[0] / f"results/{NAME}/tables").iterdir()}, (
         "as in a checkout"
     )
-    assert f"loadgen {told.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)
+    assert f"loadgen {found.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)
     assert evidence.verify(lab / f"results/{NAME}/raw")

@@ -26,13 +26,13 @@ def test_smoke(name: str) -> None:
     command = [sys.executable, str(table.HERE / f"{name}.py"), "--smoke", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            out, told = process.communicate(timeout=TIME_OUT_S)
+            out, output = process.communicate(timeout=TIME_OUT_S)
         except subprocess.TimeoutExpired:
             process.terminate()  # it stops its servers then
             raise
-    if process.returncode == 2 and "is not installed" in told:
-        pytest.skip(told.strip().splitlines()[-1])
-    assert process.returncode == 0, told[-3000:]
+    if process.returncode == 2 and "is not installed" in output:
+        pytest.skip(output.strip().splitlines()[-1])
+    assert process.returncode == 0, output[-3000:]
     result = json.loads(out.strip().splitlines()[-1])
     figures = list(result["figures"])
     assert table.unnamed(figures, NAMES[name]) == []

@@ -46,10 +46,14 @@ def fill(store: Ceph, campaign: str) -> tuple[str, dict[str, bytes]]:
 
 
 def test_default_deployment(memory):
-    told = memory.deployment()
-    assert told["daemons"] == {"mon": 1, "osd": 3, "s3": 1}
-    assert told["backing"] == "memory" and told["redundancy"] == "replica-3" and told["objectstore"] == "memstore"
-    assert told["placement_groups"]["default.rgw.buckets.data"] == 32 and 0 < memory.free_bytes() < 2e9
+    deployment = memory.deployment()
+    assert deployment["daemons"] == {"mon": 1, "osd": 3, "s3": 1}
+    assert (
+        deployment["backing"] == "memory"
+        and deployment["redundancy"] == "replica-3"
+        and deployment["objectstore"] == "memstore"
+    )
+    assert deployment["placement_groups"]["default.rgw.buckets.data"] == 32 and 0 < memory.free_bytes() < 2e9
     assert (memory.data / "keyring").stat().st_mode & 0o077 == 0
 
 

@@ -38,8 +38,8 @@ def run(tmp_path, monkeypatch):
         for name, value in (keys.environ() if keys else {}).items():
             monkeypatch.setenv(name, value)
         sweep = {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}
-        told = {"name": "judged", "campaign": "judged", "limits": {"error_fraction": error_fraction}}
-        lab = managed.Lab(tmp_path, settings, {"c": sweep}, **told)
+        content = {"name": "judged", "campaign": "judged", "limits": {"error_fraction": error_fraction}}
+        lab = managed.Lab(tmp_path, settings, {"c": sweep}, **content)
         plan_file.write(lab.config, list(lab.points.values()), WORKLOADS)
         try:
             _, record, folder = lab.measured("c")
@@ -116,13 +116,13 @@ def test_each_lie_is_caught_in_its_scenario_only(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), lies) as proxy:
         axes = {**AXES, "workers": 2}
         _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="4 s", axes=axes)
-        told = proxy.told
-    assert told.keys() == lies, lies - told.keys()
+        result = proxy.told
+    assert result.keys() == lies, lies - result.keys()
     caught = by_scenario(counts, "anomalies")
     # The last answers came after the deadline.
     workers = axes["clients"] * axes["workers"]
     assert caught.keys() == lies
-    missed = {s: (told[s], caught[s]) for s in lies if not 0 <= told[s] - caught[s] <= workers}
+    missed = {s: (result[s], caught[s]) for s in lies if not 0 <= result[s] - caught[s] <= workers}
     assert not missed, (missed, [a for a in found if a["scenario"] in missed])
     assert not by_scenario(counts, "errors")
     assert Counter(a["scenario"] for a in found) == caught

@@ -257,12 +257,12 @@ def macaroon(seconds):
 
     end = datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     activities = "activity:DOWNLOAD,LIST,UPLOAD,MANAGE,DELETE,READ_METADATA"
-    said = [b"name:me", activities.encode(), b"path:/", f"before:{end}".encode()]
+    found = [b"name:me", activities.encode(), b"path:/", f"before:{end}".encode()]
     own = os.urandom(8).hex().encode()
     signature = keyed(keyed(b"macaroons-key-generator".ljust(32, b"\0"), SECRET), own)
-    for caveat in said:
+    for caveat in found:
         signature = keyed(signature, caveat)
-    parts = [packet("location", b"storelab"), packet("identifier", own), *(packet("cid", c) for c in said)]
+    parts = [packet("location", b"storelab"), packet("identifier", own), *(packet("cid", c) for c in found)]
     return plain(b"".join([*parts, packet("signature", signature)]))
 
 

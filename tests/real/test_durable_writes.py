@@ -58,8 +58,8 @@ def test_honest_store_raises_no_alarm(lab, external, keys, engine, capsys):
             assert {(r["op"], r["bytes"]) for r in rows} == {("PUT", 1000), ("DELETE", 0)}
         else:
             assert acked == {"put": reading["states"], "overwrite": 0, "delete": 0}
-    told = capsys.readouterr()
-    assert (told.out + told.err).count("acknowledged states read back at the end: all are correct") == 2, told
+    output = capsys.readouterr()
+    assert (output.out + output.err).count("acknowledged states read back at the end: all are correct") == 2, output
 
 
 @HEAVY
@@ -192,10 +192,10 @@ def test_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
     attempt = tmp_path / "attempt"
     attempt.mkdir()
     axes = {"object_size": 4000, "workers": workers, "clients": 1, "ledger": "kept"}
-    told = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
+    point_ = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
     scratch = tmp_path / "scratch" / "c"
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Counting)) as url:
-        job = Job(told, 0, Endpoint(url), [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0")
+        job = Job(point_, 0, Endpoint(url), [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0")
         with contextlib.closing(LoadgenPut(job)) as client:
             client.prepare()
             now = time.time_ns()

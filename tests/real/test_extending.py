@@ -96,8 +96,8 @@ def test_all_of_it_was_measured(house):
     # 8 workers that pause for 5 ms before each operation: 1600 a second at most.
     assert paused[5] < 1600 and paused[0] > paused[5], "the engine uses the value of its axis"
     assert (points[points["workload"] == "exists"]["operations"] > 0).all()
-    said = (folder / "results/toy/tables/verdicts.csv").read_text()
-    assert "pauses of 5 ms" in said, "an axis has its own label"
+    shown = (folder / "results/toy/tables/verdicts.csv").read_text()
+    assert "pauses of 5 ms" in shown, "an axis has its own label"
 
 
 def test_the_table_its_figure_and_its_section_are_there(house):

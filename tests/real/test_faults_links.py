@@ -109,8 +109,10 @@ def test_next_run_heals_what_a_killed_one_left(lab, how):
     process.kill()
     process.wait()
     assert down(link) and slowed(link)
-    told = projects.run(folder, *of("both", how, key if how == "measure" else "xr"))
-    assert "xr: undid cut of xrootd-1, which was left behind" in told and "xr: undid slow of xrootd-1," in told, told
+    output = projects.run(folder, *of("both", how, key if how == "measure" else "xr"))
+    assert "xr: undid cut of xrootd-1, which was left behind" in output and "xr: undid slow of xrootd-1," in output, (
+        output
+    )
     assert not (store.folder / "faults.json").exists()
     if how == "down":
         assert not store.actors()

@@ -88,8 +88,12 @@ def test_lost_drives_are_noticed(store):
                 managed.until(lambda runner=runner: "degraded" in managed.states(runner))
             runner.settle(60)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, (lost, how)
-        told = runner.told()
-        assert len(told["most_lost"]) == lost and told["bears"] == 3 and not told["beyond_redundancy"]
+        fault_report = runner.told()
+        assert (
+            len(fault_report["most_lost"]) == lost
+            and fault_report["bears"] == 3
+            and not fault_report["beyond_redundancy"]
+        )
         assert all(d.is_dir() for d in store.drive_folders()) and not list(store.data.glob(".drive*"))
         assert str(store.data) not in Path("/proc/self/mountinfo").read_text()
 

@@ -124,9 +124,9 @@ def looked_on(address: str, run: subprocess.Popen) -> tuple[str, str] | None:
     with browser.page(network=True) as tab:
         tab.visit(address)
         tab.until("!!document.querySelector('.mood.running')")
-        said = "document.querySelector('.tiles .small')?.textContent"
-        first = tab.until(said)
-        second = tab.until(f"({said}) !== {json.dumps(first)} && {said}")
+        found = "document.querySelector('.tiles .small')?.textContent"
+        first = tab.until(found)
+        second = tab.until(f"({found}) !== {json.dumps(first)} && {found}")
         assert tab.errors == [] and {r.rpartition("/")[2] for r in tab.requests} <= {"", "events", "points.json"}
         tab.go("#points")
         assert tab.evaluate("document.querySelectorAll('main tbody tr').length") == 2

@@ -115,8 +115,8 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     wait_gone(folder)
     assert not [p for p in here.iterdir() if p.is_dir()]
     secret = seaweedfs.credentials()
-    told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
-    assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told
+    result = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
+    assert secret.secret_key.encode() not in result and secret.access_key.encode() not in result
     assert not (folder / "keys").exists()
 
 

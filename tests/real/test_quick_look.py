@@ -82,8 +82,8 @@ def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when, later):
     """It is interrupted while it stages the data of the first point, and while it probes."""
     url = seaweedfs.endpoints()[0].url
     command = [str(BIN / "storelab"), "--set", "calibrate=false", "quick", url]
-    with (here / "said").open("w") as said:
-        output = {"stdout": said, "stderr": said}
+    with (here / "said").open("w") as found:
+        output = {"stdout": found, "stderr": found}
         started = subprocess.Popen(command, cwd=here, env=environ(), start_new_session=True, **output)
     until(lambda: when in (here / "said").read_text() or started.poll() is not None)
     time.sleep(later)

@@ -101,7 +101,7 @@ def test_killed_roles_resume_and_leave_nothing():
         run = json.loads((folder / "results/bench/raw" / key / "run.json").read_text())
         assert run["attempt"] != attempt and all(c["ok"] for c in run["checks"])
         assert not [*work.rglob("job.json")], "the killed attempt's folder is gone"
-        told = storelab(folder, "clean", "bench", "--yes").stdout
+        output = storelab(folder, "clean", "bench", "--yes").stdout
         done = sum(c["operations"] for c in run["clients"] if c["role"] == "uploads")
-        assert "2 buckets" in told and "kept" not in told, told
-        assert int(told.split(" objects")[0].split()[-1]) > done + 2 * 8, "objects of both attempts, and staged ones"
+        assert "2 buckets" in output and "kept" not in output, output
+        assert int(output.split(" objects")[0].split()[-1]) > done + 2 * 8, "objects of both attempts, and staged ones"

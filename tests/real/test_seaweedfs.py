@@ -36,9 +36,9 @@ def disk_use(folder: Path) -> int:
 @HEAVY
 def test_default_deployment(fresh):
     fresh.up(2)
-    told = fresh.deployment()
-    assert fresh.version() == "4.48" and told["backing"] != "?"
-    assert told["daemons"] == {"master": 1, "volume": 1, "filer": 1, "s3": 2}
+    deployment = fresh.deployment()
+    assert fresh.version() == "4.48" and deployment["backing"] != "?"
+    assert deployment["daemons"] == {"master": 1, "volume": 1, "filer": 1, "s3": 2}
     assert (fresh.folder / "s3.json").stat().st_mode & 0o077 == 0
 
 

@@ -124,6 +124,6 @@ def test_more_nodes_than_there_are(testbed, lab):
 def test_no_store_is_started_in_a_measuring_job(testbed, lab):
     job = " ".join(measure("seaweedfs/put/workers~0002_rep~001"))
     done = on(testbed, lab, "sbatch", "--wait", "-N1", "-o", "job.out", "--wrap", job)
-    told = (lab / "job.out").read_text()
-    assert done.returncode != 0 and "stores.seaweedfs: " in told and "no store is started in a measuring job" in told
+    shown = (lab / "job.out").read_text()
+    assert done.returncode != 0 and "stores.seaweedfs: " in shown and "no store is started in a measuring job" in shown
     assert "down" in storelab(lab, "status").stdout

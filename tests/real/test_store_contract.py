@@ -148,12 +148,12 @@ class TestContract:
     def test_second_up_changes_nothing(self, store):
         pids = leaders(store)  # a daemon may have one more or one less worker meanwhile
         store.up()
-        status, told = store.status(), store.deployment()
-        assert leaders(store) == pids and set(pids) == set(store.daemon_actors(told["front_ends"]))
-        assert status.state == "up" and status.version == store.version() == told["version"] != ""
-        assert told["system"] == store.system and sum(told["daemons"].values()) == len(leaders(store))
-        assert told["front_ends"] == (len(store.front_ends()) or 1)
-        assert len(store.endpoints(1)) == 1 and str(store.folder) not in str(told)
+        status, deployment = store.status(), store.deployment()
+        assert leaders(store) == pids and set(pids) == set(store.daemon_actors(deployment["front_ends"]))
+        assert status.state == "up" and status.version == store.version() == deployment["version"] != ""
+        assert deployment["system"] == store.system and sum(deployment["daemons"].values()) == len(leaders(store))
+        assert deployment["front_ends"] == (len(store.front_ends()) or 1)
+        assert len(store.endpoints(1)) == 1 and str(store.folder) not in str(deployment)
         assert store.free_bytes() is None or store.free_bytes() > 0
         assert store.condition().state in (CLEAN, UNKNOWN)
 
@@ -315,8 +315,12 @@ class TestContract:
             assert {key: way.read(bucket, key) for key in bodies} == bodies
             runner.settle(120)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, runner.events
-        told = runner.told()
-        assert len(told["most_lost"]) == 1 and not told["beyond_redundancy"] and told["bears"] == store.bears()
+        fault_report = runner.told()
+        assert (
+            len(fault_report["most_lost"]) == 1
+            and not fault_report["beyond_redundancy"]
+            and fault_report["bears"] == store.bears()
+        )
         assert store.status().state == "up" and intact(store, bucket, bodies)
 
     @cases(lambda kind, store: store.keeps and store.protocol != "file")  # whose records `up` cannot do without

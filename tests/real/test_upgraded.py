@@ -76,8 +76,8 @@ with journal_of(store).taken("u"):
 def test_next_run_brings_back_what_a_killed_one_upgraded(site):
     store = site.store
     store.up(1)
-    told = json.dumps({**STORE, "port": store.settings.port})
-    command = [sys.executable, "-c", KILLED, told, site.config.state, NEW]
+    arguments = json.dumps({**STORE, "port": store.settings.port})
+    command = [sys.executable, "-c", KILLED, arguments, site.config.state, NEW]
     child = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert child.stdout == "upgraded\n" and child.returncode == -9, child.stderr
     assert len(set(programs(store).values())) == 2, "one runs the other version"

@@ -93,13 +93,13 @@ class CountingProxy:
             sock.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket, upward: bool, done: threading.Barrier) -> None:
-        told = self.counter()
+        found = self.counter()
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 # Counted before it is sent: when the client has its answer, the count is complete.
                 with self.lock:
                     if upward:
-                        self.requests += told(data)
+                        self.requests += found(data)
                     else:
                         self.received += len(data)
                 upward or self.flowing.wait()

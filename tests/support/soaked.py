@@ -87,7 +87,7 @@ def monitor(point, start, lasts, roles):
 def record(point, folder):
     part, lasts = point.axes["part"], point.fixed["duration_ns"]
     start = T0 + (part - 1) * APART + (0 if "roles" in point.fixed else 10**6 * S)
-    clients, told, place, having = [], [], folder / "raw" / point.key, {}
+    clients, found, place, having = [], [], folder / "raw" / point.key, {}
     for role in point.parts():
         axes, ranks = role.point.axes, [*role.ranks]
         having[role.name] = ranks
@@ -103,7 +103,7 @@ def record(point, folder):
                 | ({"role": role.name} if role.name else {})
             )
         engine = {"name": axes["engine"], "version": "1.0", "settings": {}, "requests_per_operation": {}}
-        told.append(
+        found.append(
             {"name": role.name, "workload": role.point.workload, "axes": axes, "clients": ranks, "engine": engine}
             | {"begin_ns": start, "end_ns": start + lasts}
         )
@@ -113,8 +113,8 @@ def record(point, folder):
         **{"schema": records.SCHEMA, "campaign": "soak", "point": asdict(point), "attempt": "1", "valid": valid},
         **({} if valid else {"budget": {"reason": "2 % of the operations failed"}}),
         **{"start_ns": start, "deadline_ns": start + lasts, "clients": clients, "events": [], "checks": []},
-        **({"roles": told} if "roles" in point.fixed else {}),
-        **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 40.0, "server_cpu_s": 2.0}, "engine": told[0]["engine"]},
+        **({"roles": found} if "roles" in point.fixed else {}),
+        **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 40.0, "server_cpu_s": 2.0}, "engine": found[0]["engine"]},
         **{"store": {"name": "alpha", "kind": "s3"}},
     }  # fmt: skip
     records.finish(place, run)

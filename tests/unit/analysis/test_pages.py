@@ -104,13 +104,13 @@ def test_sections_of_campaigns_with_few_axes():
     values = {"entries_median_per_s": 1.0, "entries_low_per_s": 1.0, "entries_high_per_s": 1.0}
     values |= {"needed_median_mb_per_s": 1.0, "amplification_median_ratio": 1.0, "requests_median_per_read": 1.0}
     row = values | {"engine": "planned", "workload": "read_volume"}
-    for more, said in (
+    for more, found in (
         ({"volume_fraction_percent": 50.0}, "50 % of volume, planned"),
         ({"volume_fraction_percent": 50.0, "entry_fraction_percent": None}, "50 % of volume, planned"),
         ({"volume_fraction_percent": 50.0, "entry_fraction_percent": 1.0}, "1 % of entries, planned"),
         ({}, "read volume, planned"),
     ):
-        assert pages.sparse(pd.DataFrame([row | more])).rows[0][0] == said
+        assert pages.sparse(pd.DataFrame([row | more])).rows[0][0] == found
     for section in (pages.rates, pages.latencies, pages.sparse):
         assert not section(pd.DataFrame([row])[lambda t: t["workload"] == "put"]).rows
     for section in (pages.rates, pages.latencies):

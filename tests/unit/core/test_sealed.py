@@ -186,8 +186,8 @@ def test_altered_text_is_named(copy, own_sum):
     table.loc[row, "text"] = records.with_sum(json.loads(text)).decode() if own_sum else text
     table.to_parquet(raw / "runs.parquet")
     evidence.write_sums(raw)
-    told = records.read_json(raw / "SEAL") | {"sha256sums_sha256": records.sha256(raw / "SHA256SUMS")}
-    records.write_summed(raw / "SEAL", told)
+    content = records.read_json(raw / "SEAL") | {"sha256sums_sha256": records.sha256(raw / "SHA256SUMS")}
+    records.write_summed(raw / "SEAL", content)
     for message in looks(copy):
         assert f"run.json of {table.loc[row, 'point']}" in message
         assert ("SHA256SUMS.measured" if own_sum else "its checksum") in message

@@ -336,11 +336,11 @@ def test_cpu_time_of_a_real_process():
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         found = monitor.Monitor({}, lambda: {0: child.pid}, 10 * S)
         found.start(time.time_ns())
-        said = float(child.communicate()[0])
+        output = float(child.communicate()[0])
         found.stop()
     rows = rows_of(found, "client", "0")
     used = rows[-1]["cpu_user_s"] + rows[-1]["cpu_system_s"]
-    assert 0.1 * said < used <= said + 0.3 and found.summary["cpu_busy_s"] >= 0
+    assert 0.1 * output < used <= output + 0.3 and found.summary["cpu_busy_s"] >= 0
 
 
 def test_use_is_reported_each_second(monkeypatch):

@@ -331,7 +331,9 @@ def test_workers_fit_into_the_limit_of_open_files(tmp_path, monkeypatch):
         monkeypatch.setattr(check.resource, "getrlimit", lambda _, hard=hard: (64, hard))
         config, points = made(tmp_path, sweep(workers=workers))
         message = refusal(check.open_files, config, points)
-        told = f"a client of {workers} workers opens up to {64 + 2 * workers} files, this shell allows {hard}"
-        assert message.startswith(f"sweeps.s: {told}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+        found = f"a client of {workers} workers opens up to {64 + 2 * workers} files, this shell allows {hard}"
+        assert (
+            message.startswith(f"sweeps.s: {found}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+        )
     monkeypatch.setattr(check.resource, "getrlimit", lambda _: (64, check.resource.RLIM_INFINITY))
     assert refusal(check.open_files, *made(tmp_path, sweep(workers=10_000))) == NONE

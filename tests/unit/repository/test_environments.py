@@ -109,8 +109,8 @@ def test_setup_builds_go_programs_of_this_checkout(checkout):
     assert setup() == ("", [look, build]) and setup() == ("", [look])
     (checkout / "there").unlink()
     (checkout / "broken").touch()
-    told, asked = setup()
-    assert asked == [look, build] and told.count("\n") == 1 and "no network" in told
+    found, asked = setup()
+    assert asked == [look, build] and found.count("\n") == 1 and "no network" in found
     assert setup() == ("", [look]), "a failed build is not repeated at each `make`"
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")

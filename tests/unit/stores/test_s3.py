@@ -222,8 +222,8 @@ def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
     ):
         credentials.write_bytes(text)
         for act in ("credentials", "require") if b"[mine]" not in text else ("credentials",):
-            told = refusal(getattr(store(profile="mine"), act))
-            assert told.startswith(message) and "hush" not in told, told
+            found = refusal(getattr(store(profile="mine"), act))
+            assert found.startswith(message) and "hush" not in found, found
 
 
 def test_proxy_is_looked_at_before_anything_is_done(monkeypatch):

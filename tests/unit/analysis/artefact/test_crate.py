@@ -165,15 +165,15 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("rule", FAULTS)
 def test_a_crate_that_breaks_a_rule_is_seen(rule):
     """Each rule finds the fault that is planted for it."""
-    told = copy.deepcopy(CRATE)
-    FAULTS[rule]({e["@id"]: e for e in told["@graph"]})
-    assert rule in list(broken(told, FILES))
+    found = copy.deepcopy(CRATE)
+    FAULTS[rule]({e["@id"]: e for e in found["@graph"]})
+    assert rule in list(broken(found, FILES))
 
 
 def test_what_was_not_made_is_not_told():
     files = {name: size for name, size in FILES.items() if "paper" not in name and "figures" not in name}
-    told = json.loads(members.metadata(ABOUT, files))
-    assert not list(broken(told, files)) and not [e for e in told["@graph"] if "figures" in e["@id"]]
+    content = json.loads(members.metadata(ABOUT, files))
+    assert not list(broken(content, files)) and not [e for e in content["@graph"] if "figures" in e["@id"]]
 
 
 def test_the_crate_says_when_by_whom_and_with_what():
@@ -195,10 +195,12 @@ def test_citation_and_deposit_have_what_their_formats_ask_for():
     """Citation File Format 1.2.0: cff-version, message, title and authors; Zenodo's deposit metadata: type, title,
     creators, description.
     """
-    told = yaml.safe_load(members.citation(ABOUT))
-    assert (told["cff-version"], told["type"], told["title"]) == ("1.2.0", "dataset", ABOUT.title) and told["message"]
-    assert [a["name"] for a in told["authors"]] == list(ABOUT.authors) and told["license"] == "CC-BY-4.0"
-    assert str(told["date-released"]) == "2026-05-06" and told["references"][0]["version"] == "0.2.0"
+    content = yaml.safe_load(members.citation(ABOUT))
+    assert (content["cff-version"], content["type"], content["title"]) == ("1.2.0", "dataset", ABOUT.title) and content[
+        "message"
+    ]
+    assert [a["name"] for a in content["authors"]] == list(ABOUT.authors) and content["license"] == "CC-BY-4.0"
+    assert str(content["date-released"]) == "2026-05-06" and content["references"][0]["version"] == "0.2.0"
     deposit = json.loads(members.zenodo(ABOUT))
     assert deposit["upload_type"] == "dataset" and deposit["license"] == "cc-by-4.0" and deposit["description"]
     assert deposit["creators"] == [{"name": name} for name in ABOUT.authors]

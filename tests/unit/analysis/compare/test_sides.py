@@ -140,8 +140,8 @@ def test_store_by_store():
     )
     table, _ = compare.compare(a, b)
     assert list(table["store_a"][:2]) == list(table["store_b"][:2]) == ["x", "y"] and table["ratio"][0] == 1
-    said = compare.described(table[table["workload"] != "all"])
-    assert said == ["x, get", "y, get"]
+    shown = compare.described(table[table["workload"] != "all"])
+    assert shown == ["x, get", "y, get"]
 
 
 def test_words_of_rows():

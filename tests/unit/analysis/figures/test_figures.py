@@ -38,12 +38,14 @@ RATE = Measure((Curve("rate", "ps"),), "Rate")
 @pytest.mark.parametrize("name", OF_ONE_SYSTEM)
 def test_each_figure_says_what_it_shows(example, name):
     fig = draw(catalogue.FIGURES[name], build.read(example, catalogue.FIGURES[name].table))
-    said = texts(fig)
-    assert ("Clients" in said or name == "entries") and "n = " in said and "range" in said and "share one host" in said
-    assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
-    assert ("4 kB" in said and "objects/s" in said) if name.startswith("metadata") else True
+    shown = texts(fig)
+    assert (
+        ("Clients" in shown or name == "entries") and "n = " in shown and "range" in shown and "share one host" in shown
+    )
+    assert ("10 MB" in shown and "MB/s" in shown) if name.startswith("throughput") else True
+    assert ("4 kB" in shown and "objects/s" in shown) if name.startswith("metadata") else True
     if name != "entries":
-        assert "1 front-end" in said and "2 front-ends" in said and "s5cmd" in said
+        assert "1 front-end" in shown and "2 front-ends" in shown and "s5cmd" in shown
         assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
 
 
@@ -54,14 +56,14 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
     table = build.read(tmp_path, "throughput")
     rates = table.set_index(["workload", "object_size_bytes", "clients"])["rate_median_per_s"]
     assert rates["stat", 4000, 2] > 9 * rates["stat", 10**7, 2] > 0 and (table["throughput_median_mb_per_s"] == 0).all()
-    said = texts(draw(catalogue.FIGURES["metadata_stat"], table))
-    assert "HEAD requests [objects/s]" in said and "4 kB" in said and "10 MB" in said and "MB/s" not in said
+    shown = texts(draw(catalogue.FIGURES["metadata_stat"], table))
+    assert "HEAD requests [objects/s]" in shown and "4 kB" in shown and "10 MB" in shown and "MB/s" not in shown
     best = {name: value for name, value, _ in numbers(table)}
     assert best["best_metadata_stat"] == rates["stat", 4000, 4] and not {n for n in best if "throughput" in n}
     keys = table[table["workload"] == "list"].set_index(["page_size", "clients"])["rate_median_per_s"]
     assert keys[1000, 2] == pytest.approx(2 * 5.5 * 1000, rel=0.1) and best["best_metadata_list"] == keys.max()
-    said = texts(draw(catalogue.FIGURES["metadata_list"], table))
-    assert "Keys listed [keys/s]" in said and "1000 keys" in said and "pages of 100" in said and "n = 2" in said
+    shown = texts(draw(catalogue.FIGURES["metadata_list"], table))
+    assert "Keys listed [keys/s]" in shown and "1000 keys" in shown and "pages of 100" in shown and "n = 2" in shown
     typeset = latex_rates.throughput(table)
     assert "keys/s" in typeset
 
@@ -90,9 +92,9 @@ def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
         ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
     ):
         fig = draw(catalogue.FIGURES[name], table)
-        said = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
-        assert "n = 2" in said or "2 runs" in said
-        assert all(w in said for w in words), said
+        shown = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
+        assert "n = 2" in shown or "2 runs" in shown
+        assert all(w in shown for w in words), shown
         assert "planned" in catalogue.caption(catalogue.FIGURES[name], table) or name == "replay"
     bars = draw(catalogue.FIGURES["phases"], table).axes[0]
     assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
@@ -130,9 +132,9 @@ def test_gaps_and_the_front(requests):
     dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
     fig = draw(catalogue.FIGURES["front"], requests)
-    said = [{t.get_text() for t in ax.texts} for ax in fig.axes]
+    shown = [{t.get_text() for t in ax.texts} for ax in fig.axes]
     labels = {"0 B", "32 KiB", "1 MiB", "least time", "at most 3×", "thrift 15", " needed"}
-    assert labels == said[0] and len(said) == 2
+    assert labels == shown[0] and len(shown) == 2
     for name, word in (("front", "thrift"), ("gaps", "obstore")):
         assert word in catalogue.caption(catalogue.FIGURES[name], requests)
     one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
@@ -345,9 +347,9 @@ def test_few_operations_are_open_and_bound_points_half_filled():
         lines = [line for line in fig.axes[0].lines if line.get_linestyle() == "None" and len(line.get_xdata()) == 1]
         assert [line.get_xdata()[0] for line in lines if line.get_markerfacecolor() == "white"] == opened
         assert [line.get_xdata()[0] for line in lines if line.get_fillstyle() == "bottom"] == [4.0]
-        for said in (texts(fig), catalogue.caption(spec, known).replace("H", "h").replace("O", "o")):
-            assert "half-filled symbols: bound by the link" in said
-            assert ("open symbols: rates of fewer than 10 operations" in said) is bool(opened)
+        for result in (texts(fig), catalogue.caption(spec, known).replace("H", "h").replace("O", "o")):
+            assert "half-filled symbols: bound by the link" in result
+            assert ("open symbols: rates of fewer than 10 operations" in result) is bool(opened)
 
 
 def test_runs_are_dots_behind_their_median(workers):
@@ -506,5 +508,5 @@ def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
     for name, count in (("gaps", 2), ("front", 4)):
         titles = [ax.get_title() for ax in draw(catalogue.FIGURES[name], two).axes if ax.get_title()]
         assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
-    told = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
-    assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
+    caption = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
+    assert caption.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")

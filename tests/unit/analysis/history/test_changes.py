@@ -93,8 +93,8 @@ def test_too_few_entries_and_no_scatter():
     step = [0.0] * 6 + [1.0] * 6
     found = series.find_changes(step)
     assert found.places == (6,) and found.p < 0.05
-    (told,) = series.told_steps(step, found.places, found.p)
-    assert (told.shift, told.low, told.high) == pytest.approx((1.0, 1.0, 1.0))
+    (result,) = series.told_steps(step, found.places, found.p)
+    assert (result.shift, result.low, result.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_a_step_has_the_interval_of_students_t():
@@ -143,7 +143,7 @@ def test_false_and_true_as_the_benchmark_has_them():
     """With few draws and wide bounds."""
     rng = np.random.default_rng(10)
     assert truth.changed(rng, 40, truth.ENTRIES["skewed"], 12) <= 0.15
-    told, placed = truth.levels(rng, 8, 24, (8, 16), 5.0)
-    assert told >= 0.9 and placed >= 0.8
+    found, placed = truth.levels(rng, 8, 24, (8, 16), 5.0)
+    assert found >= 0.9 and placed >= 0.8
     assert truth.newest_told(rng, 40, truth.ENTRIES["normal"], 12) <= 0.15
     assert truth.newest_told(rng, 12, truth.ENTRIES["normal"], 12, 6.0) >= 0.8

@@ -52,8 +52,8 @@ def test_opening_is_in_columns_of_its_own_and_in_no_other(tmp_path):
     for _, r in [*sparse.iterrows(), *events.iterrows()]:
         assert opening(r) == pytest.approx([3, 1.0, 0.001])
     assert not [c for c in [*sparse, *events] if c.startswith("open_")]
-    said = latex_sparse.entries(sparse)
-    assert "; opening the file: 3 requests, 1~MB, 1~ms" in said
+    found = latex_sparse.entries(sparse)
+    assert "; opening the file: 3 requests, 1~MB, 1~ms" in found
 
 
 def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):

@@ -203,16 +203,16 @@ def write(folder, run, rng, state):
         records.fail(place, run.point, "client 1 did not arrive")
     if state == "failed":
         return
-    told = run.run_json(rng)
+    found = run.run_json(rng)
     for name, kinds, files in (("ops", records.OPS, run.ops), ("reads", records.READS, run.reads)):
         for client, rows in enumerate(files):
             columns = {c: [r[c] for r in rows] for c in rows[0]}
             records.write_table(place / f"{name}.{client}.parquet", kinds, columns)
     if state == "invalid":
-        told |= {"valid": False, "budget": {"reason": "too many failed"}}
+        found |= {"valid": False, "budget": {"reason": "too many failed"}}
     if state == "again":
-        told |= {"earlier": records.earlier(place, asdict(run.point))}
-    records.finish(place, told)
+        found |= {"earlier": records.earlier(place, asdict(run.point))}
+    records.finish(place, found)
 
 
 @pytest.fixture(scope="module")

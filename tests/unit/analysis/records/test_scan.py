@@ -50,8 +50,8 @@ def test_bounds_of_a_run(tmp_path):
     clients = [(1, 9), (3, 30), (None, None)]
     clients = [{"start_ns": b and AGREED + b, "end_ns": e and AGREED + e} for b, e in clients]
     fixed = {"fixed": {"warm_up_ns": 2, "bin_ns": 50}}
-    told = {"k": {"clients": clients, "point": fixed}, "none": {"clients": []}}
-    found = scan.bounds(campaign_of(tmp_path, {"k": {}, "none": {}}, **told)).set_index("key")
+    content = {"k": {"clients": clients, "point": fixed}, "none": {"clients": []}}
+    found = scan.bounds(campaign_of(tmp_path, {"k": {}, "none": {}}, **content)).set_index("key")
     assert found.loc["k"].to_dict() == {
         **{"agreed_ns": AGREED, "overlap_begin_ns": AGREED + 5, "first_end_ns": AGREED + 9, "bin_ns": 50}
     }

@@ -266,8 +266,8 @@ def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
     fig = draw(catalogue.of(written)["mine"], table)
     curves = {tuple(y) for _, y in lines(fig)}
     assert curves == {(30.0, 60.0, 90.0), (90.0, 90.0)}
-    said = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert sorted(said) == ["9 clients", "with 3 to 9 clients"]
+    shown = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert sorted(shown) == ["9 clients", "with 3 to 9 clients"]
 
 
 def test_every_group_of_the_plan_is_along_and_no_other():

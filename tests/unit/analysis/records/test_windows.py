@@ -93,8 +93,8 @@ def test_windows_to_the_nanosecond(tmp_path, ends):
     last = max(ends, default=10)
     for name, begin, end in (("overlap", 2, 10), ("first_done", 0, 10), ("last_done", 0, last)):
         inside = sum(begin < e <= end for e in ends)
-        told = [row[f"{name}_{c}"] for c in ("operations", "bytes", "errors")]
-        assert told == [inside, 7 * inside, 0], name
+        found = [row[f"{name}_{c}"] for c in ("operations", "bytes", "errors")]
+        assert found == [inside, 7 * inside, 0], name
         assert [row[f"{name}_{c}_s"] * S for c in ("begin", "end", "length")] == pytest.approx(
             [begin, end, end - begin]
         )

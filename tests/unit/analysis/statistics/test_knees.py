@@ -200,9 +200,9 @@ def test_a_level_curve_is_told_by_the_f_test():
         _, squares = knees.profile(x, y)
         level = ((np.log(y) - np.log(y).mean()) ** 2).sum()
         f = (level - squares.min()) / 2 / (squares.min() / (len(y) - 3))
-        told = squares.argmin() == 0 or f <= stats.f.ppf(0.95, 2, len(y) - 3)
+        found = squares.argmin() == 0 or f <= stats.f.ppf(0.95, 2, len(y) - 3)
         if knees.peaked(x, y, squares.min()) is None:
-            assert (knees.knee(x, y)[0] == knees.LEVEL) == told
+            assert (knees.knee(x, y)[0] == knees.LEVEL) == found
 
 
 def test_the_last_step_rises_by_the_pooled_t_test():

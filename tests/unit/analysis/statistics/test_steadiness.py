@@ -44,8 +44,8 @@ def test_thresholds_are_the_99_percent_quantiles_of_autocorrelated_noise():
     """With new draws, each shape is found in about 1 % of the windows, by the F statistic only."""
     rows = 1 + noise(np.random.default_rng(3), 2000, N, 0.05, 0.6)
     f = np.array([[f for f, _, _ in s.fits(row).values()] for row in rows])
-    told = (f > np.array(s.THRESHOLDS[N])).mean(axis=0)
-    assert ((told > 0.003) & (told < 0.02)).all(), told
+    found = (f > np.array(s.THRESHOLDS[N])).mean(axis=0)
+    assert ((found > 0.003) & (found < 0.02)).all(), found
 
 
 def test_f_statistic_of_a_line_is_that_of_linear_regression():

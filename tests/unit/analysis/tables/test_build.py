@@ -97,8 +97,8 @@ def test_missing_point_stops_build(fresh):
     evidence.write_sums(fresh / "raw")
     wanted = r"alpha/put/.*2 of 4 points.*`make measure CAMPAIGN=%s`"
     refused(fresh, wanted % fresh.name)
-    told = records.read_json(fresh / "raw/plan.json")
-    plan = {k: v for k, v in told.items() if k not in records.SUM_KEYS} | {"file": "other"}
+    content = records.read_json(fresh / "raw/plan.json")
+    plan = {k: v for k, v in content.items() if k not in records.SUM_KEYS} | {"file": "other"}
     records.write_summed(fresh / "raw/plan.json", plan)
     evidence.write_sums(fresh / "raw")
     refused(fresh, wanted % f"other CONFIG=name={fresh.name}")

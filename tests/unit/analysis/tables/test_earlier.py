@@ -159,8 +159,8 @@ def test_figure_names_year_and_system():
     table = earlier.table(*whole())
     fig = draw.draw(catalogue.FIGURES["earlier"], table)
     names = [" ".join(t.get_text().split()) for ax in fig.axes for t in ax.get_yticklabels()]
-    said = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2, per front-end"}
-    assert said | {"published 2012: UDS 1, one client, 5 buckets", "alpha"} <= set(names)
+    content = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2, per front-end"}
+    assert content | {"published 2012: UDS 1, one client, 5 buckets", "alpha"} <= set(names)
     assert all(n == "alpha" or n.startswith("published 20") for n in names)
     assert len(fig.axes) == len(table.groupby(["what", "measure"]))
     lines = [line for ax in fig.axes for line in ax.lines if len(line.get_xdata()) > 1]

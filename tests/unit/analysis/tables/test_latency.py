@@ -65,13 +65,13 @@ def quoted(tables: build.Tables) -> dict:
 
 
 def test_figures_name_loops_and_loads(table):
-    said = {name: texts(draw(catalogue.FIGURES[f"latency_{name}"], table)) for name in ("closed", "open", "spectrum")}
+    shown = {name: texts(draw(catalogue.FIGURES[f"latency_{name}"], table)) for name in ("closed", "open", "spectrum")}
     parts = {
         "closed": ("closed loop", "p99", "time to first byte", "alpha: GET 4 kB", "alpha: GET 10 MB", "Latency [ms]"),
         "open": ("open loop", "Operations due per second", "less than 99 %"),
         "spectrum": ("closed loop, fewest in flight", "closed loop, most in flight", "open loop, most due", "Quantile"),
     }
-    missing = [(n, part) for n in parts for part in parts[n] if part not in said[n].replace("\n", " ")]
+    missing = [(n, part) for n in parts for part in parts[n] if part not in shown[n].replace("\n", " ")]
     assert not missing, missing
     spectrum = draw(catalogue.FIGURES["latency_spectrum"], table)
     assert "32 in flight" in {t.get_text() for ax in spectrum.axes for t in ax.texts}
@@ -271,8 +271,8 @@ def test_records_of_every_age_report_hung_operations(one):
 
 def pause(*longest: tuple[int, int]) -> dict:
     lengths = [length for _, length in longest]
-    told = {"count": len(lengths), "sum_ns": sum(lengths), "longest_ns": max(lengths, default=0)}
-    return {"pauses": told | {"longest": [list(p) for p in longest]}}
+    content = {"count": len(lengths), "sum_ns": sum(lengths), "longest_ns": max(lengths, default=0)}
+    return {"pauses": content | {"longest": [list(p) for p in longest]}}
 
 
 def test_tail_during_pauses_of_client(one):
@@ -309,17 +309,17 @@ def latency_row(loop: str, p50: float, p99: float, bounds: str = "") -> dict[str
 
 def test_text_quotes_least_median_and_longest_tail():
     rows = [latency_row("closed", 2, 9), latency_row("closed", 5, 40, "latency_p99"), latency_row("open", 7, 70)]
-    said = {name: value for name, value, _ in latency.numbers(pd.DataFrame(rows))}
-    assert said["latency_closed_least"] == "2.00 [1.80, 2.20]"
-    assert said["latency_closed_longest"] == "at least 40.0 [36.0, 44.0]", "hung operations: a lower bound"
-    assert said["latency_open_longest"] == "70.0 [63.0, 77.0]"
-    assert (said["latency_open_groups"], said["latency_open_behind"]) == (1, 1)
-    assert {"latency_closed_least_where", "latency_closed_longest_where"} <= {*said}
+    content = {name: value for name, value, _ in latency.numbers(pd.DataFrame(rows))}
+    assert content["latency_closed_least"] == "2.00 [1.80, 2.20]"
+    assert content["latency_closed_longest"] == "at least 40.0 [36.0, 44.0]", "hung operations: a lower bound"
+    assert content["latency_open_longest"] == "70.0 [63.0, 77.0]"
+    assert (content["latency_open_groups"], content["latency_open_behind"]) == (1, 1)
+    assert {"latency_closed_least_where", "latency_closed_longest_where"} <= {*content}
 
 
 def test_quantile_needs_one_operation_beyond_it():
-    said = {name: value for name, value, _ in latency.definitions()}
-    assert (said["latency_fewest"], said["latency_fewest_highest"]) == (100, 1000)
+    content = {name: value for name, value, _ in latency.definitions()}
+    assert (content["latency_fewest"], content["latency_fewest_highest"]) == (100, 1000)
 
 
 def test_ends_of_loads():

@@ -76,8 +76,8 @@ def test_service_counts_from_the_act_that_made_the_pause(tmp_path):
 def test_runs_of_several_roles_count_once():
     one = recovered("killed", 1.0, never_noticed=2, never_whole=1)
     rows = pd.DataFrame([one, one | {"role": "reads"}])
-    said = {name: value for name, value, _ in roles.recovery_numbers(rows)}
-    assert (said["recovery_never_noticed"], said["recovery_never_whole"], said["recovery_points"]) == (2, 1, 1)
+    content = {name: value for name, value, _ in roles.recovery_numbers(rows)}
+    assert (content["recovery_never_noticed"], content["recovery_never_whole"], content["recovery_points"]) == (2, 1, 1)
 
 
 def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
@@ -150,13 +150,13 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
         recovered("osd-hung", 20.0, never_noticed=1, never_whole=4, never_served=1, failed_operations=0),
         recovered("cut", None),
     ]
-    said = {name: value for name, value, _ in roles.recovery_numbers(pd.DataFrame(rows))}
+    content = {name: value for name, value, _ in roles.recovery_numbers(pd.DataFrame(rows))}
     expected = {"groups": 3, "failed": 6, "without_failure": 1, "pause_longest": "20.0 [18.0, 22.0]"}
     expected |= {"never_served": 1, "never_noticed": 3, "never_whole": 5}
     expected |= {"pause_longest_where": "uploads on ceph, osd-hung"}
-    assert {name: said[f"recovery_{name}"] for name in expected} == expected
-    assert (said["recovery_points"], said["recovery_whole_points"]) == (3, 0)
-    assert "recovery_whole_longest" not in said and roles.recovery_numbers(pd.DataFrame()) == []
+    assert {name: content[f"recovery_{name}"] for name in expected} == expected
+    assert (content["recovery_points"], content["recovery_whole_points"]) == (3, 0)
+    assert "recovery_whole_longest" not in content and roles.recovery_numbers(pd.DataFrame()) == []
     assert roles.where(recovered(None, 1.0)) == "uploads on ceph"
 
 

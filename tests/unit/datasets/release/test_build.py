@@ -155,16 +155,16 @@ def damaged(bucket, key):
 def test_verify_finds_damage(published):
     made, keys, bucket, _ = published
     root = names.key(SETTINGS.repository, made[-1]["catalogs"][0], "C")
-    for blob, said in damaged(bucket, root):
+    for blob, found in damaged(bucket, root):
         key, there = root, dict(bucket)
         if blob is None:
             del there[key]
         else:
-            if "SHA" not in said:  # named as what it holds, so that only the content is wrong
+            if "SHA" not in found:  # named as what it holds, so that only the content is wrong
                 key = names.key(SETTINGS.repository, hashlib.sha1(blob).hexdigest(), "C")
             there[key] = blob
         (problem,) = catalogs.verify(there.__getitem__, [*keys[-1][:3], key])
-        assert key in problem and said in problem
+        assert key in problem and found in problem
     for key in (made[-1]["manifest"], made[-1]["reflog"]):
         (problem,) = catalogs.verify({key: bucket[key][:100] + b"x" + bucket[key][101:][:50]}.__getitem__, [key])
         assert "damaged" in problem
@@ -272,9 +272,9 @@ def test_missing_days_are_made_too(tmp_path, undisturbed):
 
 def test_day_file_is_json_and_streams(tmp_path):
     day = Release(SETTINGS, 1).day(1, tmp_path)
-    told = json.loads((day.folder / "day.json").read_text())
-    assert [tuple(o) for o in told.pop("objects")] == list(day.objects())
-    assert told == day.facts == days.read_day(day.folder).facts and day.n == 1
+    shown = json.loads((day.folder / "day.json").read_text())
+    assert [tuple(o) for o in shown.pop("objects")] == list(day.objects())
+    assert shown == day.facts == days.read_day(day.folder).facts and day.n == 1
 
 
 def test_reflog_leaves_out_collected_roots(tmp_path):

@@ -67,8 +67,8 @@ def test_missing_bucket_has_its_name():
             lambda: access.prefixes("gone-1", "a/"),
             lambda: access.drop_bucket("gone-1"),
         ):
-            said = refusal(call)
-            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' does not exist")
+            found = refusal(call)
+            assert found.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' does not exist")
 
 
 class Busy:

@@ -153,6 +153,6 @@ def test_token_files_travel_to_nodes(tmp_path):
 def test_token_of_a_gang_that_has_ended_is_named(monkeypatch):
     """The message was that it ends in -5 s."""
     monkeypatch.setattr(credentials.time, "time", lambda: 1000.0)
-    for end, said in ((995, "ended 5 s ago"), (1000, "ended 0 s ago"), (1005, "ends in 5 s"), (1090, "")):
-        told = credentials.too_short({"BEARER_TOKEN": jwt(end)}, 60)
-        assert told == (f"the token in BEARER_TOKEN {said}, the point takes 60 s: renew it" if said else "")
+    for end, result in ((995, "ended 5 s ago"), (1000, "ended 0 s ago"), (1005, "ends in 5 s"), (1090, "")):
+        found = credentials.too_short({"BEARER_TOKEN": jwt(end)}, 60)
+        assert found == (f"the token in BEARER_TOKEN {result}, the point takes 60 s: renew it" if result else "")

@@ -441,9 +441,9 @@ def test_failed_attempt_is_ended(monkeypatch, tmp_path):
 
 
 def test_repository_is_named_by_its_content():
-    told = Settings().told()
-    same, *others = (served.name_of(told, 1), served.name_of(told, 2), served.name_of(told | {"seed": 1}, 1))
-    assert same == served.name_of(json.loads(json.dumps(told)), 1) and len({same, *others}) == 3
+    found = Settings().told()
+    same, *others = (served.name_of(found, 1), served.name_of(found, 2), served.name_of(found | {"seed": 1}, 1))
+    assert same == served.name_of(json.loads(json.dumps(found)), 1) and len({same, *others}) == 3
 
 
 def test_repository_is_staged_once_and_noted(tmp_path, release):

@@ -114,7 +114,7 @@ def test_wrong_bytes_are_recognised():
 
 def test_lies_about_one_range_are_recognised():
     place = "100-199/50000"
-    for body, said, status, found in (
+    for body, result, status, found in (
         (DATA[100:200], place, 206, RIGHT),
         (DATA[101:201], place, 206, WRONG),
         (DATA[100:200], "100-199/49999", 206, WRONG),
@@ -123,7 +123,7 @@ def test_lies_about_one_range_are_recognised():
         (DATA[100:200], place, 200, WRONG),
         (b"", "100--1/50000", 206, WRONG),  # XrdHttp 5.5.3
     ):
-        assert plain(body, said, status, ONE) == found, (said, status)
+        assert plain(body, result, status, ONE) == found, (result, status)
     assert kind(multipart(ONE), ranges=ONE) == RIGHT, "allowed, if odd"
 
 
