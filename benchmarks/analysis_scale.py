@@ -1,9 +1,9 @@
-"""seconds_20M, gb_20M: wall time and peak memory of `storelab tables` over 20 million operation records on two cores,
-and as many in bins.
+"""Measure seconds_20M and gb_20M: wall time and peak memory of `storelab tables`, which reads 20 million operation
+records and another 20 million operations in bins on two cores.
 
-The records are imagined, but made by the writers of measured ones: 40 points of 4 clients with single rows (GET, PUT; a
-quarter of them in an open loop; one operation in a thousand fails), and 8 points in bins of 100 ms. Checksums are
-verified within the time.
+The records are synthetic, but storelab's own writers write them. 40 points of 4 clients have single rows: GET and PUT,
+a quarter of them in an open loop, and one operation in a thousand fails. 8 points have bins of 100 ms. The time
+includes the check of the checksums.
 """
 
 import os
@@ -53,8 +53,9 @@ def settings() -> config.Config:
 
 
 def operations(rng: np.random.Generator, n: int, point: Point, start: int) -> dict[str, np.ndarray]:
-    """Times of n operations of one client: latency log-normal around 5 ms, first byte before, in an open loop due up to
-    20 ms earlier.
+    """Return the times of n operations of one client.
+
+    Latencies are log-normal around 5 ms. In an open loop, each operation was due up to 20 ms before it began.
     """
     begun = start + np.sort(rng.integers(0, SECONDS * S, n))
     took = rng.lognormal(np.log(5e6), 0.6, n).astype(np.int64)
@@ -67,7 +68,7 @@ def operations(rng: np.random.Generator, n: int, point: Point, start: int) -> di
 
 
 def single(rng: np.random.Generator, n: int, point: Point, client: int, start: int) -> dict[str, Any]:
-    """Columns of `ops`: GETs of a thousand staged objects, or PUTs to new keys."""
+    """Return the columns of `ops`: GETs of a thousand staged objects, or PUTs to new keys."""
     put, failed, one = point.workload == "put", rng.random(n) < 0.001, np.ones(n, np.int64)
     names = pa.array(
         [f"put/{point.order}/{client}/{i:08d}" if put else f"payload/{i:06d}" for i in range(n if put else 1000)]
@@ -110,7 +111,7 @@ def run_json(point: Point, start: int) -> dict[str, Any]:
 
 
 def make(folder: Path, rows: int) -> None:
-    """A whole campaign with so many single rows, and as many operations in bins."""
+    """Write a whole campaign with `rows` single rows and the same number of operations in bins."""
     chosen = settings()
     points = plan.make(chosen, WORKLOADS)
     in_bins = [p for p in points if p.sweep == "binned"]
@@ -140,7 +141,7 @@ def two_cores() -> None:
 
 
 def analyse(folder: Path) -> tuple[float, float]:
-    """Wall seconds and peak memory (10^9 bytes) of `storelab tables`, a process of its own."""
+    """Return wall seconds and peak memory (10^9 bytes) of `storelab tables`, run in a separate process."""
     begun = time.monotonic()
     child = subprocess.Popen(
         [str(BIN / "storelab"), "tables", "--campaign-dir", str(folder)],
@@ -168,7 +169,7 @@ def main() -> None:
         make(folder, rows)
         size = sum(p.stat().st_size for p in evidence.raw_files(folder / "raw"))
         say(
-            f"analysis_scale: {rows} rows and as many operations in bins, {size / 1e9:.2f} GB, "
+            f"analysis_scale: {rows} rows and the same number of operations in bins, {size / 1e9:.2f} GB, "
             f"made in {time.monotonic() - begun:.0f} s"
         )
         for i in range(n):

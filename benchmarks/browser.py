@@ -1,6 +1,7 @@
-"""A headless Chromium for pages of storelab, with the network off where the page is a file: opens a file, tells what
-the page asked for and what it wrote to its console, types, clicks, and takes pictures. It speaks the DevTools protocol
-over a pipe, so that it needs no port.
+"""A headless Chromium that tests and benchmarks use to open pages of storelab.
+
+It opens a page, records the requests and console messages of the page, types, clicks and takes pictures. The network is
+off for pages that are files. It uses the DevTools protocol over a pipe, and therefore needs no port.
 """
 
 import base64
@@ -36,14 +37,14 @@ LIMIT_S = 60.0
 
 
 def program() -> str | None:
-    """A Chromium that is installed."""
+    """Return the path of an installed Chromium, or None."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
 class Page:
     """One tab.
 
-    requests: addresses that it asked for, but the page itself; errors: what it wrote as errors, and threw.
+    requests: addresses that the page requested, without the page itself; errors: its error messages and exceptions.
     """
 
     def __init__(self, process: subprocess.Popen, write: int, read: int) -> None:
@@ -67,12 +68,12 @@ class Page:
             data = data[os.write(self._write, data) :]
         end = time.monotonic() + LIMIT_S
         while True:
-            told = self._next(end)
-            if told.get("id") == number:
-                if "error" in told:
-                    raise RuntimeError(f"{method}: {told['error']}")
-                return told.get("result", {})
-            self._note(told)
+            message = self._next(end)
+            if message.get("id") == number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message.get("result", {})
+            self._note(message)
 
     def _next(self, end: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -85,21 +86,21 @@ class Page:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
 
-    def _note(self, told: dict[str, Any]) -> None:
-        what = told.get("params", {})
-        match told.get("method"):
+    def _note(self, message: dict[str, Any]) -> None:
+        parameters = message.get("params", {})
+        match message.get("method"):
             case "Network.requestWillBeSent":
-                self.requests.append(what["request"]["url"])
+                self.requests.append(parameters["request"]["url"])
             case "Runtime.exceptionThrown":
-                details = what["exceptionDetails"]
+                details = parameters["exceptionDetails"]
                 self.errors.append(details.get("exception", {}).get("description") or details["text"])
-            case "Runtime.consoleAPICalled" if what["type"] in ("error", "assert"):
-                self.errors.append(" ".join(str(a.get("value", a.get("description", ""))) for a in what["args"]))
-            case "Log.entryAdded" if what["entry"]["level"] == "error":
-                self.errors.append(what["entry"]["text"])
+            case "Runtime.consoleAPICalled" if parameters["type"] in ("error", "assert"):
+                self.errors.append(" ".join(str(a.get("value", a.get("description", ""))) for a in parameters["args"]))
+            case "Log.entryAdded" if parameters["entry"]["level"] == "error":
+                self.errors.append(parameters["entry"]["text"])
 
     def evaluate(self, expression: str) -> Any:
-        """What JavaScript gives, awaited, as JSON. Raises RuntimeError where it throws."""
+        """Return the value of a JavaScript expression, awaited, as JSON. Raise RuntimeError if it throws."""
         found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in found:
             details = found["exceptionDetails"]
@@ -107,7 +108,7 @@ class Page:
         return found["result"].get("value")
 
     def until(self, expression: str, limit_s: float = 20.0) -> Any:
-        """The first value of an expression that is true. Raises TimeoutError."""
+        """Return the first value of an expression that is true. Raise TimeoutError if there is none in time."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             if value := self.evaluate(expression):
@@ -116,11 +117,11 @@ class Page:
         raise TimeoutError(expression)
 
     def open(self, path: Path, fragment: str = "", size: tuple[int, int] = (1400, 900), dark: bool = False) -> float:
-        """Show a file; seconds until its first view stands, as it is painted. The tab forgets what was before."""
+        """Show a file; return the seconds until its first view is painted. Clear the recorded requests and errors."""
         return self.visit(f"{path.resolve().as_uri()}{fragment}", size, dark)
 
     def visit(self, url: str, size: tuple[int, int] = (1400, 900), dark: bool = False) -> float:
-        """As `open`, of any address."""
+        """Show any address, like `open`."""
         self.call("Page.navigate", url="about:blank")
         self.until("location.href === 'about:blank'")
         self.requests, self.errors = [], []
@@ -135,13 +136,13 @@ class Page:
         return time.monotonic() - begun
 
     def go(self, fragment: str) -> None:
-        """Another view of the page."""
+        """Show another view of the page."""
         before = self.evaluate("document.documentElement.dataset.ready")
         self.evaluate(f"location.hash = {json.dumps(fragment)}; true")
         self.until(f"document.documentElement.dataset.ready !== {json.dumps(before)}")
 
     def drawn(self) -> None:
-        """Wait until all charts in sight are drawn."""
+        """Wait until the first two charts are drawn."""
         self.until("[...document.querySelectorAll('.chart')].slice(0, 2).every((c) => c.children.length)")
 
     def press(self, key: str, code: str = "", text: str = "") -> None:
@@ -161,7 +162,7 @@ class Page:
             )
 
     def picture(self, path: Path, most: int = 6000) -> None:
-        """The whole page as PNG, at most so high."""
+        """Save the whole page as PNG, with a height of at most `most` pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], most), "scale": 1}
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
@@ -169,14 +170,16 @@ class Page:
 
 
 def without_network() -> list[str]:
-    """Command prefix that takes the network away; empty where only root may."""
+    """Return the command prefix that disables the network; empty if this needs root, or `unshare` is missing."""
     return ["unshare", "--net"] if os.geteuid() == 0 and shutil.which("unshare") else []
 
 
 @contextmanager
 def page(network: bool = False) -> Iterator[Page]:
-    """A tab of a Chromium of its own, which is ended again. network: it may have one. Raises RuntimeError where none is
-    installed."""
+    """Yield a tab of a new Chromium and stop it afterwards. Raise RuntimeError if none is installed.
+
+    network: the page may use the network.
+    """
     found = program()
     if found is None:
         raise RuntimeError("chromium is not installed")
@@ -185,7 +188,7 @@ def page(network: bool = False) -> Iterator[Page]:
     from_read, from_write = os.pipe()
 
     def pipes() -> None:
-        first, second = os.dup(to_read), os.dup(from_write)  # 3 and 4 may be among them
+        first, second = os.dup(to_read), os.dup(from_write)  # the pipes may already have the numbers 3 and 4
         os.dup2(first, 3)
         os.dup2(second, 4)
 

@@ -1,10 +1,9 @@
-"""What one client reaches against the near-null server, by engine: rate, and the CPU time of an operation on both
-sides.
+"""Measure the rate of one client at the near-null server by engine, and the CPU time of an operation on both sides.
 
-One client with 16 workers, client and server on the same host; put and get of 4 kB and 16 MB, ranges of 4 kB. Medians
-over six runs, interleaved by the plan's order. `<operation>_<size>_<engine>_per_s`: operations per second in the
-window; `…_client_ms`, `…_server_ms`: CPU of client and server per operation. docs/calibration.md shows the kept result
-(table.py makes that table).
+One client has 16 workers; client and server are on the same host. Operations: put and get of 4 kB and 16 MB, ranges of
+4 kB. Figures are medians of six runs, interleaved in the order of the plan. `<operation>_<size>_<engine>_per_s`:
+operations per second in the window; `…_client_ms`, `…_server_ms`: CPU time of client and server per operation.
+docs/calibration.md shows the saved result in a table that table.py writes.
 """
 
 import os
@@ -22,13 +21,13 @@ ENGINES = ("s5cmd", "fsspec", "obstore", "loadgen")
 SIZES = {4_000: "4kB", 16_000_000: "16MB"}
 SWEEPS = {
     "whole": {"axes": {"operation": ["put", "get"], "engine": list(ENGINES), "object_size": ["4 kB", "16 MB"]}},
-    # s5cmd asks for no ranges.
+    # s5cmd cannot read ranges.
     "ranges": {"axes": {"operation": "get_range", "engine": list(ENGINES[1:]), "object_size": "16 MB"}},
 }
 
 
 def sweeps(window_s: int, few: bool) -> dict:
-    """The campaign's sweeps; few: of the small objects alone, with two engines."""
+    """Return the campaign's sweeps; few: only small objects and two engines."""
     shared = {"workload": "calibrate", "duration": f"{window_s} s", "warm_up": "250 ms"}
     out = {name: shared | {"axes": sweep["axes"] | {"workers": 16}} for name, sweep in SWEEPS.items()}
     out["ranges"]["axes"] |= {"range_size": "4 kB"}
@@ -39,7 +38,7 @@ def sweeps(window_s: int, few: bool) -> dict:
 
 
 def figures(points: pd.DataFrame, cores: int) -> dict[str, list[float]]:
-    """Values of each figure, one per valid run. points: rows of points.csv."""
+    """Return the values of each figure, one per valid run. points: rows of points.csv."""
     out: dict[str, list[float]] = defaultdict(list)
     for row in points[points["state"] == "ok"].to_dict("records"):
         cell = f"{row['operation']}_{SIZES[row['object_size_bytes']]}_{row['engine']}"

@@ -1,13 +1,14 @@
-"""allocation_overhead_s plugin_overhead_s shaped_worst_relative_error: what a point costs on Slurm, and whether shaped
-links are seen as they are.
+"""Measure allocation_overhead_s, plugin_overhead_s and shaped_worst_relative_error.
 
-allocation_overhead_s: wall time of a point of 4 nodes (`storelab measure` in one allocation, testbed on loopback)
-outside of its window. plugin_overhead_s: the same of points that Snakemake's Slurm executor submits as jobs, from the
-end of one to the end of the next (only where the plugin is installed: storelab install slurm-plugin). Both take some 3
-minutes, 1 with --quick; the shaped links 6, 3 with --quick. shaped_worst_relative_error: testbed with links (root): 8
-clients of 100 Mbit/s, a store with 1, 2 and 4 front-ends of 150 Mbit/s: aggregated GET of 256 kB objects against what
-the links let through, the lesser of the two sums as iperf3 measures them in the same run; the worst of the three (each:
-shaped_<front-ends>_ratio).
+They are the overhead of a point on Slurm, and the error of rates over links of limited speed.
+
+allocation_overhead_s: wall time of a point of 4 nodes outside of its window (`storelab measure` in one allocation,
+testbed on loopback). plugin_overhead_s: the same for points that Snakemake's Slurm executor submits as jobs, from the
+end of one point to the end of the next. It needs the plugin: storelab install slurm-plugin. Both take about 3 minutes,
+1 with --quick. shaped_worst_relative_error: testbed with links (needs root), 8 clients of 100 Mbit/s and a store with
+1, 2 and 4 front-ends of 150 Mbit/s. The aggregated rate of GETs of 256 kB is compared with the rate that iperf3
+measures over the same links in the same run. The figure is the worst of the three; each ratio is
+shaped_<front-ends>_ratio. This takes 6 minutes, 3 with --quick.
 """
 
 import importlib.util
@@ -30,12 +31,14 @@ from common import BIN, absent, environ, laboratory, options, report, run, say, 
 from storelab.core.errors import UserError
 from storelab.gang.testbed.links import HEAD, PREFIX, Network, enter
 
-PROGRAMS = ("salloc", "slurmctld", "munged")  # what a Slurm needs here
+PROGRAMS = ("salloc", "slurmctld", "munged")  # the testbed needs them
 
 
 class Size(NamedTuple):
-    """window_s, nodes: of the points whose overhead is measured; linked: nodes with links; shaped_s: their window;
-    iperf_s: of iperf3.
+    """The size of a run.
+
+    window_s, nodes: of the points whose overhead is measured; linked: number of nodes with links; shaped_s: window of
+    their points; iperf_s: duration of iperf3.
     """
 
     window_s: int
@@ -60,7 +63,7 @@ def storelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
 
 @contextmanager
 def testbed(nodes: int, *options: str) -> Iterator[Path]:
-    """A Slurm in a folder of its own, and none of both afterwards."""
+    """Start a Slurm in a temporary folder; stop it and remove the folder afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
     try:
         storelab(
@@ -78,7 +81,7 @@ def sweep(size: Size) -> dict[str, Any]:
 
 
 def overheads(folder: Path, n: int, size: Size) -> list[float]:
-    """Seconds of points in one allocation of the testbed in `folder` beside their windows."""
+    """Return the seconds that points take outside of their windows, in one allocation of the testbed in `folder`."""
     with laboratory(sweep(size), repetitions=n + 1) as lab:
         _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
         keys = [f"seaweedfs/put/clients~{size.nodes:04d}_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
@@ -87,14 +90,15 @@ def overheads(folder: Path, n: int, size: Size) -> list[float]:
         )
         storelab("up", "seaweedfs", cwd=lab)
         command = ["salloc", f"-N{size.nodes}", "bash", "-c", f"{BIN}/storelab plan --write\n{script}"]
-        told = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
-        lines = [line.split()[1:] for line in told.splitlines() if line.startswith("TOOK")]
+        output = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
+        lines = [line.split()[1:] for line in output.splitlines() if line.startswith("TOOK")]
         return [float(e) - float(s) - size.window_s for s, e in lines][1:]
 
 
 def plugin(folder: Path, n: int, size: Size) -> list[float]:
-    """Seconds of points that are jobs of their own beside their windows: from one point's end to the next one's, n of n
-    + 1.
+    """Return the seconds that points take outside of their windows if each is a separate job.
+
+    They are counted from the end of one point to the end of the next: n values of n + 1 points.
     """
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
         return []
@@ -112,7 +116,7 @@ def _configure(lab: Path, launcher: dict) -> None:
 
 
 def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
-    """Mbit/s of all nodes' downloads together, node i from front-end i mod n."""
+    """Return the summed download rate of all nodes in Mbit/s. Node i reads from front-end i mod n."""
     servers, clients = [], []
     try:
         for i in range(size.linked):
@@ -141,8 +145,8 @@ def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
                 "-J",
             ]
             clients.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-        told = [json.loads(c.communicate(timeout=30)[0]) for c in clients]
-        return sum(t["end"]["sum_received"]["bits_per_second"] for t in told) / 1e6
+        output = [json.loads(c.communicate(timeout=30)[0]) for c in clients]
+        return sum(t["end"]["sum_received"]["bits_per_second"] for t in output) / 1e6
     finally:
         for process in (*clients, *servers):
             if process.poll() is None:
@@ -151,7 +155,7 @@ def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
 
 
 def shaped(reps: int, size: Size) -> dict[str, list[float]]:
-    """Ratios of the measured throughput over what iperf3 finds, by front-ends; the worst error."""
+    """Return the ratio of measured throughput to that of iperf3 for each number of front-ends, and the worst error."""
     links = ("--links", "--rate", "100mbit", "--front-ends", "4", "--front-end-rate", "150mbit")
     with testbed(size.linked, *links) as folder:
         plan = Network(folder.absolute()).planned()

@@ -1,7 +1,7 @@
-"""What all benchmarks share: options, a temporary laboratory, the line of JSON at the end, the file it is kept in.
+"""Parts that all benchmarks share: options, a temporary laboratory, the line of JSON at the end, and the saved result.
 
-Figures are {median, low, high} over n repetitions; low and high are the smallest and largest. Ratios are taken within
-one repetition, so that a machine that is slow for a while is slow for both sides.
+Figures are {median, low, high} over n repetitions; low and high are the smallest and largest value. Both sides of a
+ratio are measured in the same repetition, so that a slow phase of the machine affects both.
 """
 
 import argparse
@@ -34,25 +34,25 @@ BIN = Path(sys.executable).parent
 
 
 def options(about: str) -> argparse.Namespace:
-    """The options that every benchmark has. Ends the program where they contradict each other."""
+    """Parse the options that every benchmark has. End the program if they contradict each other."""
     parser = argparse.ArgumentParser(description=about)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="fewer repetitions: at most ten minutes")
     size.add_argument(
-        "--smoke", action="store_true", help="the smallest size that runs all code: its numbers say nothing"
+        "--smoke", action="store_true", help="the smallest size that runs all code; its numbers mean nothing"
     )
-    parser.add_argument("--json", action="store_true", help="only the last line of output: one JSON object")
+    parser.add_argument("--json", action="store_true", help="print only one JSON object")
     parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results")
     args = parser.parse_args()
     if args.smoke and args.save:
-        parser.error("--smoke and --save: numbers that say nothing are not kept")
+        parser.error("--smoke and --save: numbers of a smoke run mean nothing; use --quick to save a short run")
     return args
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call a benchmark's `main`. What a person can mend (a program that is not installed …) is one line, exit code 2.
+    """Call a benchmark's `main`. Print a UserError (for example a missing program) on one line; exit with code 2.
 
-    SIGTERM ends it by an exception, so that its servers are stopped.
+    SIGTERM raises an exception, so that the benchmark stops its servers.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -63,13 +63,13 @@ def run(main: Callable[[], None]) -> None:
 
 
 def absent(programs: Sequence[str]) -> list[str]:
-    """Those of the programs that are neither in PATH nor where Debian keeps servers."""
+    """Return the programs that are neither in PATH nor in Debian's folders for servers."""
     places = f"{environ()['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"
     return [name for name in programs if not shutil.which(name, path=places)]
 
 
 def sized(args: argparse.Namespace, full: Any, quick: Any, smoke: Any) -> Any:
-    """That of the three which the options ask for."""
+    """Return the value for the size that the options select."""
     return smoke if args.smoke else quick if args.quick else full
 
 
@@ -89,9 +89,9 @@ def report(
     missing: Sequence[str] | None = None,
     servers: Sequence[str] = (),
 ) -> None:
-    """Print a table (unless --json) and the JSON line; keep it with --save.
+    """Print a table (unless --json) and the JSON line; save it with --save.
 
-    missing: what could not be measured here, and why; servers: the kinds of stores that took part.
+    missing: figures that could not be measured, with the reason; servers: kinds of the stores that were used.
     """
     figures = {key: figure(v) | {"n": len(v)} for key, v in values.items() if v}
     if not args.json:
@@ -106,7 +106,7 @@ def report(
 
 
 def versions(servers: Sequence[str]) -> dict[str, str]:
-    """Kind -> version, as the installed programs tell it; what is not installed is left out."""
+    """Return kind -> version, as reported by the installed programs. Kinds that are not installed are left out."""
     out = {}
     with tempfile.TemporaryDirectory() as state:
         for kind in servers:
@@ -116,7 +116,7 @@ def versions(servers: Sequence[str]) -> dict[str, str]:
 
 
 def keep(out: dict[str, Any], quick: bool, servers: dict[str, str], folder: Path = RESULTS) -> None:
-    """Write benchmarks/results/<name>[.quick].json: the JSON line, and where, when and of what it was measured."""
+    """Write benchmarks/results/<name>[.quick].json: the JSON line with machine, date, commit and versions."""
     about = environment.capture()
     facts = {key: about[key] for key in ("kernel", "cpu_model", "usable_cores", "memory_bytes", "python", "packages")}
     facts |= {"commit": about["git_commit"], "date": datetime.now(UTC).strftime("%Y-%m-%d"), "servers": servers}
@@ -130,8 +130,9 @@ def environ() -> dict[str, str]:
 
 @contextmanager
 def laboratory(sweeps: dict[str, Any], stores: dict[str, Any] | None = None, **campaign: Any) -> Iterator[Path]:
-    """A folder with config, campaign and workflow of its own; its managed stores (default: one SeaweedFS) are stopped
-    at the end.
+    """Yield a temporary folder with a configuration, a campaign and the workflow.
+
+    Stop its managed stores (default: one SeaweedFS) at the end, and remove the folder.
     """
     folder = Path(tempfile.mkdtemp(prefix="storelab-benchmark-"))
     (folder / "campaigns").mkdir()
@@ -165,7 +166,7 @@ def storelab(folder: Path, *arguments: str, check: bool = True) -> subprocess.Co
 
 
 def timed(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> float:
-    """Wall seconds of a command that must succeed."""
+    """Return the wall time of a command in seconds. End the program if the command fails."""
     begun = time.monotonic()
     done = subprocess.run(command, cwd=cwd, env=env or environ(), capture_output=True, text=True)
     if done.returncode:

@@ -1,10 +1,10 @@
-"""Part of hardening.py (`figures`): every console block of README.md and docs/, run as it stands in a copy of the
-checkout, or counted as needing something first.
+"""Run every console block of README.md and docs/ in a copy of the checkout. Part of hardening.py (`figures`).
 
-A block is a script: its lines that begin with `$ `, with what belongs to them (here-documents, open quotes); all else
-is output. A block whose first line is `# needs: …` is not run. What a person does before is done: the environment is
-active, `<this repository>` is this one, and a YAML block above whose first line names a file (`# campaigns/mine.yaml`)
-is in that file. A store gets a free port.
+A block is a script: its commands are the lines that begin with `$ `, with their continuation (here-documents, open
+quotes); all other lines are output. A block whose first line is `# needs: …` is counted, but not run. The setup of a
+reader is done first: the environment is active, and `<this repository>` is this checkout. A YAML block above the
+console block whose first line names a file (`# campaigns/mine.yaml`) is written to that file. A store gets a free
+port.
 """
 
 import re
@@ -25,17 +25,17 @@ from rebuild import bare_environ, copy_tree
 
 NEEDS = "# needs: "
 REPOSITORY = "<this repository>"
-LIMIT_S = 500.0  # below the time that pytest gives a test, so that this says what still runs
-# What takes longer than some seconds is left to .ci/run: a block that calls one of these.
+LIMIT_S = 500.0  # shorter than pytest's limit of a test, so that this module reports the processes that still run
+# A block that calls one of these takes longer than some seconds; only .ci/run runs it.
 LONG = ("git clone", "make ", "benchmarks/", "test_pictures", "storelab up ")
-# One run of each point, and none of the engine alone: that a block runs is asked here, not what it measures. Each as
-# long as it is: in a second, no upload of 4 MB may end on a busy machine.
+# One run of each point, without calibration: the test asks if a block runs, not how fast. Windows keep their length,
+# because an upload of 4 MB may not finish within a second on a busy machine.
 LESS = {"CONFIG": "repetitions=1 calibrate=false"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A console block: its page, its number there, what it needs first (empty: nothing), commands, files above it."""
+    """A console block: page, number on the page, needs (empty: none), commands, and files from YAML blocks above it."""
 
     page: str
     number: int
@@ -66,7 +66,7 @@ def blocks(root: Path = ROOT) -> list[Block]:
 
 
 def of_page(text: str, page: str) -> Iterator[Block]:
-    """The console blocks of a page. Raises ValueError for one without a command."""
+    """Yield the console blocks of a page. Raise ValueError for a block without a command."""
     files: list[tuple[str, str]] = []
     number = 0
     for kind, body in re.findall(r"^```(\w+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
@@ -83,7 +83,7 @@ def of_page(text: str, page: str) -> Iterator[Block]:
 
 
 def commands(body: str) -> Iterator[str]:
-    """What stands behind `$ `, with the lines that complete it."""
+    """Yield the commands behind `$ `, each with its continuation lines."""
     lines = iter(body.splitlines())
     for line in lines:
         if not line.startswith("$ "):
@@ -91,24 +91,24 @@ def commands(body: str) -> Iterator[str]:
         command = line.removeprefix("$ ")
         while not whole(command):
             if (more := next(lines, None)) is None:
-                raise ValueError(f"the shell waits for more behind: {command}")
+                raise ValueError(f"the command is incomplete: {command}")
             command += "\n" + more
         yield command
 
 
 def whole(command: str) -> bool:
-    """Whether the shell waits for no more lines."""
+    """Return whether the shell needs no more lines to run the command."""
     read = subprocess.run(["bash", "-n"], input=command.replace(REPOSITORY, ".") + "\n", capture_output=True, text=True)
     return read.returncode == 0 and "here-document" not in read.stderr and not command.endswith("\\")
 
 
 def copy(folder: Path) -> None:
-    """A checkout of its own, with free ports for its store and the near-null server."""
+    """Copy the checkout to `folder`, with free ports for its store and the near-null server."""
     copy_tree(folder)
     shutil.rmtree(folder / ".venv")
     (folder / ".venv").symlink_to(ROOT / ".venv")
     (folder / ".repository").mkdir()
-    (folder / ".repository" / "storelab").symlink_to(ROOT)  # what is cloned has this name
+    (folder / ".repository" / "storelab").symlink_to(ROOT)  # a clone gets this name
     config = folder / "config.yaml"
     config.write_text(
         config.read_text().replace(
@@ -120,8 +120,10 @@ def copy(folder: Path) -> None:
 
 
 def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int | None, str]:
-    """Run the block in `folder`: its exit code, None after limit_s (None: LIMIT_S); and what it said, then also what
-    still ran. Nothing that it began stays, nor what a clone that it made began.
+    """Run the block in `folder`; return its exit code and its output.
+
+    The exit code is None after limit_s (None: LIMIT_S); the output then lists the processes that still ran. Everything
+    that the block started is stopped, also stores of clones that it made.
     """
     for name, text in block.files:
         (folder / name).write_text(text)
@@ -131,16 +133,21 @@ def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int |
     tools = folder / ".venv" / "bin"
     env = bare_environ() | LESS
     env["PATH"] = f"{tools}:{env['PATH']}"
-    with tempfile.TemporaryFile("w+") as said:  # no pipe: whatever keeps it open would be waited for
+    with tempfile.TemporaryFile("w+") as output:  # with a pipe, we would wait for every process that keeps it open
         begun = psutil.Popen(
-            ["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+            ["bash", "-c", script],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
         code, still = None, ""
         try:
             code = begun.wait(limit_s or LIMIT_S)
         except psutil.TimeoutExpired:
             running = begun.children(recursive=True)
-            still = "".join(f"\nstill there: {p.pid} {p.status()} {' '.join(p.cmdline())[:200]}" for p in running)
+            still = "".join(f"\nstill running: {p.pid} {p.status()} {' '.join(p.cmdline())[:200]}" for p in running)
             for process in (begun, *running):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -148,23 +155,23 @@ def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int |
         finally:
             for checkout in (folder, *(snakefile.parent for snakefile in folder.glob("*/Snakefile"))):
                 subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=checkout, env=env, capture_output=True)
-        said.seek(0)
-        return code, said.read() + still
+        output.seek(0)
+        return code, output.read() + still
 
 
 def failure(block: Block, folder: Path) -> str:
-    """Run the block in `folder`; what it said where it failed, else ''."""
-    code, said = run(block, folder)
+    """Run the block in `folder`; return its output if it failed, else ''."""
+    code, output = run(block, folder)
     if code == 0:
         return ""
-    how = f"not done after {LIMIT_S:g} s" if code is None else f"exit code {code}"
-    return f"{how}: {said[-2500:]}"
+    how = f"not finished after {LIMIT_S:g} s" if code is None else f"exit code {code}"
+    return f"{how}: {output[-2500:]}"
 
 
 def figures(quick: bool = False, most: int | None = None, root: Path = ROOT) -> dict[str, int]:
-    """blocks, blocks_named (need something first), blocks_run, blocks_failed.
+    """Return the counts blocks, blocks_named (those with needs), blocks_run and blocks_failed.
 
-    quick: without those that take minutes; most: no more.
+    quick: skip blocks that take minutes; most: maximum number of blocks.
     """
     found = blocks(root)
     chosen = [b for b in found if not b.needs and not (quick and b.long)][:most]

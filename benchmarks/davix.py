@@ -1,11 +1,11 @@
-"""<selection>_<link>_vs_davix and more: davix's vector read beside the read planner, on the same file, ranges and link.
+"""Compare davix's vector read with the read planner on the same file, ranges and link.
 
-The L file of `sparse.py` on SeaweedFS, which answers no request for several ranges, behind a proxy that adds a round
-trip to each request (0 and 20 ms). Both fetch the same ranges in processes of their own, one after the other in random
-order; the bytes of both must have one checksum. davix gets all ranges in one call.
+The L file of `sparse.py` is on SeaweedFS, which does not support requests for several ranges. A proxy adds a round trip
+of 0 or 20 ms to each request. Both clients fetch the same ranges in separate processes, one after the other in random
+order; the bytes of both must have the same checksum. davix gets all ranges in one call.
 
-*_vs_davix: davix's time over the planner's (its plan is in it, its calibration is not); *_requests, *_wire: requests
-and wire bytes of davix over the planner's.
+*_vs_davix: davix's time divided by the planner's (with its plan, without its calibration); *_requests, *_wire: requests
+and wire bytes of davix divided by those of the planner.
 """
 
 import os
@@ -38,10 +38,10 @@ def main() -> None:
                 for delay in sized(args, (0, 20), (0, 20), (20,)):
                     with lab.link(delay) as url:
                         for selection in ("volume1", "volume50_12", "all_12"):
-                            told = sparse.measure_cell(lab, url, selection, WAYS, rng)
-                            say(f"davix: {rep + 1} of {n}: {selection} {delay} ms: {told}")
+                            measured = sparse.measure_cell(lab, url, selection, WAYS, rng)
+                            say(f"davix: {rep + 1} of {n}: {selection} {delay} ms: {measured}")
                             for figure, name in MEASURED:
-                                ratio = told["davix"][name] / told["planned"][name]
+                                ratio = measured["davix"][name] / measured["planned"][name]
                                 values.setdefault(f"{selection}_{delay}ms_{figure}", []).append(ratio)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

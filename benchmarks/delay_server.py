@@ -1,9 +1,8 @@
-"""An HTTP server on loopback that answers late on purpose, by a known sequence of delays, and stalls when told: the
-truth about latencies.
+"""An HTTP server on loopback that delays its answers by a known sequence and stalls on request: the true latencies.
 
-Request i (in the order of their heads' arrival) is answered `delays[i mod n]` after it came; during a stall no answer
-leaves before the stall's end. `log` holds (received ns, due delay s, answered ns) of every GET and PUT. A thread for
-each connection. `refuse`: every so many-th request gets 503.
+Request i, in the order in which the heads arrive, is answered `delays[i mod n]` after its arrival. During a stall, no
+answer is sent before the end of the stall. `log` has (received ns, due delay s, answered ns) of every GET and PUT. Each
+connection has a thread. With `refuse` = k, every k-th request gets status 503.
 """
 
 import itertools
@@ -22,7 +21,7 @@ REFUSED = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Mess
 
 
 class DelayServer:
-    """`with DelayServer(port, delays, body) as server`: answers GET with `body`, PUT, DELETE and HEAD with nothing."""
+    """A server, used as a context manager. It answers GET with `body`, and PUT, DELETE and HEAD with an empty body."""
 
     def __init__(self, port: int, delays: list[float], body: bytes, refuse: int = 0):
         self.port, self.delays, self.body, self.refuse = port, delays, body, refuse
@@ -49,7 +48,7 @@ class DelayServer:
                 s.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
-        """Begin the sequence of delays anew, forget the log and the stalls."""
+        """Start the sequence of delays from the beginning; clear the log and the stalls."""
         self.numbers, self.log, self.stalls = itertools.count(), [], []
 
     def _accept(self) -> None:

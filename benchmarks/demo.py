@@ -1,8 +1,8 @@
-"""demo_s, setup_s: `make demo` in a fresh clone, and where its time goes: set-up, TeX, measuring, tables, figures,
-paper, page; then the Go programs.
+"""Measure demo_s: `make demo` in a fresh clone, and its parts: set-up, TeX, measuring, tables, figures, paper and page.
+The time to build the Go programs is measured separately.
 
-What `make demo` downloads comes from the network each time: caches of pip, uv and Go are empty, and so is storelab's
-folder of tools. `--smoke` takes this environment, and a copy of the files as they are.
+`make demo` downloads everything each time: the caches of pip, uv and Go and storelab's tool folder are empty. `--smoke`
+uses the current environment and a copy of the current files.
 """
 
 import json
@@ -17,7 +17,7 @@ import yaml
 from common import BIN, ROOT, absent, options, report, run, say, sized, storelab, timed
 from rebuild import bare_environ, copy_tree
 
-# Part -> rules of Snakemake; the paper is LaTeX written and typeset.
+# Part -> rules of Snakemake. The paper is written as LaTeX and then typeset.
 PARTS = {
     "measure_s": ("plan", "stage", "measure", "collect"),
     "tables_s": ("make_tables",),
@@ -25,22 +25,22 @@ PARTS = {
     "paper_s": ("write_latex", "typeset_paper"),
     "report_s": ("write_report",),
 }
-LEAST = ["CONFIG=repetitions=1", "CAMPAIGN=least", "measure"]  # of make, with --smoke
+LEAST = ["CONFIG=repetitions=1", "CAMPAIGN=least", "measure"]  # arguments of make with --smoke
 SWEEPS = {"up": {"workload": "put", "duration": "600 ms", "warm_up": "100 ms"}}
 Job = tuple[str, float, float]  # rule, begin and end in seconds
 
 
 def jobs(folder: Path) -> Iterator[Job]:
-    """The jobs that Snakemake ran in a folder, as it noted them; one of several outputs is there several times."""
+    """Yield the jobs that Snakemake ran in a folder, from its metadata. A job appears once for each output."""
     for path in (folder / ".snakemake" / "metadata").rglob("*"):
         if path.is_file():
-            told = json.loads(path.read_text())
-            if told.get("rule") and told.get("starttime") and told.get("endtime"):
-                yield told["rule"], told["starttime"], told["endtime"]
+            entry = json.loads(path.read_text())
+            if entry.get("rule") and entry.get("starttime") and entry.get("endtime"):
+                yield entry["rule"], entry["starttime"], entry["endtime"]
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds in which at least one of the spans (begin, end) lies."""
+    """Return the seconds that at least one of the spans (begin, end) covers."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
@@ -49,30 +49,28 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def parts(done: Iterable[Job], whole_s: float) -> dict[str, float]:
-    """Seconds of each part; `other_s` is what no job was running: Snakemake itself, servers that stop."""
+    """Return the seconds of each part. `other_s`: time in which no job ran (Snakemake itself, stopping servers)."""
     every = list(done)
     out = {name: covered((b, e) for rule, b, e in every if rule in rules) for name, rules in PARTS.items()}
     return out | {"other_s": max(0.0, whole_s - covered((b, e) for _, b, e in every))}
 
 
 def environ(folder: Path) -> dict[str, str]:
-    """That of somebody who never used storelab, nor what it downloads: empty caches, and this environment out of
-    sight.
-    """
+    """Return the environment of a new user: empty caches and tool folder, and this virtual environment not in PATH."""
     env = {k: v for k, v in bare_environ().items() if k not in ("VIRTUAL_ENV", "CONFIG", "CAMPAIGN")}
     env["PATH"] = ":".join(p for p in env["PATH"].split(":") if Path(p).resolve() != BIN.resolve())
-    own = {
+    folders = {
         "STORELAB_TOOLS": "tools",
         "XDG_CACHE_HOME": "cache",
         "UV_CACHE_DIR": "cache/uv",
         "PIP_CACHE_DIR": "cache/pip",
     }
-    own |= {"GOPATH": "go", "GOCACHE": "go/objects", "GOMODCACHE": "go/modules"}
-    return env | {name: str(folder / place) for name, place in own.items()}
+    folders |= {"GOPATH": "go", "GOCACHE": "go/objects", "GOMODCACHE": "go/modules"}
+    return env | {name: str(folder / place) for name, place in folders.items()}
 
 
 def with_free_ports(folder: Path) -> None:
-    """Another store may have the usual ones."""
+    """Set free ports in the configuration, because another store may use the default ones."""
     config = folder / "config.yaml"
     config.write_text(
         config.read_text().replace("kind: seaweedfs\n", f"kind: seaweedfs\n    port: {ports.block()}\n", 1)
@@ -84,7 +82,7 @@ def clone(folder: Path) -> None:
 
 
 def copy(folder: Path) -> None:
-    """The files as they are, with this environment, and a campaign of two points."""
+    """Copy the current files, link the current environment, and add a campaign of two points."""
     copy_tree(folder)
     shutil.rmtree(folder / ".venv")
     (folder / ".venv").symlink_to(BIN.parent)
@@ -93,7 +91,7 @@ def copy(folder: Path) -> None:
 
 
 def once(folder: Path, smoke: bool) -> dict[str, float]:
-    """Seconds of a whole demonstration in a new folder."""
+    """Return the times of a whole demonstration in a new folder, in seconds."""
     (copy if smoke else clone)(folder)
     with_free_ports(folder)
     env = None if smoke else environ(folder.parent)
@@ -123,7 +121,7 @@ def main() -> None:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         say(f"demo: {i + 1} of {n}: {values['demo_s'][-1]:.0f} s")
-    missing = ["tex_s: TeX was there already, its download is in no figure"] if has_tex else []
+    missing = ["tex_s: TeX was already installed; its download is in no figure"] if has_tex else []
     report("demo", n, values, args, missing, servers=["seaweedfs"])
 
 

@@ -1,9 +1,8 @@
-"""put_4kB put_100MB get_4kB get_100MB: our rate over that of the same s5cmd commands in a file, run by hand, same
-server.
+"""Measure put_4kB, put_100MB, get_4kB and get_100MB: storelab's rate divided by that of s5cmd run by hand.
 
-By hand: `timeout -s INT T s5cmd … run FILE`, operations that `--stat` counts as successful over T. Ours: one client of
-a gang, operations recorded over T. Both from the same body files and objects, interleaved, the order turned every
-repetition.
+By hand: `timeout -s INT T s5cmd … run FILE`; the rate is the number of operations that `--stat` counts as successful,
+divided by T. storelab: one client of a gang; the rate is the number of recorded operations divided by T. Both use the
+same server, body files and objects. They are interleaved, and their order changes with every repetition.
 """
 
 import itertools
@@ -45,7 +44,7 @@ def job_of(conf: config.Config, store: Store, point: Point, attempt: str) -> Job
 
 
 def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines: int, attempt: str) -> float:
-    """Operations per second of the command file, s5cmd alone."""
+    """Return the operations per second of the command file, run by s5cmd without storelab."""
     client = (S5cmdPut if point.workload == "put" else S5cmdGet)(job_of(conf, store, point, attempt))
     client.prepare()
     file = client.job.scratch / "commands"
@@ -58,12 +57,12 @@ def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines
     client.close()
     summary = json.loads(done.stdout.strip().splitlines()[-1])
     if not summary["success"]:
-        raise SystemExit(f"engine_overhead: s5cmd by hand did nothing in {seconds} s: {done.stderr[-300:]}")
+        raise SystemExit(f"engine_overhead: s5cmd by hand completed no operation in {seconds} s: {done.stderr[-300:]}")
     return summary["success"] / seconds
 
 
 def ours(conf: config.Config, points: list[Point], point: Point, seconds: int) -> float:
-    """Operations per second of the whole window as recorded."""
+    """Return the operations per second that storelab recorded in the whole window."""
     measure.point(conf, points, point.key)
     table = pq.read_table(conf.raw / point.key / "ops.0.parquet", columns=["error"])
     return (table.num_rows - sum(e is not None for e in table["error"].to_pylist())) / seconds

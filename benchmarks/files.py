@@ -1,8 +1,8 @@
-"""ROOT files of every kind: what staging accepts is read right by every reader, what it leaves out nobody could read,
-and damage is seen.
+"""Test the staging and the readers with ROOT files of every kind, also with damaged ones.
 
-The files: those that files_made.py (uproot) and files_root.cpp (ROOT's wheel, where it is installed) write, and real
-ones of ../shared/data/root. Each offender is named.
+Every reader must read correctly what staging accepts. Branches that staging leaves out must also be unreadable for
+uproot. Damage must be detected. The files are written by files_made.py (uproot) and files_root.cpp (ROOT's wheel, if it
+is installed), or are real ones of ../shared/data/root. Each fault is printed with its file.
 """
 
 import random
@@ -28,15 +28,15 @@ REAL = ROOT.parent / "shared" / "data" / "root"
 RULES = ("groups other branches", "its baskets have no offsets of their entries")  # docs/own-files.md
 SEED, DAMAGES = 18, 500
 MOST_MEMORY = 4_000_000_000
-MOST_BYTES = 200  # of one damage
+MOST_BYTES = 200  # maximum size of one damage
 
 
 def judged(case: Case, counts: Counter[str], named: list[str]) -> None:
-    """One file: what is wrong with it is counted and named."""
+    """Check one file: count its branches, and append each fault to `named`."""
     counts["files"] += 1
     try:
         found = staged(case.path, case.tree)
-    except Exception as error:  # noqa: BLE001 - staging must tell in one line
+    except Exception as error:  # noqa: BLE001 - staging must report every fault by a UserError
         named.append(f"accepted_then_failed {case.path.name}: staging ends with {type(error).__name__}: {error}")
         return
     if isinstance(found, str):
@@ -57,14 +57,14 @@ def judged(case: Case, counts: Counter[str], named: list[str]) -> None:
             names = [name for name in found.accepted if name not in failed]
             try:
                 read.append((reader, entries, found.read(reader, names, entries)))
-            except Exception:  # noqa: BLE001 - each branch alone tells which
+            except Exception:  # noqa: BLE001 - reading each branch by itself shows which one fails
                 failed |= found.fails(reader, entries)
     named += [f"accepted_then_failed {case.path.name}: {name}: {why}" for name, why in failed.items()]
     counts["branches"] += len(found.accepted)
     for name in found.accepted:
         try:
             whole = None if name in failed else expected(found, case, name)
-        except Exception as error:  # noqa: BLE001 - whatever uproot raises
+        except Exception as error:  # noqa: BLE001 - uproot may raise anything
             named.append(f"branches_wrong {case.path.name}: {name}: accepted, no truth is known, and uproot: {error}")
             continue
         for reader, entries, got in read:
@@ -80,25 +80,26 @@ def judged(case: Case, counts: Counter[str], named: list[str]) -> None:
 
 
 def expected(found: File, case: Case, name: str) -> Any:
-    """All entries of a branch: the truth where the case has it, else uproot's own."""
+    """Return all entries of a branch: from the case if it has them, else as uproot reads them."""
     if name in case.truth:
         return files_made.ak.Array(case.truth[name])
     return found.reference(name)
 
 
 def readable(found: File, case: Case, name: str) -> bool:
-    """Whether uproot's own `array()` gives all entries of a branch that was left out, and the right ones where they are
-    known.
+    """Return whether uproot's own `array()` reads all entries of a branch that was left out.
+
+    Their values must be correct if they are known.
     """
     try:
         array = found.reference(name)
         return len(array) == found.entries and (name not in case.truth or same(array, expected(found, case, name)))
-    except Exception:  # noqa: BLE001 - it cannot
+    except Exception:  # noqa: BLE001 - uproot may raise anything; the branch is not readable
         return False
 
 
 def opaque(case: Case) -> bool:
-    """Whether uproot opens the tree, and reads none of its branches."""
+    """Return whether uproot opens the tree, but reads none of its branches."""
     import uproot
 
     try:
@@ -109,12 +110,12 @@ def opaque(case: Case) -> bool:
                     tree[name].array()
                     return False
             return bool(tree.keys())
-    except Exception:  # noqa: BLE001 - it does not open
+    except Exception:  # noqa: BLE001 - uproot may raise anything; the tree cannot be opened
         return False
 
 
 def real() -> Iterator[Case]:
-    """Every tree of the real files, the newest cycle of each."""
+    """Yield every tree of the real files, the newest cycle of each."""
     import uproot
 
     for path in sorted(REAL.glob("*.root")):
@@ -128,8 +129,9 @@ def real() -> Iterator[Case]:
 
 
 def damaged(data: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """(what was done, the bytes then): a bit flipped, the end cut, bytes set to zero, two ranges of one size
-    swapped.
+    """Return (kind and place of the damage, damaged bytes).
+
+    A bit is flipped, the end is cut off, bytes are set to zero, or two ranges of the same size are swapped.
     """
     out, size = bytearray(data), min(MOST_BYTES, len(data) // 8)
     kind = rng.choice(("flip", "cut", "zeros", "swap"))
@@ -149,10 +151,10 @@ def damaged(data: bytes, rng: random.Random) -> tuple[str, bytes]:
 
 
 def silent(path: Path, tree: str | None, good: dict[str, Any], entries: int) -> str | None:
-    """What a damaged file is read as, in place of what it held; None where it is refused, left out, or unharmed."""
+    """Return how a damaged file is read wrongly; None if it is refused, left out or unharmed."""
     try:
         found = staged(path, tree)
-    except Exception as error:  # noqa: BLE001 - staging must tell in one line
+    except Exception as error:  # noqa: BLE001 - staging must report every fault by a UserError
         return f"staging ends with {type(error).__name__}: {error}"
     if isinstance(found, str):
         return None
@@ -171,10 +173,10 @@ def silent(path: Path, tree: str | None, good: dict[str, Any], entries: int) -> 
 
 
 def damages(cases: list[tuple[str, Case]], n: int, folder: Path, counts: Counter[str], named: list[str]) -> None:
-    """n seeded damages over the files, in turn.
+    """Apply n seeded damages to the files, in turn.
 
-    cases: (figure, file). A damage of a basket or page that packing did not make smaller, and that has no checksum,
-    counts as one of a file that is not packed.
+    cases: (figure, file). Damage to a basket or page that is not compressed and has no checksum counts as damage to an
+    uncompressed file.
     """
     rng, whole = random.Random(SEED), []
     for figure, case in cases:
@@ -196,7 +198,7 @@ def damages(cases: list[tuple[str, Case]], n: int, folder: Path, counts: Counter
 
 
 def touched(good: bytes, bad: bytes, places: list[tuple[int, int]]) -> bool:
-    """Whether bytes changed within these (offset, size); a file that was cut has none that did."""
+    """Return whether bytes within these (offset, size) changed; False for a file that was cut off."""
     if len(good) != len(bad):
         return False
     changed = np.flatnonzero(np.frombuffer(good, "u1") != np.frombuffer(bad, "u1"))
@@ -204,8 +206,10 @@ def touched(good: bytes, bad: bytes, places: list[tuple[int, int]]) -> bool:
 
 
 def to_damage(cases: list[Case]) -> list[tuple[str, Case]]:
-    """(figure, file): packed by codecs with a checksum, and RNTuples that have checksums of their own, as ROOT writes
-    them; packed by ZSTD, whose frames have none; not packed.
+    """Return (figure, file) of the files to damage.
+
+    silent_damage: compressed by codecs with a checksum, or RNTuples of ROOT, which have checksums; silent_damage_zstd:
+    compressed by ZSTD, whose frames have none; silent_damage_plain: not compressed.
     """
     figures = {"zstd": "silent_damage_zstd", "plain": "silent_damage_plain"}
     kinds, out = ("lists", "words", "records", "ntuple", "root-vectors", "root-arrays", "root-ntuple"), []
@@ -230,7 +234,7 @@ def main() -> None:
         except (subprocess.CalledProcessError, ImportError) as error:
             missing.append(f"the files that ROOT writes: {error}")
         say(f"{len(cases)} files made")
-        # Only now, for ROOT asks for more than it uses. uproot may take any number for a count.
+        # Only after ROOT, which requests more memory than it uses. uproot may use any number in a file as a count.
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, resource.RLIM_INFINITY))
         every = sized(args, cases, cases, cases[::6])
         for case in every:
@@ -239,7 +243,7 @@ def main() -> None:
         for case in sized(args, list(real()), list(real()), []):
             judged(case, counts, named)
         if not REAL.is_dir():
-            missing.append("real files: ../shared/data/root is not there")
+            missing.append("real files: ../shared/data/root does not exist")
         say(f"{counts['branches']} branches of {counts['files']} files and trees read")
         damages(to_damage(cases), sized(args, DAMAGES, 100, 20), folder, counts, named)
     for line in named:

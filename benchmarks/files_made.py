@@ -1,7 +1,7 @@
-"""ROOT files for `files.py`, by uproot: each case is a file, a tree in it, and what its branches hold, by the formulas
-here.
+"""Write ROOT files for `files.py` with uproot. A case is a file, a tree in it, and the content of its branches.
 
-Truth is a branch's list of entries; None where only uproot's own `array()` tells.
+The content is computed by the formulas in this module: a list of entries for each branch. None: only uproot's own
+`array()` knows it.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ Truth = dict[str, Any]
 
 @dataclass
 class Case:
-    """A file below `folder`: its tree; branch -> entries; `empty`: it must be refused with this word."""
+    """A file with its tree and its truth: branch -> entries. refused: if not empty, a text of the expected refusal."""
 
     path: Path
     tree: str | None
@@ -36,7 +36,7 @@ def numbers(dtype: str, at: int, n: int) -> np.ndarray:
 
 
 def lists(dtype: str, at: int, n: int, most: int = 4) -> ak.Array:
-    """Entry i: i modulo `most` values."""
+    """Return lists for n entries: entry i has i modulo `most` values."""
     counts = np.arange(at, at + n) % most
     values = np.concatenate([(np.arange(c) + i) % 100 for i, c in zip(range(at, at + n), counts, strict=True)] or [[]])
     return ak.unflatten(ak.Array(values.astype(dtype)), counts)
@@ -49,7 +49,7 @@ def words(at: int, n: int) -> list[str]:
 def tree(
     path: Path, codec: Any, kinds: dict[str, Any], content: Callable[[int, int], dict[str, Any]], parts: list[int]
 ) -> Truth:
-    """A TTree `events`, a basket of each branch for each part; what it holds."""
+    """Write a TTree `events` with one basket of each branch for each part; return its content."""
     truth: Truth = {}
     with uproot.recreate(path, compression=codec) as file:
         made, at = file.mktree("events", kinds), 0
@@ -63,7 +63,7 @@ def tree(
 
 
 def ntuple(path: Path, codec: Any, content: Callable[[int, int], Any], parts: list[int]) -> Truth:
-    """An RNTuple `events`, a cluster for each part."""
+    """Write an RNTuple `events` with one cluster for each part; return its content."""
     truth: Truth = {}
     with uproot.recreate(path, compression=codec) as file:
         made, at = None, 0
@@ -80,7 +80,7 @@ def ntuple(path: Path, codec: Any, content: Callable[[int, int], Any], parts: li
 
 
 def shapes() -> dict[str, tuple[dict[str, Any], Callable[[int, int], dict[str, Any]]]]:
-    """Kind of tree -> (types for `mktree`, content of n entries from `at` on)."""
+    """Return kind of tree -> (types for `mktree`, function for the content of n entries from `at` on)."""
     return {
         "numbers": (
             {d.replace("?", "bool"): d for d in NUMBERS},
@@ -108,7 +108,7 @@ def shapes() -> dict[str, tuple[dict[str, Any], Callable[[int, int], dict[str, A
 
 
 def fields(at: int, n: int) -> dict[str, Any]:
-    """Of an RNTuple: numbers of every kind, words, lists, lists of lists, of words and of records, records."""
+    """Return fields of an RNTuple: all kinds of numbers, texts, records, and lists of lists, texts and records."""
     outer = np.arange(at, at + n) % 3
     inner = np.concatenate([np.arange(c) for c in outer])
     letters = ak.Array([f"k{k}" for k in inner]) if len(inner) else ak.Array(["k"])[:0]
@@ -123,7 +123,7 @@ def fields(at: int, n: int) -> dict[str, Any]:
 
 
 def renamed(path: Path, pairs: dict[bytes, bytes]) -> None:
-    """Names of two letters in a file that is not packed, others of two letters in their place."""
+    """Replace names of two letters by others of two letters in an uncompressed file."""
     data = path.read_bytes()
     for old, new in pairs.items():
         data = data.replace(b"\x02" + old, b"\x02" + new)
@@ -131,7 +131,7 @@ def renamed(path: Path, pairs: dict[bytes, bytes]) -> None:
 
 
 def doubled(path: Path) -> Truth:
-    """Two names, twice each: numbers and numbers, lists and words."""
+    """Write a file in which two names appear twice each: of two numbers, and of lists and texts."""
     kinds = {"xa": "f8", "xb": "i4", "ya": "var * float32", "yb": "string"}
 
     def content(at, n):
@@ -148,7 +148,7 @@ def doubled(path: Path) -> Truth:
 
 
 def several(path: Path) -> Truth:
-    """Trees in folders, and an RNTuple beside them."""
+    """Write trees in folders, and an RNTuple in one of the folders."""
     with uproot.recreate(path) as file:
         for name in ("a", "folder/a", "folder/deeper/b"):
             file.mktree(name, {"x": "f8"}).extend({"x": np.arange(30.0) + len(name)})
@@ -157,7 +157,7 @@ def several(path: Path) -> Truth:
 
 
 def long(path: Path) -> Truth:
-    """Baskets of more than one packed block of 16 MB."""
+    """Write a basket that is larger than one compressed block of 16 MB."""
     values = np.repeat(np.arange(2100.0), 1000)
     with uproot.recreate(path, compression=uproot.ZSTD(1)) as file:
         file.mktree("events", {"x": "f8"}).extend({"x": values})
@@ -165,7 +165,7 @@ def long(path: Path) -> Truth:
 
 
 def by_uproot(folder: Path) -> Iterator[Case]:
-    """Writes the files, one after the other."""
+    """Write the files one after the other, and yield their cases."""
     for codec, how in CODECS.items():
         for kind, (types, content) in shapes().items():
             path = folder / f"{kind}-{codec}.root"

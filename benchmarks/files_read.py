@@ -1,8 +1,7 @@
-"""Staging, and each reader, on one file: what `files.py` asks of both.
+"""Staging and each reader on one file, for `files.py`.
 
-The readers are those of the engines, on a local file.
-
-`planned`: the read planner's; `events`: steps of a job; `uproot-s3fs`: basket by basket through uproot.
+The readers are those of the engines, on a local file. `planned`: the read planner; `events`: steps of a job;
+`uproot-s3fs`: basket by basket through uproot.
 """
 
 import contextlib
@@ -27,11 +26,11 @@ from storelab.datasets.root.trial import LINK, LocalRanges
 from storelab.engines.uproot import Reader, TupleReader
 
 READERS = ("planned", "events", "uproot-s3fs")
-STEPS = 7  # of `events` through a file
+STEPS = 7  # number of steps that `events` takes through a file
 
 
 class File:
-    """An accepted file. Raises what uproot raises."""
+    """A file that staging accepts. The constructor raises what uproot raises."""
 
     def __init__(self, path: Path, facts: dict[str, Any], table: Any):
         self.path, self.facts, self.table = path, facts, table
@@ -44,7 +43,7 @@ class File:
         self.accepted = [n for n in self.branches if n in held and n not in facts["unreadable"]]
 
     def read(self, reader: str, names: list[str], entries: np.ndarray) -> dict[str, Any]:
-        """Branch -> awkward array of these entries. Raises what the reader raises."""
+        """Return branch -> awkward array of these entries. Raise what the reader raises."""
         if reader == "events":
             return self._events(names)
         parts: dict[str, list[Any]] = {}
@@ -76,7 +75,7 @@ class File:
         return reader.arrays(np.concatenate((rows, inside)), data + held, entries)
 
     def _events(self, names: list[str]) -> dict[str, Any]:
-        """Only the counts: the workload drops what it decodes. Raises ValueError for another count."""
+        """Decode all entries; return nothing, because the workload drops its values. Raise ValueError if some miss."""
         header = Header.of(self.tree, {}) if self.plain else None
         reader: Any = (
             StepReader(header, names, Decoder(self.branches)) if header else PageSteps(Pages.of(self.tree), names)
@@ -94,27 +93,25 @@ class File:
         return {}
 
     def fails(self, reader: str, entries: np.ndarray) -> dict[str, str]:
-        """Accepted branch -> what this reader says when it fails."""
+        """Return accepted branch -> error message, for each branch that this reader fails to read."""
         try:
             self.read(reader, self.accepted, entries)
-        except Exception as error:  # noqa: BLE001 - that is what is asked
+        except Exception as error:  # noqa: BLE001 - the reader may raise anything
             out = {}
             for name in self.accepted:
                 try:
                     self.read(reader, [name], entries)
-                except Exception as alone:  # noqa: BLE001
-                    out[name] = f"{reader}: {type(alone).__name__}: {alone}"
+                except Exception as failure:  # noqa: BLE001
+                    out[name] = f"{reader}: {type(failure).__name__}: {failure}"
             return out or {"(all together)": f"{reader}: {type(error).__name__}: {error}"}
         return {}
 
     def reference(self, name: str) -> Any:
-        """What uproot's own `array()` gives. Raises what it raises."""
+        """Return what uproot's own `array()` returns. Raise what it raises."""
         return self.branches[name].array()
 
     def unpacked(self) -> list[tuple[int, int]]:
-        """(offset, size) of the baskets that are not packed; of the pages that neither are packed nor have a
-        checksum.
-        """
+        """Return (offset, size) of uncompressed baskets, or of uncompressed pages without a checksum."""
         if not self.plain:
             pages = Pages.of(self.tree)
             bare = ~pages.summed & (pages.layout.size == pages.unpacked)
@@ -129,7 +126,7 @@ class File:
 
 
 def staged(path: Path, tree: str | None) -> File | str:
-    """The file as staging accepts it, or the line that refuses it. Raises what no staging may raise."""
+    """Return the file if staging accepts it, else the message that refuses it. Other errors of staging are faults."""
     try:
         return File(path, *own_file.look(path, "mine", tree))
     except UserError as error:
@@ -143,24 +140,24 @@ def _plain(array: Any) -> Any:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether these entries are equal; NaN is NaN."""
-    with contextlib.suppress(Exception):  # of different kinds: by what they hold
+    """Return whether these entries are equal; NaN equals NaN."""
+    with contextlib.suppress(Exception):  # awkward cannot compare different kinds; compare their values instead
         if ak.array_equal(found, expected, equal_nan=True, check_parameters=False, dtype_exact=False):
             return True
     return digest(found) == digest(expected)
 
 
 def digest(array: Any) -> str:
-    """Of what an array holds, by value; lists of Python too."""
+    """Return a digest of the values of an array or of a list."""
     held = ak.to_list(array) if isinstance(array, ak.Array) else array
-    return hashlib.sha256(repr(_told(held)).encode()).hexdigest()
+    return hashlib.sha256(repr(_comparable(held)).encode()).hexdigest()
 
 
-def _told(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     if isinstance(value, dict):
-        return [_told(v) for _, v in sorted(value.items())]
+        return [_comparable(v) for _, v in sorted(value.items())]
     if isinstance(value, list | tuple | np.ndarray):
-        return [_told(v) for v in value]
+        return [_comparable(v) for v in value]
     if isinstance(value, bool | np.bool_ | int | float | np.number):
         return float(value)
     return value

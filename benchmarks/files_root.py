@@ -1,8 +1,7 @@
-"""ROOT files for `files.py`, by ROOT's wheel, in a process of its own: `files_root.py FOLDER`.
+"""Write ROOT files for `files.py` with ROOT's wheel, in a separate process: `files_root.py FOLDER`.
 
-The C++ is in files_root.cpp.
-
-Truth is told by the formulas that the C++ fills by; branches without one are held against uproot's own `array()`.
+The C++ code is in files_root.cpp. The truth repeats its formulas; branches without a formula are compared with uproot's
+own `array()`.
 """
 
 import subprocess
@@ -18,7 +17,7 @@ from storelab.install import wheels
 ENTRIES = 120
 CODECS = {"plain": 0, "zlib": 101, "lzma": 201, "lz4": 401, "zstd": 501}
 TIME_OUT_S = 300
-# Functions of files_root.cpp that every codec writes, and those that one writes (zlib).
+# Functions of files_root.cpp: EACH runs with every codec, ONCE only with zlib.
 EACH = ("vectors", "arrays", "ntuple")
 ONCE = {
     "objects": "events", "unsplit": "events", "clones": "events", "references": "events", "texts": "events",
@@ -37,7 +36,7 @@ def lists(n: int, most: int = 4) -> list[list[int]]:
 
 
 def truth(kind: str) -> dict[str, list[Any]]:
-    """Of the branches that a formula tells, as files_root.cpp fills them."""
+    """Return the content of the branches for which there is a formula, as files_root.cpp fills them."""
     n = range(ENTRIES)
     if kind == "vectors":
         nested = [[[0.5 * k] * k for k in range(i % 3)] for i in n]
@@ -63,7 +62,7 @@ def truth(kind: str) -> dict[str, list[Any]]:
             "c": ["c" * (4 * i) for i in n],
             "vt": [["v"] * (i % 3) for i in n],
         }
-    if kind == "doubles":  # 5 is on no grid of [0, 100] here: ROOT rounds to the nearest place
+    if kind == "doubles":  # 5 is on no grid point of [0, 100]: ROOT rounds to the nearest one
         grid = lambda x, bits: float(np.floor(x * 2**bits / 100 + 0.5)) / (2**bits / 100)  # noqa: E731
         halves = [0.5 * i for i in n]
         return {
@@ -78,14 +77,14 @@ def truth(kind: str) -> dict[str, list[Any]]:
         x = [float(-i if i % 2 else i) for i in n]
         shapes = {"d": (), "da": (3,), "dm": (2, 3), "db": (3,), "h": (), "hb": (), "h9": (), "ha": (3,), "hr": (3,)}
         listed = {"dl": (), "dlm": (2,), "dbl": (), "hl": (), "hm": (2, 3)}
-        wide = (2.0**32 - 1) / 256  # of a range without a number of bits
+        wide = (2.0**32 - 1) / 256  # for a range without a number of bits
         held = {"dw": [float(np.floor((v + 128) * wide + 0.5)) / wide - 128 for v in x]}
         held |= {name: [np.full(shape, v).tolist() for v in x] for name, shape in shapes.items()}
         return held | {
             name: [np.full((i % 4, *shape), v).tolist() for i, v in zip(n, x, strict=True)]
             for name, shape in listed.items()
         }
-    if kind.startswith("packed-"):  # of ../shared/data/root
+    if kind.startswith("packed-"):  # a file of ../shared/data/root
         return by_readme(kind, n)
     if kind == "variants":
         return {"v": [(i, 0.5 * i, "v")[i % 3] for i in n]}
@@ -127,7 +126,7 @@ def truth(kind: str) -> dict[str, list[Any]]:
 
 
 def by_readme(kind: str, n: range) -> dict[str, list[Any]]:
-    """Of the files there that uproot reads wrongly, by their README's formulas and ROOT's rounding."""
+    """Return the content of the real files that uproot reads wrongly: formulas of their README, rounded like ROOT."""
     held = {
         16: lambda i: float(np.floor(i % 100 * 2**16 / 100 + 0.5)) / (2**16 / 100),
         10: lambda i: float(np.float32(np.floor(i % 100 * 2**10 / 100 + 0.5) / (2**10 / 100))),
@@ -155,7 +154,7 @@ def by_readme(kind: str, n: range) -> dict[str, list[Any]]:
 
 
 def by_root(folder: Path) -> list[Case]:
-    """The files. Raises ImportError where ROOT's wheel is not installed, CalledProcessError where it fails."""
+    """Write the files. Raise ImportError if ROOT's wheel is not installed. End the program if ROOT fails."""
     if not wheels.has("ROOT"):
         raise ImportError("ROOT is not installed: storelab install root")
     done = subprocess.run(
@@ -174,7 +173,7 @@ def main(folder: Path) -> None:
 
     code = Path(__file__).with_suffix(".cpp").read_text()
     if not ROOT.gInterpreter.Declare(code):
-        raise SystemExit("ROOT refuses files_root.cpp")
+        raise SystemExit("files_root.py: ROOT cannot compile files_root.cpp; see the messages above")
     for kind in EACH:
         for codec, number in CODECS.items():
             getattr(ROOT.made, kind)(

@@ -1,14 +1,13 @@
-"""skew_64_median_ms skew_64_worst_ms meet_1000_s injected_skew_ok injected_skew_ms uncorrected_skew_ms meet_<n>_s
-looks_<n>_per_s cpu_<n>_s: how well a gang starts together, and what 64, 512 and 5000 participants do to the folder they
-meet in.
+"""Measure how closely together the clients of a gang start, and the load of 64, 512 and 5000 clients on their folder.
 
-Forked participants on this machine, standard library only, the rendezvous and clocks of storelab. skew_64: 20 gangs of
-64 that meet in a folder on tmpfs; a gang's skew is its last start less its first, by the kernel's monotonic clock,
-which all share; median and worst of the gangs. meet_1000_s: 1000 participants, from the first fork until all know the
-start; meet_64_s, meet_512_s and meet_5000_s likewise, with the looks for files that all together made in a second, and
-their CPU seconds, forks included. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either
-way, in a folder that shows every file 3 s late: 1 where each gang starts within BOUND_MS of true skew, or is refused;
-injected_skew_ms: the skew of each; uncorrected_skew_ms: the same clocks, nothing taken off.
+The participants are forked processes on this machine. They use only the standard library and storelab's rendezvous and
+clocks. The skew of a gang is its last start minus its first, by the kernel's monotonic clock, which all share.
+skew_64_median_ms, skew_64_worst_ms: 20 gangs of 64 that meet in a folder on tmpfs. meet_1000_s: time from the first
+fork until all 1000 participants know the start. meet_64_s, meet_512_s, meet_5000_s: the same, together with
+looks_<n>_per_s (look-ups of files by all participants) and cpu_<n>_s (CPU seconds, with the forks). injected_skew_ok: 8
+participants, the clocks of 6 wrong by up to 50 ms, in a folder that shows every file 3 s late; 1 if each gang starts
+within BOUND_MS of true skew or is refused. injected_skew_ms: the skew of each gang. uncorrected_skew_ms: the skew of
+the same clocks without correction.
 """
 
 import gc
@@ -25,13 +24,13 @@ from common import options, report, run, say, sized
 from storelab.core import clock
 from storelab.gang import nodes, rendezvous
 
-BOUND_MS = 25.0  # what launcher.clock_error (10 ms) at two nodes leaves, and their lateness
+BOUND_MS = 25.0  # launcher.clock_error (10 ms) at two nodes, and the lateness of both
 SHIFTS_MS = (0, 50, -50, 25, -25, 50, -50, 0)
 LATE_S = 3.0
 
 
 class CountedFolder(rendezvous.Folder):
-    """Counts how often it is looked into."""
+    """A folder that counts look-ups."""
 
     looks = 0
 
@@ -41,7 +40,7 @@ class CountedFolder(rendezvous.Folder):
 
 
 class LateFolder(rendezvous.Folder):
-    """Shows a file some time after it was written: a shared folder with cached attributes."""
+    """A folder that shows each file some time after it was written, like a shared folder with cached attributes."""
 
     late_s = LATE_S
 
@@ -61,10 +60,10 @@ class LateFolder(rendezvous.Folder):
 def participant(
     folder: Path, kind: type, rank: int, size: int, shift_ms: float, ask: list | None, work_s: float
 ) -> None:
-    """One process: meet, wait for the start, leave when it began (monotonic ns)."""
+    """Run one process: meet, wait for the start, and write down when it began (monotonic ns)."""
     out: dict = {"rank": rank}
     if shift_ms:
-        clock._WALL += int(shift_ms * 1e6)  # this host's clock is off
+        clock._WALL += int(shift_ms * 1e6)  # simulates a wrong clock of this host
     try:
         if ask:
             offset = nodes.measure_offset(ask)
@@ -90,7 +89,7 @@ def gang(
     correct: bool = True,
     lead_s: float = 0.2,
 ) -> dict:
-    """One gang: {skew_ms, meet_s, looks_per_s, cpu_s}, or {refused}; the leader is this process."""
+    """Run one gang with this process as leader; return {skew_ms, meet_s, looks_per_s, cpu_s}, or {refused}."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-gang-", dir="/dev/shm"))
     server = nodes.ClockServer(["127.0.0.1"]) if any(shifts) and correct else None
     begun, children, before = time.monotonic(), [], _cpu_s()
@@ -133,12 +132,12 @@ def gang(
 
 
 def _cpu_s() -> float:
-    """Of this process and its ended children."""
+    """Return the CPU seconds of this process and its ended children."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def met(found: dict) -> dict:
-    """What a gang found that had no reason to be refused. Ends the benchmark where it was refused."""
+    """Return the result of a gang that must not be refused. End the benchmark if it was refused."""
     if "refused" in found:
         raise SystemExit(f"gang: a gang was refused: {found['refused']}")
     return found
@@ -148,7 +147,7 @@ def main() -> None:
     args = options(__doc__)
     n, most = sized(args, 20, 5, 2), sized(args, 5000, 5000, 16)
     LateFolder.late_s = sized(args, LATE_S, LATE_S, 0.2)
-    gc.freeze()  # forks share what is there: thousands of them fit into memory
+    gc.freeze()  # forks share these objects, so that thousands of processes fit into memory
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     skews = []
     for i in range(n):

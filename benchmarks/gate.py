@@ -1,8 +1,8 @@
-"""A TCP proxy that is cut and opened again by signals, and writes down when: the truth about the moment of a fault.
+"""A TCP proxy that signals cut and open again. It logs the moments, which are the true times of a fault.
 
-`python gate.py HOST:PORT LOG` prints the port that it listens at on loopback. SIGUSR1 cuts: connections are reset, new
-ones too. SIGUSR2 opens. Each moment is a line of LOG: `cut` or `open`, UTC ns. It ends with the process that started
-it.
+`python gate.py HOST:PORT LOG` prints its port on loopback. SIGUSR1 cuts: the proxy resets existing and new connections.
+SIGUSR2 opens it again. Each moment is a line of LOG: `cut` or `open`, and UTC ns. The proxy ends with the process that
+started it.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What kills, flipped bytes, damaged files, mistakes, servers with quirks and users' environments do to storelab.
+"""Count what storelab misses after kills, flipped bytes, damaged files, mistaken inputs, server quirks and variables.
 
-Counts of what it missed. Seeds other than the tests'.
-
-A part is a module of `hardened/` (or beside it) whose function gives figures, name -> count; PARTS names them all.
+Seeds are different from those of the tests. A part is a module of `hardened/` or of this folder. Its function returns
+figures, name -> count; PARTS lists all functions.
 """
 
 import argparse

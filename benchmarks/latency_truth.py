@@ -1,10 +1,9 @@
-"""<engine>_worst_relative_error <engine>_closed_p50 … <engine>_open_stall_p99: latencies that the engines obstore and
-loadgen record, against the truth of a server that delays its answers by a known distribution (log-normal, median 40 ms)
-and stalls for half a second, in closed and in open loop.
+"""Compare the latencies that the engines obstore and loadgen record with the true ones, in closed and in open loop.
 
-Truth: in the closed loop what the server itself did to each request; in the open loop that, counted from the schedule:
-a request that is due in a stall waits for its end. Errors are relative, |measured - truth| / truth, of the same
-requests; the way over loopback and the waking of threads are in them (some 0.7 ms on two cores).
+A server delays its answers by a known distribution (log-normal, median 40 ms), and stalls for half a second. In the
+closed loop, the truth is the delay that the server itself gave each request. In the open loop it counts from the
+schedule: a request that is due in a stall waits for its end. Errors are relative, |measured - truth| / truth, for the
+same requests. They include the way over loopback and the wake-up of threads (about 0.7 ms on two cores).
 """
 
 import argparse
@@ -28,7 +27,7 @@ from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS
 
 ENGINES, SEED = ("obstore", "loadgen"), 1
-SECONDS, RATE, STALL = 8, 200, (0.375, 0.5)  # stall: begin, and length in s; begin as a part of the window
+SECONDS, RATE, STALL = 8, 200, (0.375, 0.5)  # stall: begin as a fraction of the window, length in s
 CASES = {"closed": (False, False), "closed_stall": (False, True), "open": (True, False), "open_stall": (True, True)}
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
@@ -39,18 +38,18 @@ def delays(n: int = 10_000) -> list[float]:
 
 
 def quantile(values: list[float], q: float) -> float:
-    """The smallest value that at least a part q of the values does not exceed."""
+    """Return the smallest value that at least a fraction q of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-q * len(ordered) // 1) - 1))]
 
 
 def body(folder: Path, size: int) -> bytes:
-    """Content of all objects: engines know it by the body files of their scratch folder."""
+    """Return the content of all objects; engines find it by the body files in their scratch folder."""
     return payload.body_files(folder, SEED, size)[0].read_bytes()
 
 
 def columns(result: Result) -> dict[str, list[Any]]:
-    """Columns of `ops`, whoever wrote them."""
+    """Return the columns of `ops`, from a file that the engine wrote or from memory."""
     if result.written is not None:
         return pq.read_table(result.written.file).to_pydict()
     return {name: np.asarray(values).tolist() for name, values in result.ops.items()}
@@ -74,7 +73,7 @@ def job(url: str, folder: Path, body: bytes, workers: int, rate: int, engine: st
 def measured(
     server: DelayServer, opened: bool, stall: bool, engine: str, seconds: int
 ) -> tuple[list[float], list[float]]:
-    """(latencies recorded, latencies in truth) in seconds, of the operations that were begun before the deadline."""
+    """Return (recorded latencies, true latencies) in s of the operations that began before the deadline."""
     server.reset()
     with tempfile.TemporaryDirectory(prefix="storelab-truth-") as folder:
         client = WORKLOADS["get"].client(
@@ -105,7 +104,7 @@ def measured(
         stall = next(((begin, stop) for begin, stop in server.stalls if begin <= due < stop), None)
         served = answered - max(
             received, stall[1] if stall else 0
-        )  # as long as the server slept, its oversleeping included
+        )  # the time that the server slept, including its oversleeping
         truth.append(((stall[1] - due if stall else 0) + served) / 1e9)
     return recorded, truth
 
@@ -114,7 +113,7 @@ def repetition(server: DelayServer, values: dict[str, list[float]], engine: str,
     worst = 0.0
     for case, (opened, stall) in CASES.items():
         recorded, truth = measured(server, opened, stall, engine, seconds)
-        said = []
+        shown = []
         for name, q in QUANTILES.items():
             a, b = quantile(recorded, q), quantile(truth, q)
             error = abs(a - b) / b
@@ -122,8 +121,8 @@ def repetition(server: DelayServer, values: dict[str, list[float]], engine: str,
             values.setdefault(f"{engine}_{case}_{name}", []).append(error)
             values.setdefault(f"{engine}_{case}_{name}_ms", []).append(1e3 * a)
             values.setdefault(f"{engine}_{case}_{name}_off_us", []).append(1e6 * (a - b))
-            said.append(f"{name} {1e3 * a:.2f} ms, truth {1e3 * b:.2f} ms")
-        say(f"latency_truth: {engine}: {case}: {len(recorded)} operations: {'; '.join(said)}")
+            shown.append(f"{name} {1e3 * a:.2f} ms, truth {1e3 * b:.2f} ms")
+        say(f"latency_truth: {engine}: {case}: {len(recorded)} operations: {'; '.join(shown)}")
     values.setdefault(f"{engine}_worst_relative_error", []).append(worst)
 
 

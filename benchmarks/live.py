@@ -1,9 +1,9 @@
-"""observed_ratio: rate of a point that is looked at (its state is written, `storelab live` serves it, a browser's
-stand-in listens) divided by that of one of which nothing is told; what looking takes, and how old the data are when
-they come.
+"""Measure observed_ratio: the rate of a point that is observed, divided by that of a point that is not.
 
-Interleaved at the near-null server, the order turned every repetition; GET of 4 kB by the engines obstore and loadgen.
-A store's own rate scatters by more than what is asked: at SeaweedFS 30 pairs of 10 s gave an interval of 7 %.
+An observed point writes its state, `storelab live` serves it, and a simulated browser listens. The benchmark also
+measures the CPU time of observing, and how old the data are on arrival. Points are interleaved at the near-null server,
+and their order changes with every repetition: GET of 4 kB by the engines obstore and loadgen. Rates of a real store
+scatter too much: 30 pairs of 10 s at SeaweedFS gave an interval of 7 %.
 """
 
 import json
@@ -32,7 +32,7 @@ AXES = {"operation": "get", "engine": ["obstore", "loadgen"], "object_size": "4 
 
 
 class Listener:
-    """Stands for a browser: reads what comes, and keeps how old it is (s)."""
+    """A simulated browser: reads the events, and records their age (s)."""
 
     def __init__(self, url: str) -> None:
         self.ages: list[float] = []
@@ -45,14 +45,14 @@ class Listener:
         for line in self.answer:
             if not line.startswith(b"data: "):
                 continue
-            told = json.loads(line[6:])
-            if (state := told["state"]) and state["stage"] == "measuring" and state["written_ns"] != seen:
+            event = json.loads(line[6:])
+            if (state := event["state"]) and state["stage"] == "measuring" and state["written_ns"] != seen:
                 seen = state["written_ns"]
                 self.ages.append(time.time() - seen / 1e9)
 
 
 class Server:
-    """A running `storelab live`: its CPU, and what its listener heard."""
+    """A running `storelab live` with its CPU time and its listener."""
 
     def __init__(self, folder: Path) -> None:
         command = [str(BIN / "storelab"), "live", "bench", "--port", "0"]
@@ -79,17 +79,17 @@ def serving(folder: Path) -> Iterator[Server]:
 
 
 def measured(folder: Path, raw: Path, point: Point, observed: bool) -> dict[str, float]:
-    """Rate of a point, and the monitor's share of a core (percent)."""
+    """Return the rate of a point, and the monitor's share of a core (percent)."""
     env = environ() | ({} if observed else {live.OFF: "off"})
     timed([str(BIN / "storelab"), "measure", point.key], folder, env)
-    told = records.read_json(raw / point.key / "run.json")
-    seconds = (told["deadline_ns"] - told["start_ns"]) / 1e9
-    done = sum(client["operations"] for client in told["clients"])
-    return {"rate": done / seconds, "monitor": 100 * told["host"]["monitor_cpu_s"] / told["host"]["seconds"]}
+    event = records.read_json(raw / point.key / "run.json")
+    seconds = (event["deadline_ns"] - event["start_ns"]) / 1e9
+    done = sum(client["operations"] for client in event["clients"])
+    return {"rate": done / seconds, "monitor": 100 * event["host"]["monitor_cpu_s"] / event["host"]["seconds"]}
 
 
 def pinned(folder: Path) -> None:
-    """The server on one core, all that measures on another: what the scheduler moves to and fro scatters by a tenth."""
+    """Pin the server to one core and all measuring processes to another; otherwise rates scatter by a tenth."""
     mine, theirs = sorted(os.sched_getaffinity(0))[:2]
     for process in psutil.process_iter(["cmdline"]):
         if str(folder) in " ".join(process.info["cmdline"] or ()):
@@ -121,7 +121,7 @@ def main() -> None:
                     got[False] = measured(folder, folder / conf.raw, point, False)
                     continue
                 with serving(folder) as server:
-                    time.sleep(2)  # its start is not what looking takes
+                    time.sleep(2)  # the start of the server must not count
                     before, begun = server.cpu_s(), time.monotonic()
                     got[True] = measured(folder, folder / conf.raw, point, True)
                     spent = 100 * (server.cpu_s() - before) / (time.monotonic() - begun)

@@ -1,9 +1,9 @@
-"""loadgen_vs_wrk https_per_core_4k https_gbit_per_core memory_mb and more: the engine loadgen by itself.
+"""Measure the engine loadgen by itself: loadgen_vs_wrk, *_per_core, memory_mb.
 
-loadgen_vs_wrk: signed GETs of 4 kB from nginx (files on tmpfs) over the unsigned ones of `wrk`, as many connections and
-threads. *_per_core: operations (4 kB) and Gbit (16 MB) per second of the client's CPU, from storelab's near-null
-server, by http and https. memory_mb: the largest resident memory with 1000 connections and 10 million operations (not
-with --quick), bins written.
+loadgen_vs_wrk: rate of signed GETs of 4 kB from nginx (files on tmpfs) divided by the rate of unsigned GETs by `wrk`,
+with the same number of connections and threads. *_per_core: operations (4 kB) and Gbit (16 MB) per second of the
+client's CPU, from storelab's near-null server, by http and https. memory_mb: the largest resident memory with 1000
+connections and 10 million operations, with records in bins (not with --quick).
 """
 
 import json
@@ -40,7 +40,7 @@ http {{ access_log off; sendfile on; keepalive_requests 1000000000; open_file_ca
 
 @contextmanager
 def nginx(folder: Path, port: int) -> Iterator[str]:
-    """Files below `folder` as http://…/; ends with the block."""
+    """Serve the files below `folder` as http://…/ until the block ends."""
     (folder / "conf").write_text(NGINX.format(folder, port))
     server = subprocess.Popen(
         [program("nginx", "nginx", "loadgen"), "-c", folder / "conf", "-p", folder], stderr=subprocess.DEVNULL
@@ -58,7 +58,7 @@ def nginx(folder: Path, port: int) -> Iterator[str]:
 def drive(
     folder: Path, url: str, size: int, keys: list[str], ca_file: str = "", **more: Any
 ) -> tuple[dict[str, Any], float, float]:
-    """(summary, CPU seconds, largest resident memory in MB) of one run."""
+    """Return (summary, CPU seconds, largest resident memory in MB) of one run."""
     now, seconds = time.time_ns(), more.pop("seconds", SECONDS)
     job = {
         "schema": 1,
@@ -75,11 +75,11 @@ def drive(
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     keyed = dict(os.environ, **Credentials("any", "body").environ())
     process = subprocess.Popen([loadgen.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=keyed, text=True)
-    _, said = process.communicate(json.dumps(job))
+    _, printed = process.communicate(json.dumps(job))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    summary = json.loads(said.splitlines()[-1]).get("summary") if process.returncode == 0 else None
+    summary = json.loads(printed.splitlines()[-1]).get("summary") if process.returncode == 0 else None
     if not summary or summary["errors"]:
-        raise SystemExit(f"loadgen: the run was not clean: {said[-300:]}")
+        raise SystemExit(f"loadgen: the run was not clean: {printed[-300:]}")
     cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     return summary, cpu_s, used.ru_maxrss / 1e3
 
@@ -87,14 +87,14 @@ def drive(
 def wrk(url: str, seconds: int) -> float:
     threads = min(CONNECTIONS, os.cpu_count() or 1)
     command = ["wrk", f"-t{threads}", f"-c{CONNECTIONS}", f"-d{seconds}s", f"{url}/data/0"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"Requests/sec:\s*([\d.]+)", told)
-    if not found or "Non-2xx" in told:
-        raise SystemExit(f"loadgen: wrk said {told[-300:]}")
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Requests/sec:\s*([\d.]+)", printed)
+    if not found or "Non-2xx" in printed:
+        raise SystemExit(f"loadgen: wrk failed: {printed[-300:]}")
     return float(found.group(1))
 
 
-def beside_wrk(folder: Path, values: dict[str, list[float]], n: int, seconds: int) -> None:
+def compare_with_wrk(folder: Path, values: dict[str, list[float]], n: int, seconds: int) -> None:
     (folder / "data").mkdir()
     for i in range(KEYS):
         (folder / "data" / str(i)).write_bytes(os.urandom(SMALL))
@@ -111,7 +111,7 @@ def beside_wrk(folder: Path, values: dict[str, list[float]], n: int, seconds: in
 
 
 def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, seconds: int, operations: int) -> None:
-    """operations: of the run whose memory is measured, 0 for none."""
+    """Measure rates per core. operations: those of the run whose memory is measured, 0 for none."""
     bodies = {size: folder / f"1-{size}-0" for size in (SMALL, LARGE)}
     for size, body in bodies.items():
         body.write_bytes(os.urandom(size))
@@ -152,12 +152,12 @@ def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, 
 
 
 def memory(folder: Path, url: str, body: str, values: dict[str, list[float]], operations: int) -> None:
-    """Runs until so many operations are done, in one process."""
+    """Measure the memory of one process that runs until it has done this number of operations."""
     keys = [f"data/{body}/{i:07d}" for i in range(10_000)]
     summary, _, _ = drive(folder, url, SMALL, keys, workers=1000, seconds=1)
     seconds = 1.1 * operations / summary["operations"]
     say(f"loadgen: memory: {seconds:.0f} s with 1000 connections")
-    # A process of its own tells its own largest memory: that of all children before was less than this.
+    # The kernel gives the largest memory of all children; the earlier ones used less than this one.
     summary, _, largest = drive(folder, url, SMALL, keys, workers=1000, seconds=seconds)
     say(f"loadgen: memory: {summary['operations']} operations, {summary['rows']} rows, {largest:.0f} MB")
     values["memory_mb"] = [largest]
@@ -173,7 +173,7 @@ def main() -> None:
         folder = Path(shm)
         folder.chmod(0o755)  # a server that root starts reads as another user
         if not missing:
-            beside_wrk(folder, values, n, seconds)
+            compare_with_wrk(folder, values, n, seconds)
         per_core(folder, folder / "state", values, n, seconds, sized(args, 10_000_000, 0, 20_000))
     report("loadgen", n, values, args, missing, ["nginx", "nullserver"])
 

@@ -1,5 +1,6 @@
-"""Does the ledger's reading back catch a store that breaks its word, and does it accuse an honest one? A count, no
-time: what else the machine does costs it only patience.
+"""Test whether reading back a ledger catches a store that loses or changes objects, without accusing an honest store.
+
+The figures are counts, not times: a busy machine only makes the benchmark slower.
 """
 
 import os
@@ -18,12 +19,12 @@ from storelab.stores import all_stores
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
-# Many keys: a lie that a later write of its key heals cannot be seen.
+# Many keys, because a later write of the same key repairs a false answer, which then cannot be seen.
 AXES = {"engine": "loadgen", "object_size": "1 kB", "clients": 2, "workers": 8, "keys_per_worker": 500}
 PUTS = {k: v for k, v in AXES.items() if k != "keys_per_worker"} | {"ledger": "kept"}
 LIES = ("drop", "flip", "stale", "resurrect", "all")
 EVERY = 1000
-TRIES = 20  # of a seed until a lie stands: deleted objects that come back are soon written over
+TRIES = 20  # of a seed until a false answer remains: deleted objects that come back are soon overwritten
 
 
 def _config(folder: Path, stores: dict[str, Any], used: str, name: str, sweep: dict[str, Any]) -> Config:
@@ -43,7 +44,7 @@ def _config(folder: Path, stores: dict[str, Any], used: str, name: str, sweep: d
 
 
 def _reading(folder: Path, url: str, name: str, seconds: float, workload: str) -> dict[str, int]:
-    """Faults that were found by the reading at the end of one run at that address."""
+    """Return the faults that the reading at the end of one run at that address found."""
     axes = AXES if workload == "rewrite" else PUTS
     sweep = {"workload": workload, "duration": f"{seconds:g} s", "warm_up": "100 ms", "axes": axes}
     config = _config(folder, {"one": {"kind": "s3", "endpoint": url, "prefix": "bench"}}, "one", name, sweep)
@@ -54,11 +55,12 @@ def _reading(folder: Path, url: str, name: str, seconds: float, workload: str) -
 
 
 def lossy(n: int, seconds: float) -> dict[str, list[float]]:
-    """`lossy_caught`: percent of runs behind the lossy proxy in which exactly as many faults were found as lies stood
-    at the end; `honest_alarms`: percent of runs behind the same proxy, honest, in which any fault was found. n runs of
-    each, seeded.
+    """Return the figures of n seeded runs behind the lossy proxy, and of n runs behind the same proxy in honest mode.
+
+    `lossy_caught`: percent of lossy runs in which the number of faults found equals the number of false answers that
+    remained at the end; `honest_alarms`: percent of honest runs in which any fault was found.
     """
-    caught, alarms, none_stood = 0, 0, 0
+    caught, alarms, without = 0, 0, 0
     with tempfile.TemporaryDirectory(prefix="storelab-lossy-") as name:
         folder = Path(name)
         settings = {"it": {"kind": "seaweedfs", "port": ports.block()}}
@@ -76,9 +78,9 @@ def lossy(n: int, seconds: float) -> dict[str, list[float]]:
                         proxy.stop()
                     if standing := sum(proxy.standing.values()):
                         break
-                    none_stood += 1
+                    without += 1
                 caught += standing == sum(found.values()) > 0
-                say(f"lossy: {i + 1} of {n}: {lies}, {workload}: {proxy.standing} stand, found {found}")
+                say(f"lossy: {i + 1} of {n}: {lies}, {workload}: {proxy.standing} remain, found {found}")
                 with LossyProxy(url, "none", EVERY, seed=i) as proxy:
                     alarms += bool(_reading(folder, proxy.url, f"honest{i}", seconds, workload))
         finally:
@@ -87,7 +89,7 @@ def lossy(n: int, seconds: float) -> dict[str, list[float]]:
         "lossy_caught": [100 * caught / n],
         "honest_alarms": [100 * alarms / n],
         "lossy_runs": [n],
-        "lossy_without": [none_stood],
+        "lossy_without": [without],
     }
 
 

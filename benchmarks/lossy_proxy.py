@@ -1,4 +1,4 @@
-"""The proxy that breaks its word (`loadgen/cmd/lossyproxy`) in front of a store, and the lies that it told."""
+"""A proxy in front of a store that breaks its promises (`loadgen/cmd/lossyproxy`), and its false answers."""
 
 import json
 import subprocess
@@ -10,8 +10,9 @@ from storelab.install import program
 
 
 class LossyProxy:
-    """`with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`; `proxy.told` and `proxy.standing`
-    once `stop()` was called: lies by kind, in all, and those that no later write healed.
+    """A lossy proxy: `with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`.
+
+    After `stop()`, `proxy.told` has all false answers by kind, and `proxy.standing` those that no later write repaired.
     """
 
     def __init__(self, url: str, lies: str, every: int = 1000, seed: int = 1):
@@ -27,14 +28,14 @@ class LossyProxy:
         self.url = f"http://127.0.0.1:{self._said()['port']}"
         return self
 
-    def _said(self) -> dict[str, Any]:
+    def _read_line(self) -> dict[str, Any]:
         assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-            sums = self._said()
+            sums = self._read_line()
             self.told, self.standing = sums["told"], sums["standing"]
             self.process.wait(timeout=10)
 

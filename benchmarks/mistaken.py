@@ -1,9 +1,7 @@
-"""Mistaken inputs, wrong by construction: what a person may write into files and onto the command line, drawn from the
-schema.
+"""Mistaken inputs, wrong by construction: errors that users make in files and on the command line.
 
-`inputs` draws them, `told` runs one in this process and says what became of it. Truth: each input breaks a rule that
-the documentation states, and the one who breaks it knows which; nothing is asked of storelab but to say so in one line,
-with exit code 2.
+`inputs` draws them from the schema. `told` runs one in this process and returns the outcome. Each input breaks a
+documented rule, and its generator knows which one. storelab must report it on one line, with exit code 2.
 """
 
 import contextlib
@@ -25,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-MOST_S = 5.0  # of CPU: a busy machine is nobody's mistake
+MOST_S = 5.0  # CPU seconds, because wall time depends on the load of the machine
 MAIN = """campaign: small
 stores:
   one: {kind: seaweedfs}
@@ -45,8 +43,9 @@ sweeps:
 
 @dataclass(frozen=True)
 class Mistake:
-    """kind: what is wrong with it; files: path -> bytes, written over those of `laid_out`; rebuild: as Snakemake's
-    --config.
+    """One mistaken input.
+
+    kind: what is wrong; files: path -> bytes, written over those of `laid_out`; rebuild: Snakemake's --config.
     """
 
     kind: str
@@ -57,14 +56,14 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Told:
-    """outcome: `told`, `silent` (exit code 0), `traceback`, `unclear` (not one line with a place), `slow`."""
+    """The outcome of a mistake: `told`, `silent` (exit code 0), `traceback`, `unclear` (not one line), `slow`."""
 
     outcome: str
     detail: str
 
 
 def laid_out(folder: Path) -> None:
-    """A right configuration, in which one thing is then made wrong."""
+    """Write a correct configuration, in which one thing is then made wrong."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "campaigns").mkdir(parents=True)
     (folder / "config.yaml").write_text(MAIN)
@@ -73,7 +72,7 @@ def laid_out(folder: Path) -> None:
 
 
 def run(folder: Path, mistake: Mistake) -> tuple[object, str, str]:
-    """(exit code or traceback, stdout, stderr) of the command in this process."""
+    """Return (exit code or traceback, stdout, stderr) of the command, run in this process."""
     from storelab.cli import main, workflow
 
     out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
@@ -90,7 +89,7 @@ def run(folder: Path, mistake: Mistake) -> tuple[object, str, str]:
             code = 0
     except SystemExit as end:
         code = end.code or 0
-    except BaseException:  # noqa: BLE001 - whatever it is, it is what a person would see
+    except BaseException:  # noqa: BLE001 - a user would see any exception
         code = traceback.format_exc()
     finally:
         os.chdir(here)
@@ -100,7 +99,7 @@ def run(folder: Path, mistake: Mistake) -> tuple[object, str, str]:
 
 
 def judged(code: object, out: str, err: str, seconds: float) -> Told:
-    """What became of a mistake. out, err: what was printed."""
+    """Return the outcome of a mistake. out, err: the printed text."""
     lines = [line for line in err.splitlines() if line.strip()]
     if isinstance(code, str) or "Traceback" in err + out:
         return Told("traceback", str(code if isinstance(code, str) else err)[-400:])
@@ -114,7 +113,7 @@ def judged(code: object, out: str, err: str, seconds: float) -> Told:
 
 
 def told(folder: Path, mistake: Mistake) -> Told:
-    """Lay out the configuration, make it wrong, run the command."""
+    """Write the configuration, make it wrong, run the command, and return the outcome."""
     laid_out(folder)
     for name, data in mistake.files.items():
         (folder / name).write_bytes(data)
@@ -124,7 +123,7 @@ def told(folder: Path, mistake: Mistake) -> Told:
 
 
 def counts(folder: Path, number: int, seed: int) -> tuple[Counter[str], list[tuple[Mistake, Told]]]:
-    """How many of `number` mistaken inputs came to which outcome, and those that were not told."""
+    """Return how many of `number` mistaken inputs had each outcome, and those that were not reported properly."""
     found, bad = Counter[str](), []
     for mistake in inputs(number, seed):
         answer = told(folder, mistake)
@@ -135,8 +134,9 @@ def counts(folder: Path, number: int, seed: int) -> tuple[Counter[str], list[tup
 
 
 def tried(number: int, seed: int) -> dict[str, int]:
-    """For `hardening.py`: mistaken inputs, those that ended in a traceback, that were silently taken, that were told
-    otherwise than in one line with its place. A line on standard error for each that was not told.
+    """Return counts for `hardening.py`: mistakes, tracebacks, silent (accepted inputs) and unclear.
+
+    `unclear` counts reports that are slow, or not one line with a place. Print each of these inputs to standard error.
     """
     with tempfile.TemporaryDirectory(prefix="storelab-mistaken-") as folder:
         found, bad = counts(Path(folder) / "here", number, seed)
@@ -146,11 +146,11 @@ def tried(number: int, seed: int) -> dict[str, int]:
     return {"mistakes": number, "tracebacks": found["traceback"], "silent": found["silent"], "unclear": other}
 
 
-# How each is wrong
+# Generators of mistakes
 
 
 def inputs(number: int, seed: int) -> Iterator[Mistake]:
-    """`number` mistaken inputs, all kinds alike often."""
+    """Yield `number` mistaken inputs, with all kinds equally often."""
     rng = random.Random(seed)
     for i in range(number):
         yield FAMILIES[i % len(FAMILIES)](rng)
@@ -204,9 +204,7 @@ def key_twice(rng: random.Random) -> Mistake:
 
 
 def key_unknown(rng: random.Random) -> Mistake:
-    """A letter too many, at any level; on the command line, in a file, or in Snakemake's --config where nothing is
-    measured.
-    """
+    """Add a letter to a key at any level: on the command line, in a file, or in Snakemake's --config."""
     parents = {
         "": ("measure", "stores", "limits", "results", "state", "name", "repetitions", "sweeps", "scale", "figures"),
         "limits.": ("objects", "buckets", "clients", "throughput"),
@@ -336,9 +334,9 @@ def list_twice(rng: random.Random) -> Mistake:
 
 def endpoint_wrong(rng: random.Random) -> Mistake:
     host = f"{_word(rng)}.example.org"
-    sign = rng.choice(" ;|&$`<>(){}'\"\\*!\t,^")
+    character = rng.choice(" ;|&$`<>(){}'\"\\*!\t,^")
     place = rng.randint(1, len(host) - 1)
-    odd = host[:place] + sign + host[place:]
+    odd = host[:place] + character + host[place:]
     store, scheme, tail = rng.choice((("far", "https", ""), ("door", "https", "/folder"), ("far", "http", ":9000")))
     endpoint = rng.choice(
         (
@@ -362,7 +360,7 @@ def endpoint_wrong(rng: random.Random) -> Mistake:
 
 
 def _store(store: str, key: str, value: Any) -> tuple[str, ...]:
-    """Measured at this store, by an engine that speaks to it."""
+    """Return options to measure at this store, with an engine that supports it."""
     engine = (
         ("--set", "sweeps.up.axes.engine=fsspec", "--set", "sweeps.down.axes.engine=fsspec") if store == "door" else ()
     )

@@ -27,9 +27,9 @@ from mutation import operators, traced
 
 SEED = 20150413
 WORKERS = 2
-WORST = 10  # modules that are named
+WORST = 10  # number of modules that the output names
 MAX_TESTS, MAX_CPU_S = 40, 8.0  # for one fault
-AFTER_KILL_CPU_S = 2.0  # the first tests, up to this sum, run even after one has seen the fault
+AFTER_KILL_CPU_S = 2.0  # the first tests, up to this sum, run even after one has detected the fault
 CONTROLS = 0.02  # tries without a fault, for each try with one
 SERVER = Path(__file__).parent / "mutation" / "server.py"
 EQUIVALENT = Path(__file__).parent / "mutation" / "equivalent.txt"
@@ -41,7 +41,7 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
     "cli": ("cli/*",),
     "install": ("install/*", "host/*"),
     "measure": ("measure/*",),
-    # What makes or judges a number:
+    # Modules that compute or judge numbers:
     "records": ("core/records.py", "core/units.py", "core/clock.py", "stores/base.py", "analysis/records/*"),
     "statistics": ("analysis/statistics/*",),
     "tables": ("analysis/tables/*", "analysis/parts/*", "analysis/sizing.py"),
@@ -61,13 +61,13 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
         *("gang/nodes.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd.py"),
     ),
 }
-NEED_SERVERS = (  # little of them runs without a server: not in the room `stores`
+NEED_SERVERS = (  # most of their lines run only with a server: not in the room `stores`
     *("stores/ceph/admin.py", "stores/ceph/store.py"),
     *("stores/hdfs/install.py", "stores/hdfs/store.py", "stores/managed/network.py"),
     *("stores/minio.py", "stores/nginx.py", "stores/nullserver.py", "stores/protocols/web*.py"),
     *("stores/versitygw.py", "stores/xrootd/store.py"),
 )
-# They compare with earlier output, look at pictures and pages, or test the benchmarks and the tests.
+# Tests that compare with earlier output, look at pictures and pages, or test the benchmarks and the tests.
 NOT_ASKED = (  # paths below tests/unit
     *("analysis/test_snapshots", "analysis/figures/test_figures", "analysis/figures/test_pictures"),
     *("analysis/latex/test_latex", "cli/test_dag", "repository/test_architecture", "repository/test_docs"),
@@ -78,7 +78,7 @@ SMOKE = ("core/units.py", "tests/unit/core/test_units.py")
 
 @dataclass
 class Mutant:
-    """A fault in a module, or none (number -1), with the tests that are asked and their result."""
+    """A fault in a module, or none (number -1), with the tests to run and their result."""
 
     room: str
     module: str
@@ -98,7 +98,7 @@ class Mutant:
 
 
 def room_of(module: str) -> str | None:
-    """Return the last room that names it (the verdicts are tables too), None if none of its faults is drawn."""
+    """Return the last room that contains the module, or None if none of its faults is drawn."""
     if any(fnmatch(module, p) for p in NEED_SERVERS):
         return None
     found = [r for r, patterns in ROOMS.items() if any(fnmatch(module, p) for p in patterns)]
@@ -119,7 +119,7 @@ def faults(module: str) -> list[operators.Fault]:
 def sample(module: str, wanted: int) -> list[operators.Fault]:
     """Return `wanted` faults of a module, on different lines as far as possible.
 
-    The first of a larger sample are those of a smaller one.
+    A smaller sample is the beginning of a larger one.
     """
     rng = random.Random(f"{SEED} {module}")
     by_line = defaultdict(list)
@@ -155,7 +155,7 @@ def drawn(rooms: dict[str, str], every: int) -> Iterator[tuple[str, operators.Fa
 
 
 class Server:
-    """A running `mutation/server.py`, which ends with the block, as do its children."""
+    """A running `mutation/server.py`, which ends with the block, together with its children."""
 
     def __enter__(self) -> "Server":
         command = [sys.executable, str(SERVER), str(WORKERS)]
@@ -180,14 +180,14 @@ class Server:
 
 
 def progress(what: str, results: Iterable[dict[str, Any]], every: int) -> Iterator[dict[str, Any]]:
-    begun = told = time.monotonic()
+    begun = reported = time.monotonic()
     killed = 0
     for n, result in enumerate(results, 1):
         yield result
         killed += result["status"] != "survived"
-        if time.monotonic() - told > 15 or n == every:
-            told = time.monotonic()
-            left = (told - begun) / n * (every - n) / 60
+        if time.monotonic() - reported > 15 or n == every:
+            reported = time.monotonic()
+            left = (reported - begun) / n * (every - n) / 60
             say(
                 f"mutants: {n} of {every} {what}, {left:.1f} min left"
                 + (f", {killed} killed" if "faults" in what else "")
@@ -195,7 +195,7 @@ def progress(what: str, results: Iterable[dict[str, Any]], every: int) -> Iterat
 
 
 def known_tests(server: Server, files: list[str]) -> traced.Tests:
-    """Return what files of tests run: as kept from an earlier trace, or traced now."""
+    """Return the lines that each test in the files runs: kept from an earlier trace, or traced now."""
     traced.KEPT.mkdir(parents=True, exist_ok=True)
     ground = traced.ground()
     places = {f: traced.KEPT / f"{traced.name(f)}-{ground[:12]}-{traced.digest(ROOT / f)[:12]}.json" for f in files}
@@ -223,8 +223,8 @@ def asked_files() -> list[str]:
 def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str]:
     """Return tests that run the line of a fault.
 
-    Of a line that runs as the module is imported: those whose file imports the module, then those that run the module,
-    or, if it holds nothing but such lines, the modules that import it.
+    For a line that runs on import, they are the tests whose file imports the module, then those that run the module. If
+    the module has only such lines, the latter are those that run the modules that import it.
     """
     made = tests.made(module, None if fault.on_import else fault.lines)
     if not fault.on_import:
@@ -237,7 +237,7 @@ def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str
 
 @cache
 def importers(module: str, below: str) -> list[str]:
-    """Return the files that import a module, or the package that it is the content of."""
+    """Return the files that import a module, or the package whose content it is."""
     name = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     names = [name, name.rpartition(".")[0]] if name.count(".") > 1 else [name]
     patterns = [
@@ -263,7 +263,7 @@ def equivalents() -> dict[tuple[str, str, str, str], str]:
 def make(server: Server, every: int, rooms: dict[str, str], files: list[str]) -> tuple[list[Mutant], traced.Tests]:
     tests = known_tests(server, files)
     for test in tests.failed:
-        say(f"mutants: {test} fails or is skipped without a fault: it is not asked")
+        say(f"mutants: {test} fails or is skipped without a fault: it is not used")
     out = []
     for module, fault in drawn(rooms, every):
         _, after = operators.planted((traced.SOURCE / module).read_text(), fault.number)
@@ -315,7 +315,7 @@ class Kept:
 
 
 def job(mutant: Mutant, tests: traced.Tests, name: int, first: bool) -> dict[str, Any]:
-    """Return what the server needs. A fault that takes twice the CPU time of its tests, and 10 s, is killed."""
+    """Return the job for the server. A fault is killed after 10 s plus twice the CPU time of its tests."""
     made = tests.made(mutant.module, None if mutant.fault.on_import else mutant.fault.lines)
     spent = list(tests.spent(mutant.tests, made))
     cpu_s = 10 + 2 * spent[-1]
@@ -334,7 +334,7 @@ def attempt(
     first: bool = True,
     keep: Callable[[Mutant], None] = lambda _: None,
 ) -> None:
-    """Fill in status and killers, in a seeded order, so that what is kept of a run that was ended is a fair sample.
+    """Fill in status and killers, in a seeded order, so that an interrupted run keeps a fair sample.
 
     first: stop at the first test that fails.
     """
@@ -353,7 +353,7 @@ def attempt(
 
 
 def controls(mutants: list[Mutant]) -> list[Mutant]:
-    """Return a sample of the tries, with the same tests but without a fault."""
+    """Return a sample of the tries, with the same tests, but without a fault."""
     asked = [m for m in mutants if m.tests]
     picked = random.Random(SEED).sample(asked, min(len(asked), max(1, round(CONTROLS * len(mutants)))))
     none = operators.Fault(-1, 0, (0, 0), "", "none", "")
@@ -387,7 +387,7 @@ def main() -> None:
     counted = [m for m in mutants if m not in same or m in wrong]
     write_survivors(counted, args.save)
     for m in wrong:
-        say(f"mutants: {m.described()} is listed in {EQUIVALENT.name}, but {m.killers or m.status} saw it")
+        say(f"mutants: {m.described()} is listed in {EQUIVALENT.name}, but {m.killers or m.status} detected it")
     values: dict[str, list[float]] = {"mutants_killed": [_killed(counted)]}
     for room in ROOMS:
         values[f"mutants_killed_{room}"] = [_killed(those)] if (those := [m for m in counted if m.room == room]) else []

@@ -1,11 +1,12 @@
-"""One peer of `peers.py`, as a program of its own: `peer_clients.py NAME put|get JOB.json`.
+"""One peer of `peers.py`, as a separate program: `peer_clients.py NAME put|get JOB.json`.
 
-It prepares, prints `ready`, reads the start (UTC ns) from standard input, works for `run_s` seconds from then, writes
-{start_ns, end_ns} of its operations to the job's file `times`, prints `done`, and ends when its standard input does.
+It prepares, prints `ready`, and reads the start (UTC ns) from standard input. It then works for `run_s` seconds, writes
+{start_ns, end_ns} of its operations to the job's file `times`, and prints `done`. It ends when its standard input ends.
 
-boto3 and obstore_threads: threads. s3fs and obstore: one loop of asyncio, as many tasks. s5cmd: `run` of a file of
-commands, by hand. warp: `warp put|get` of the same objects. Each at its best settings: bodies from memory, downloads
-thrown away, no retries, no multipart upload but s5cmd's own, no checksum of bodies. Credentials are in the environment.
+boto3 and obstore_threads use one thread per worker, s3fs and obstore one task of asyncio per worker. s5cmd runs a file
+of commands. warp runs `warp put|get` with the same objects. Each has its best settings: bodies from memory, downloads
+discarded, no retries, no multipart upload except s5cmd's own, no checksum of bodies. Credentials are in the
+environment.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ BOTO = {
 
 
 def start_of_run() -> int:
-    """Say that all is prepared, learn the start, wait for it. Returns it, in UTC ns."""
+    """Print that the client is ready; read the start, wait for it, and return it in UTC ns."""
     print("ready", flush=True)
     begin = int(sys.stdin.readline())
     clock.sleep_until(begin)
@@ -49,12 +50,12 @@ def start_of_run() -> int:
 
 
 def key_of(job: Job, put: bool, n: int) -> str:
-    """The key of operation n: a new one of a PUT, one of the staged objects of a GET."""
+    """Return the key of operation n: a new key for a PUT, a staged object for a GET."""
     return f"{job['prefix']}{n}" if put else job["keys"][n % len(job["keys"])]
 
 
 def in_threads(job: Job, one: Callable[[int, int], Any]) -> Times:
-    """As many threads as workers call one(worker, operation) until the run is over."""
+    """Call one(worker, operation) in one thread per worker until the run ends; return the times."""
     numbers, times = itertools.count(), []
 
     def work(worker: int) -> None:
@@ -72,7 +73,7 @@ def in_threads(job: Job, one: Callable[[int, int], Any]) -> Times:
 
 
 async def in_tasks(job: Job, one: Callable[[int], Awaitable[None]]) -> Times:
-    """As many tasks as workers do operations 0, 1, … until the run is over."""
+    """Run operations 0, 1, … in one task per worker until the run ends; return the times."""
     numbers, times = itertools.count(), []
 
     async def work() -> None:
@@ -145,7 +146,7 @@ def _obstore(job: Job) -> Any:
 
 
 def obstore(job: Job, put: bool) -> Times:
-    """As its documentation shows it: asyncio, one task per connection."""
+    """Use asyncio with one task per connection, as the documentation of obstore shows."""
     body, store = Path(job["body"]).read_bytes(), _obstore(job)
 
     async def one(n: int) -> None:
@@ -158,7 +159,7 @@ def obstore(job: Job, put: bool) -> Times:
 
 
 def obstore_threads(job: Job, put: bool) -> Times:
-    """Its synchronous calls in threads: of small objects faster than asyncio."""
+    """Use synchronous calls in threads, which are faster than asyncio for small objects."""
     body, store = Path(job["body"]).read_bytes(), _obstore(job)
 
     def one(_: int, n: int) -> None:
@@ -171,8 +172,9 @@ def obstore_threads(job: Job, put: bool) -> Times:
 
 
 def s5cmd(job: Job, put: bool) -> Times:
-    """It tells no times: a line of its output is stamped on arrival, and an operation begins when an earlier one
-    ends.
+    """Run s5cmd, which prints no times: a line of output gets its time on arrival.
+
+    An operation begins when an earlier one ends.
     """
     from storelab.engines import s5cmd
     from storelab.engines import s5cmd as commands
@@ -191,7 +193,7 @@ def s5cmd(job: Job, put: bool) -> Times:
             )
     command = ["timeout", "-s", "INT", str(job["run_s"]), *s5cmd.command(endpoint, job["workers"]), str(listed)]
     env = environment.client(os.environ, endpoint, Credentials.found(os.environ))
-    env |= {"GOGC": "800"}  # less CPU for collecting what it threw away
+    env |= {"GOGC": "800"}  # less CPU time for garbage collection
     with (scratch / "errors").open("w+b") as errors:
         begin = start_of_run()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=env)
@@ -209,7 +211,7 @@ def s5cmd(job: Job, put: bool) -> Times:
 
 
 def warp(job: Job, put: bool) -> Times:
-    """Times from its own file of all operations."""
+    """Run warp; read the times from its file of all operations."""
     options = {
         "host": urlsplit(job["url"]).netloc,
         "bucket": job["bucket"],
@@ -242,7 +244,7 @@ def warp(job: Job, put: bool) -> Times:
 
 
 def nanoseconds(text: str) -> int:
-    """UTC ns of a time as warp writes it, `2026-11-22T14:00:00.123456789Z`; to the microsecond."""
+    """Return UTC ns of a time that warp wrote, `2026-11-22T14:00:00.123456789Z`, rounded to microseconds."""
     return round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
 
 
@@ -262,7 +264,7 @@ def main() -> None:
     times = PEERS[name](job, what == "put")
     Path(job["times"]).write_text(json.dumps({"start_ns": [s for s, _ in times], "end_ns": [e for _, e in times]}))
     print("done", flush=True)
-    sys.stdin.read()  # its CPU time is looked at until the end
+    sys.stdin.read()  # the monitor samples the CPU time of this process until the end
     os._exit(0)
 
 

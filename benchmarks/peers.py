@@ -1,17 +1,16 @@
-"""geomean_vs_best_peer cells_beyond, loadgen_* figures, and a figure per cell: our put and get beside plain s5cmd,
-boto3 threads, s3fs, obstore (asyncio, threads) and warp (built by benchmarks/warp.py), on the same SeaweedFS and
-versitygw, interleaved; client CPU beside.
+"""Compare put and get of storelab with s5cmd, boto3 threads, s3fs, obstore (asyncio, threads) and warp.
 
-Both sides are counted alike (counting.py): a run begins WARM_S before the window and goes on TAIL_S after it;
-operations and CPU time are those within the window, an operation at an edge by its part. The CPU time of both is that
-of the process and its children as storelab's own monitor samples it.
+All run on the same SeaweedFS and versitygw, interleaved. The CPU time of the clients is measured too. warp.py builds
+warp. Both sides are counted in the same way (counting.py): a run begins WARM_S before the window and ends TAIL_S
+after it. Operations and CPU time are those within the window; an operation at an edge counts by its fraction. CPU time
+is that of the process and its children, as sampled by storelab's own monitor.
 
-A cell is a server, an operation, a size and a number of connections: the rate of our best engine (by median) over that
-of the best peer, in the same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see
-storelab.analysis.statistics.ratios) lies wholly below 0.95. `loadgen_geomean_vs_best` and `loadgen_cells_beyond`: the
-same of the engine loadgen over the best of all others. `loadgen_vs_obstore_*`, `loadgen_cpu_vs_obstore_*`: over
-obstore's asyncio on versitygw, of rates and of client CPU per operation; `loadgen_cpu_vs_thriftiest_16MB`: CPU per GB
-over that of the thriftiest other one, the worst cell.
+A cell is a server, an operation, a size and a number of connections. Its figure is the rate of storelab's best engine
+(by median) divided by that of the best peer, in the same repetition. `cells_beyond`: cells whose 95 % interval
+(Hodges-Lehmann, see storelab.analysis.statistics.ratios) is entirely below 0.95. `loadgen_geomean_vs_best`,
+`loadgen_cells_beyond`: the same for the engine loadgen against the best of all others. `loadgen_vs_obstore_*`,
+`loadgen_cpu_vs_obstore_*`: rates and client CPU per operation, divided by those of obstore's asyncio on versitygw.
+`loadgen_cpu_vs_thriftiest_16MB`: CPU per GB divided by that of the client that needs least, in the worst cell.
 """
 
 import json
@@ -45,21 +44,21 @@ from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, stage
 
 SERVERS = ("versitygw", "seaweedfs")
-ENGINES = ("obstore", "loadgen")  # s5cmd by storelab beside s5cmd by hand: engine_overhead.py
+ENGINES = ("obstore", "loadgen")  # engine_overhead.py compares s5cmd run by storelab with s5cmd run by hand
 PEERS = ("s5cmd", "boto3", "s3fs", "obstore", "obstore_threads", "warp")
 QUICK_PEERS = (
     "s5cmd",
     "obstore",
     "obstore_threads",
     "warp",
-)  # the others are far behind where there are many connections
+)  # the others are much slower with many connections
 BEYOND = 0.95
-TICK_S = 0.01  # the kernel tells CPU time in steps of this
-WARM_S, TAIL_S = 0.5, 1.0  # longer than any operation here takes
+TICK_S = 0.01  # resolution of the kernel's CPU times
+WARM_S, TAIL_S = 0.5, 1.0  # longer than any operation here
 
 
 class Size(NamedTuple):
-    """size: of objects, as written; seconds: of the window; commands: in s5cmd's file."""
+    """The size of a cell. size: of objects, as text; seconds: of the window; commands: in s5cmd's file."""
 
     size: str
     workers: int
@@ -82,17 +81,17 @@ SMOKE = {
 
 
 def run_s(seconds: float) -> float:
-    """Seconds of a run with a window of so many."""
+    """Return the duration of a run whose window has this number of seconds."""
     return warm_s(seconds) + seconds + min(TAIL_S, seconds)
 
 
 def warm_s(seconds: float) -> float:
-    """Seconds before the window; of a smoke run less than of others."""
+    """Return the seconds before the window; a smoke run has fewer."""
     return min(WARM_S, seconds)
 
 
 def window(begin_ns: int, seconds: float) -> tuple[int, int]:
-    """(begin, end) of the window of a run that began then, ns."""
+    """Return (begin, end) of the window in ns, for a run that began at `begin_ns`."""
     opened = begin_ns + int(warm_s(seconds) * 1e9)
     return opened, opened + int(seconds * 1e9)
 
@@ -112,9 +111,7 @@ def sweeps(sizes: dict[str, Size]) -> dict[str, Any]:
 
 
 class Cell:
-    """Runs of everybody in one cell: rates in operations/s and CPU seconds per operation, by name, a value per
-    repetition.
-    """
+    """All runs in one cell: name -> rates (operations/s) and CPU seconds per operation, one value per repetition."""
 
     def __init__(self) -> None:
         self.rates: dict[str, list[float]] = {}
@@ -127,10 +124,10 @@ class Cell:
         times: tuple[Sequence[int], Sequence[int]],
         samples: Sequence[tuple[int, float]],
     ) -> None:
-        """times: starts and ends of operations, shape (n,) each; samples: CPU seconds so far, by time; all in ns."""
+        """Add a run. times: starts and ends of operations, shape (n,); samples: CPU seconds so far; all times in ns."""
         operations = counting.in_window(*times, window)
         if operations == 0:
-            raise SystemExit(f"peers: {name} did no operation in the window")
+            raise SystemExit(f"peers: {name} completed no operation in the window")
         self.rates.setdefault(name, []).append(operations / (window[1] - window[0]) * 1e9)
         self.cpu.setdefault(name, []).append(max(TICK_S, counting.cpu_in_window(samples, window)) / operations)
 
@@ -138,7 +135,7 @@ class Cell:
         return max(filter(of, self.rates), key=lambda n: statistics.median(self.rates[n]))
 
     def ratios(self, a: str, b: str) -> list[float]:
-        """Rates of a over those of b, by repetition."""
+        """Return the rates of a divided by those of b, by repetition."""
         return [x / y for x, y in zip(self.rates[a], self.rates[b], strict=True)]
 
 
@@ -148,14 +145,14 @@ def ours(conf: config.Config, points: list[Point], point: Point, seconds: float,
     folder = conf.raw / point.key
     ops = pq.read_table(folder / "ops.0.parquet", columns=["start_ns", "end_ns", "error", "latency_hist"]).to_pydict()
     if any(e is not None for e in ops["error"]) or any(h is not None for h in ops["latency_hist"]):
-        raise SystemExit(f"peers: {point.key}: operations failed, or are kept in bins")
+        raise SystemExit(f"peers: {point.key}: operations failed, or were recorded in bins")
     samples = counting.cpu_samples(pq.read_table(folder / "monitor.0.parquet").to_pydict())
     name = f"storelab {point.axes['engine']}"
     cell.note(name, window(record["start_ns"], seconds), (ops["start_ns"], ops["end_ns"]), samples)
 
 
 def job_of(name: str, conf: config.Config, store: Store, point: Point, size: Size, folder: Path) -> dict[str, Any]:
-    """What a peer is told: the objects of the point, a prefix of its own for uploads."""
+    """Return the job of a peer: the objects of the point, and a separate prefix for uploads."""
     place = stage.buckets_of(conf, store, 1)[0]
     object_size = point.axes["object_size"]
     data_set = point.dataset["name"] if point.dataset else ""
@@ -184,7 +181,7 @@ def peer(name: str, conf: config.Config, store: Store, point: Point, size: Size,
         command = [sys.executable, str(script), name, point.workload, f"{folder}/job.json"]
         begin, samples = watched(command, keyed, job["run_s"])
         times = json.loads(Path(job["times"]).read_text())
-    if name == "warp":  # its own start-up comes first
+    if name == "warp":  # its start-up must not count
         begin = min(times["start_ns"])
     cell.note(name, window(begin, size.seconds[point.workload]), (times["start_ns"], times["end_ns"]), samples)
     if point.workload == "put":
@@ -193,23 +190,23 @@ def peer(name: str, conf: config.Config, store: Store, point: Point, size: Size,
 
 
 def watched(command: list[str], env: dict[str, str], seconds: float) -> tuple[int, list[tuple[int, float]]]:
-    """Run a peer under storelab's monitor; (its agreed start in ns, samples of its CPU time)."""
+    """Run a peer under storelab's monitor; return (its agreed start in ns, samples of its CPU time)."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     ended = threading.Timer(seconds + 300, process.kill)
     ended.start()
     try:
-        told = process.stdout.readline()
+        line = process.stdout.readline()
         begin = clock.now_ns() + 200_000_000
-        # Longer than the run: it samples until it is stopped.
+        # Longer than the run, because the monitor samples until it is stopped.
         monitor = Monitor({}, lambda: {0: process.pid}, int((seconds + 300) * 1e9))
         monitor.start(begin)
-        if told == "ready\n":
+        if line == "ready\n":
             process.stdin.write(f"{begin}\n")
             process.stdin.flush()
-            told = process.stdout.readline()
+            line = process.stdout.readline()
         monitor.stop()  # takes its last sample
         process.stdin.close()
-        if process.wait(60) or told != "done\n":
+        if process.wait(60) or line != "done\n":
             raise SystemExit(f"peers: {' '.join(command[2:4])} failed, for the reason above")
     finally:
         ended.cancel()
@@ -225,7 +222,7 @@ def measured(
     cells: dict[str, Cell],
     n: int,
 ) -> None:
-    """All repetitions; in each, everybody's turn in every cell, in an order shuffled anew."""
+    """Run all repetitions: in each, every client runs in every cell, in a new random order."""
     points, rng = plan.make(conf, WORKLOADS), random.Random(conf.seed)
     for rep in range(1, n + 1):
         for server, store in systems.items():
@@ -251,7 +248,7 @@ def measured(
 def over_best(
     cells: dict[str, Cell], ours: Callable[[str], bool], values: dict[str, list[float]] | None = None
 ) -> tuple[float, float]:
-    """(geometric mean over the cells, cells beyond) of the best of ours over the best of the others."""
+    """Return (geometric mean over the cells, cells beyond) of our best rate divided by the best of the others."""
     logs, beyond = [], 0
     for name, cell in cells.items():
         we, they = cell.best(ours), cell.best(lambda n: not ours(n))
@@ -265,7 +262,7 @@ def over_best(
 
 
 def costs(name: str, cell: Cell, size: int, values: dict[str, list[float]]) -> None:
-    """CPU seconds of the clients per 1000 operations, of large objects per GB."""
+    """Record the CPU seconds of the clients, per 1000 operations, or per GB for large objects."""
     large = size >= 10**6
     for who, rates in cell.rates.items():
         cpu = [c * (1e9 / size if large else 1000) for c in cell.cpu[who]]
@@ -276,7 +273,7 @@ def costs(name: str, cell: Cell, size: int, values: dict[str, list[float]]) -> N
 
 
 def native(cells: dict[str, Cell], sizes: dict[str, Size], values: dict[str, list[float]]) -> None:
-    """Figures of the engine loadgen."""
+    """Record the figures of the engine loadgen."""
     own = "storelab loadgen"
     values["loadgen_geomean_vs_best"], values["loadgen_cells_beyond"] = (
         [v] for v in over_best(cells, lambda n: n == own)
@@ -308,7 +305,7 @@ def main() -> None:
         laboratory(sweeps(sizes), stores=stores, repetitions=n, use_stores=list(servers)) as folder,
         tempfile.TemporaryDirectory(
             prefix="storelab-peers-", dir="/dev/shm"
-        ) as shm,  # data of the servers too: clients are compared
+        ) as shm,  # in memory, also the data of the servers, because clients are compared
     ):
         own_places = {"results": str(folder / "results"), "state": f"{shm}/state", "scratch": shm}
         conf = config.load(Path(folder) / "config.yaml", (), own_places)

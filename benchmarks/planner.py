@@ -1,7 +1,7 @@
-"""The read planner against brute force: seeded small selections and links, every way to merge them and every way to
-split each request, costed in plain Python by the words of the model.
+"""Compare the read planner with brute force on seeded small selections and links.
 
-Counts and ratios, no times: the result is the same on every machine.
+Brute force tries every way to merge ranges and to split each request. Plain Python computes the cost, following the
+description of the model. Results are counts and ratios, not times: they are the same on every machine.
 """
 
 import itertools
@@ -15,10 +15,10 @@ from common import options, report, run, sized
 from storelab.readplan import Link, plan
 from storelab.readplan.choose import PIECES
 
-MOST = 9  # ranges of a case
-MORE = 12  # ranges of the cases beyond those of which the planner tries every way to merge
+MOST = 9  # maximum number of ranges of a case
+MORE = 12  # number of ranges of larger cases, for which the planner does not try every way to merge
 SMALL, MIDDLE, LARGE = (100, 60_000), (60_000, 1_500_000), (1_500_000, 40_000_000)  # bytes of a range
-LARGE_ONES = 3  # at most, or the ways to split them are too many to go through
+LARGE_ONES = 3  # maximum number of large ranges; more would have too many ways to split
 WISHES = (
     {},
     {},
@@ -34,14 +34,12 @@ Run = tuple[int, int]  # first byte, one past the last
 
 
 def spread(random_: random.Random, low: float, high: float) -> float:
-    """Evenly drawn on a logarithmic scale."""
+    """Draw a number evenly on a logarithmic scale."""
     return math.exp(random_.uniform(math.log(low), math.log(high)))
 
 
 def some_link(random_: random.Random) -> Link:
-    """Any link between a local disk and another continent; half have the curve of a server, half of those an odd
-    one.
-    """
+    """Draw a link between a local disk and another continent; half have a server's curve, half of these an odd one."""
     stream = spread(random_, 1e6, 3e9)
     bandwidth, parallel = stream * spread(random_, 1, 64), random_.choice([1, 4, 16, 64])
     curve, took = [], 0.0
@@ -67,7 +65,7 @@ def some_link(random_: random.Random) -> Link:
 
 
 def some_ranges(random_: random.Random, n: int, most_large: int) -> list[tuple[int, int]]:
-    """(offset, size) of n ranges, in any order; some touch or overlap."""
+    """Draw (offset, size) of n ranges in any order; some touch or overlap."""
     out, at, large = [], random_.randrange(1000), 0
     for _ in range(n):
         kind = random_.choice([SMALL, SMALL, MIDDLE, LARGE])
@@ -83,7 +81,7 @@ def some_ranges(random_: random.Random, n: int, most_large: int) -> list[tuple[i
 
 
 def runs_of(ranges: list[tuple[int, int]]) -> list[Run]:
-    """Ranges that touch or overlap as one."""
+    """Merge ranges that touch or overlap."""
     out: list[Run] = []
     for start, stop in sorted((offset, offset + size) for offset, size in ranges):
         if out and start <= out[-1][1]:
@@ -94,7 +92,7 @@ def runs_of(ranges: list[tuple[int, int]]) -> list[Run]:
 
 
 class Model:
-    """What `readplan.cost` says in words, for one wish: (time, wire bytes, cost) of the lengths asked for."""
+    """The cost model that `readplan.cost` describes: (time, wire bytes, cost) of requests with these lengths."""
 
     def __init__(self, link: Link, thrift: float):
         self.link, self.thrift = link, thrift
@@ -130,7 +128,7 @@ class Model:
 
 
 def every(runs: list[Run], model: Model) -> Iterator[tuple[float, int, float]]:
-    """(time, wire bytes, cost) of every way to merge neighbours and to split each request into equal parts."""
+    """Yield (time, wire bytes, cost) of every way to merge neighbours and to split each request into equal parts."""
     parts: dict[int, list[tuple[int, float, int]]] = {}  # length -> (pieces, busy of all, length of one)
     for merged in itertools.product((False, True), repeat=len(runs) - 1):
         lengths, begin = [], runs[0][0]
@@ -148,7 +146,7 @@ def every(runs: list[Run], model: Model) -> Iterator[tuple[float, int, float]]:
 
 
 def best_of(runs: list[Run], model: Model, bound: float | None) -> tuple[float, bool]:
-    """(least cost, or the fewest wire bytes if no plan keeps the bound; whether one does)."""
+    """Return (smallest cost, True), or (smallest number of wire bytes, False) if no plan keeps the bound."""
     needed = sum(stop - start for start, stop in runs)
     within, fewest = math.inf, math.inf
     for _, wire, cost in every(runs, model):
@@ -159,9 +157,9 @@ def best_of(runs: list[Run], model: Model, bound: float | None) -> tuple[float, 
 
 
 def compare(seed: int, more: bool = False) -> dict[str, float]:
-    """One case: its cost over the best; whether the bound is broken, ranges are missed, bytes asked for beyond them.
+    """Return the results of one case: cost over the best, and whether bound, ranges or predicted costs are wrong.
 
-    more: of `MORE` ranges, at most one of them large.
+    more: use `MORE` ranges, at most one of them large.
     """
     random_ = random.Random(f"planner {seed} {more}")
     n, large = (MORE, 1) if more else (random_.randint(1, MOST), LARGE_ONES)

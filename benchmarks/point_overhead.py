@@ -1,4 +1,4 @@
-"""overhead_s: wall time of one point (`storelab measure`, 4 local clients, put of 4 kB) outside of its window."""
+"""Measure overhead_s: wall time of a point (`storelab measure`, 4 local clients, put of 4 kB) outside of its window."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def main() -> None:
         for i, point in enumerate(points):
             wall = timed([str(BIN / "storelab"), "measure", point.key], folder)
             say(f"point_overhead: {i + 1} of {len(points)}: {point.workload} {wall - window_s:.2f} s")
-            if point.rep > 1:  # the first of each warms the page cache
+            if point.rep > 1:  # the first repetition warms the page cache
                 values["overhead_s"].append(wall - window_s)
                 values[f"overhead_{point.workload}_s"].append(wall - window_s)
     report("point_overhead", n, values, args, servers=["seaweedfs"])

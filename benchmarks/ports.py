@@ -1,8 +1,8 @@
-"""Ports for servers of tests and benchmarks: free blocks below 22000, so that gRPC's port + 10000 stays below the
-outgoing ports.
+"""Free blocks of ports for servers of tests and benchmarks.
 
-Deterministic per worker, probed, and reserved by a lock file while the test process lives: several test runs may share
-a machine.
+They are below 22000, so that gRPC's port + 10000 is below the range of outgoing ports. The choice is deterministic for
+each worker. Blocks are probed, and reserved by lock files while the process lives, because test runs may share a
+machine.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ from storelab import stores
 from storelab.stores.managed.daemons import free
 
 FIRST, LAST = 12000, 22000
-STEP = 32  # blocks begin at multiples of it; each such piece is reserved by a lock file
-SIZE = 128  # the block of any store (Ceph takes most, 100), or the blocks of several deployments of most stores
+STEP = 32  # blocks begin at multiples of this number; a lock file reserves each piece of this size
+SIZE = 128  # one block of any store (Ceph needs the most, 100), or several deployments of most stores
 _held: dict[int, IO] = {}  # first port of a reserved piece -> its open lock file; released when the process ends
 
 
 @cache
 def _defaults() -> list[range]:
-    """The ports of stores that say none: their own deployment and three more."""
+    """Return the ports of stores without a configured port: their deployment and three more."""
     kinds = [kind for kind in map(stores.load, stores.KINDS) if kind.port_block]
     firsts = [(kind.Settings.model_fields["port"].default, kind) for kind in kinds]
     return [
@@ -35,7 +35,7 @@ def _defaults() -> list[range]:
 
 
 def _usual(first: int, count: int) -> bool:
-    """Whether a store that says no port may want one of these, or of these + 10000."""
+    """Return whether a store without a configured port may use one of these ports, or of these + 10000."""
     return any(
         first + offset < taken.stop and taken.start < first + offset + count
         for taken in _defaults()
@@ -58,9 +58,9 @@ def _reserve(first: int) -> bool:
 
 
 def block(count: int = SIZE) -> int:
-    """First port of `count` free ones in a row, whose port + 10000 are free too. `release` gives them back.
+    """Return the first of `count` free ports in a row, whose ports + 10000 are free too. `release` frees them.
 
-    A store takes as many as its class says (`port_block`), and as many again for each deployment that axes ask for.
+    A store needs `port_block` ports (an attribute of its class) for each deployment that axes request.
     """
     steps = (LAST - FIRST) // STEP
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -79,11 +79,11 @@ def block(count: int = SIZE) -> int:
 
 
 def held() -> set[int]:
-    """The pieces that this process has reserved."""
+    """Return the pieces that this process has reserved."""
     return set(_held)
 
 
 def release(pieces: Iterable[int]) -> None:
-    """Others may take these pieces from now on."""
+    """Release these pieces for other processes."""
     for n in pieces:
         _held.pop(n).close()

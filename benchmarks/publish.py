@@ -1,5 +1,5 @@
-"""A software distribution: how fast days of a release are made, published and replicated, and the books of 18 million
-objects asked. A part for each subject.
+"""Measure a software distribution: how fast days of a release are made, published and replicated, and how fast the
+database of 18 million objects finds new ones. Each subject is a separate module.
 """
 
 import publish_days

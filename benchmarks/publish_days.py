@@ -1,7 +1,6 @@
-"""Parts of `publish.py` about days that go to a store: one of a hundredth of the published size, and 110 of a
-thousandth, replicated.
+"""Days that are published to a store: one of a hundredth of the real size, and 110 of a thousandth, replicated.
 
-May be imported by `publish.py` alone.
+A part of `publish.py`; only `publish.py` may import it.
 """
 
 import os
@@ -21,19 +20,19 @@ from storelab.stores import all_stores
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
-EVEN = {"files_deviation": 0, "bytes_deviation": "0 B"}  # each day has the mean of files and bytes
-MOST_S = {"day": 600, "all": 1800}  # of a point
+EVEN = {"files_deviation": 0, "bytes_deviation": "0 B"}  # each day has the mean number of files and bytes
+MOST_S = {"day": 600, "all": 1800}  # duration of a point
 
 
 def _config(folder: Path, name: str, stores: dict[str, Any], **more: Any) -> Config:
-    told = {"campaign": name, "name": name, "results": str(folder / "results"), "state": str(folder / "state")}
-    told |= {"stores": stores, "use_stores": [list(stores)[-1]], "repetitions": 1, "calibrate": False}
-    return Config.model_validate(told | {"limits": {"stored_bytes": "50 GB"}} | more)
+    settings = {"campaign": name, "name": name, "results": str(folder / "results"), "state": str(folder / "state")}
+    settings |= {"stores": stores, "use_stores": [list(stores)[-1]], "repetitions": 1, "calibrate": False}
+    return Config.model_validate(settings | {"limits": {"stored_bytes": "50 GB"}} | more)
 
 
 @contextmanager
 def _store(folder: Path) -> Iterator[dict[str, Any]]:
-    """The embedded store, up; two places in it, as stores that are given."""
+    """Start the embedded store; yield two prefixes in it, configured as external stores."""
     own = _config(
         folder, "own", {"it": {"kind": "seaweedfs", "port": ports.block()}}, sweeps={"s": {"workload": "put"}}
     )
@@ -49,16 +48,16 @@ def _store(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _days(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(record, its days) of the one point of a campaign, which is measured."""
+    """Measure the only point of a campaign; return (its record, its days)."""
     (planned,) = plan.make(config, WORKLOADS)
     run = point.point(config, [planned], planned.key).to_json()
     return run or {}, pq.read_table(config.raw / planned.key / "days.0.parquet").to_pylist()
 
 
 def published(days: int, factor: float) -> dict[str, list[float]]:
-    """`day_s`: a day made and published, as the real tool asks; of it `day_prepare_s`: made.
+    """Return `day_s`, the time to make and publish a day with the real tool's requests, and `day_prepare_s` to make it.
 
-    So many days; the first, which makes the tree, is none of them.
+    days: number of measured days; an additional first day makes the tree and does not count.
     """
     with tempfile.TemporaryDirectory(prefix="storelab-day-") as name, _store(Path(name)) as stores:
         sweep = {"workload": "publish", "duration": f"{MOST_S['day']} s", "warm_up": "0 s", "axes": {"days": days + 1}}
@@ -74,8 +73,9 @@ def published(days: int, factor: float) -> dict[str, list[float]]:
 
 
 def replicated(n: int, days: int, factor: float) -> dict[str, list[float]]:
-    """`days110_s`: so many days made, published and replicated to another place of the same store, n times;
-    `days110_objects`: what stratum 1 has then.
+    """Return `days110_s`, the time to make, publish and replicate the days within one store, n times.
+
+    `days110_objects`: number of objects at stratum 1 afterwards.
     """
     values: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="storelab-days-") as name, _store(Path(name)) as stores:

@@ -1,7 +1,6 @@
-"""Parts of `publish.py` about what lies before a store: days of a release that are made, and books on 18 million
-objects.
+"""Preparation of a release before it reaches a store: making its days, and the database of 18 million known objects.
 
-May be imported by `publish.py` alone.
+A part of `publish.py`; only `publish.py` may import it.
 """
 
 import multiprocessing
@@ -28,22 +27,22 @@ MEMORY = Path("/dev/shm")
 
 
 def _settings(kind: str, files: int) -> Settings:
-    """Days of exactly so many files; those of the generated tree, with other sizes."""
+    """Return settings for days of exactly this number of files, in the generated tree, with other sizes."""
     sizes = {"bytes_a_day": f"{STORED[kind] * FILES} B", "bytes_deviation": "0 B", "files_deviation": 0}
     return Settings.model_validate({"factor": files / FILES, "days": 2, **sizes})
 
 
-def _second_day(settings: Settings, folder: str, told: Any) -> None:
-    """Runs in a process of its own: the first day makes the tree, the second is timed."""
+def _second_day(settings: Settings, folder: str, result: Any) -> None:
+    """Send the time and facts of the second day; the first one makes the tree. Runs in a separate process."""
     release = Release(settings)
     release.day(1, Path(folder))
     begun = time.monotonic()
     facts = release.day(2, Path(folder)).facts
-    told.send((time.monotonic() - begun, {k: facts[k] for k in ("new_files", "raw_bytes", "new_bytes", "zlib")}))
+    result.send((time.monotonic() - begun, {k: facts[k] for k in ("new_files", "raw_bytes", "new_bytes", "zlib")}))
 
 
 class Watched:
-    """The most memory (GB, resident, shared pages in each) that a process and all below it had at a time."""
+    """The peak memory (GB, resident, shared pages counted in each process) of a process and its descendants."""
 
     def __init__(self, pid: int):
         self.process, self.most, self._ended = psutil.Process(pid), 0.0, threading.Event()
@@ -60,7 +59,7 @@ class Watched:
     def _watch(self) -> None:
         ended = False
         while not ended:
-            ended = self._ended.wait(0.05)  # and once more at the end
+            ended = self._ended.wait(0.05)  # the loop then samples a last time
             held = 0
             try:
                 for process in (self.process, *self.process.children(recursive=True)):
@@ -71,7 +70,7 @@ class Watched:
 
 
 def _day(kind: str, files: int, at: Path | None) -> tuple[float, dict[str, Any], float]:
-    """(seconds, facts, GB of memory) of a day."""
+    """Return (seconds, facts, GB of memory) of a day."""
     folder = tempfile.mkdtemp(prefix="storelab-release-", dir=at)
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe(duplex=False)
@@ -83,7 +82,7 @@ def _day(kind: str, files: int, at: Path | None) -> tuple[float, dict[str, Any],
             seconds, facts = mine.recv()
         process.join()
     except EOFError:
-        raise SystemExit("publish: a day could not be made") from None
+        raise SystemExit("publish: a day could not be made, for the reason above") from None
     finally:
         process.kill()
         shutil.rmtree(folder, ignore_errors=True)
@@ -91,8 +90,9 @@ def _day(kind: str, files: int, at: Path | None) -> tuple[float, dict[str, Any],
 
 
 def prepared(n: int, files: int) -> dict[str, list[float]]:
-    """Days in memory (and once more on this disk): MB/s of files of 46 kB, files/s of 4 kB, memory, and how the files
-    shrink. `files` of 46 kB and four times as many of 4 kB.
+    """Return rates, memory and compression of days that are made in memory, and again on this disk.
+
+    Rates are MB/s for `files` files of 46 kB, and files/s for four times that number of 4 kB.
     """
     values: dict[str, list[float]] = {}
 
@@ -125,8 +125,10 @@ def _names(random: Random, number: int) -> Iterator[tuple[str, int]]:
 
 
 def difference(n: int, objects: int, days: int, each: int) -> dict[str, list[float]]:
-    """The books of so many objects on this disk, made in so many days; then n days more of `each` names, a tenth of
-    them known: seconds to find what is new and to keep it. Disk and memory of that.
+    """Return the time to find and store new names in a database on this disk, and its disk size and memory.
+
+    The database has `objects` names, added in `days` days. Then n more days are added with `each` names, a tenth of
+    them known.
     """
     values: dict[str, list[float]] = {}
     random = Random(18)
@@ -139,7 +141,7 @@ def difference(n: int, objects: int, days: int, each: int) -> dict[str, list[flo
                 old = list(_names(random, each // 10))
                 _new(known, old, day, len(old))
             say(
-                f"publish: books of {day * (objects // days) / 1e6:.1f} million objects "
+                f"publish: database of {day * (objects // days) / 1e6:.1f} million objects "
                 f"after {time.monotonic() - begun:.0f} s"
             )
         for i in range(n):
@@ -156,6 +158,6 @@ def difference(n: int, objects: int, days: int, each: int) -> dict[str, list[flo
 
 
 def _new(known: Known, names: Iterable[tuple[str, int]], day: int, wanted: int) -> None:
-    """Adds names. Ends the benchmark where another number than wanted was new."""
+    """Add names. End the benchmark unless `wanted` of them were new."""
     if (fresh := sum(1 for _ in known.add(names, day))) != wanted:
-        raise SystemExit(f"publish: {fresh} of {wanted} names were new")
+        raise SystemExit(f"publish: {fresh} names were new, {wanted} were expected")

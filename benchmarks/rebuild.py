@@ -1,8 +1,7 @@
-"""rebuild_s: `make paper` of the sealed reference campaign in a fresh copy; no network (as root), no s5cmd, no S3
-variables.
+"""Measure rebuild_s: `make paper` of the sealed reference campaign in a fresh copy.
 
-papers_s: the same of one paper of all sealed campaigns. `--smoke` takes the smallest ones: the reference is rebuilt by
-tests/real/test_stale_paper.py.
+The rebuild has no network (as root), no s5cmd and no S3 variables. papers_s: the same for one paper of all sealed
+campaigns. `--smoke` uses only the smallest ones, because tests/real/test_stale_paper.py rebuilds the reference.
 """
 
 import os
@@ -17,7 +16,7 @@ from storelab.core import evidence
 
 
 def copy_tree(target: Path) -> None:
-    """The files that git tracks, as they are now, and a .venv without s5cmd and weed."""
+    """Copy the files that git tracks, in their current state, and a .venv without s5cmd and weed."""
     files = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
     ).stdout.split("\0")
@@ -34,19 +33,19 @@ def copy_tree(target: Path) -> None:
 
 
 def bare_environ() -> dict[str, str]:
-    """This environment without S3 variables and without folders of PATH that hold s5cmd."""
+    """Return this environment without S3 variables, and without the folders in PATH that contain s5cmd."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "S3_"))}
     env["PATH"] = ":".join(p for p in env["PATH"].split(":") if not (Path(p) / "s5cmd").exists())
     return env
 
 
 def without_network() -> list[str]:
-    """Command prefix that takes the network away; empty where only root may."""
+    """Return the command prefix that disables the network; empty without root."""
     return ["unshare", "--net"] if os.geteuid() == 0 else []
 
 
 def sealed() -> list[str]:
-    """The campaigns whose records lie in the repository, closed; those with the fewest points first."""
+    """Return the names of the sealed campaigns in the repository, those with the fewest points first."""
     seals = [p.parents[1] for p in (ROOT / "results").glob("*/raw/SEAL")]
     return [p.name for p in sorted(seals, key=lambda p: (evidence.seal_of(p / "raw")["points"], p.name))]
 

@@ -1,6 +1,7 @@
-"""first_view_s, report_mb: how long headless Chromium, without a network, takes to show the page of the reference
-campaign, and how large it is; the same of a campaign of 2000 points. --pictures FOLDER only takes pictures of views of
-pages, to look at.
+"""Measure first_view_s and report_mb: the time that headless Chromium needs to show a report, and the report's size.
+
+The reports are those of the reference campaign and of a synthetic one of 2000 points, opened without a network.
+--pictures FOLDER CAMPAIGN … only saves pictures of all views of these campaigns, for inspection.
 """
 
 import shutil
@@ -19,7 +20,7 @@ SIZES = {"1400": (1400, 900), "500": (500, 900)}
 
 
 def made(folder: Path, raw: Path) -> Path:
-    """The page of a campaign, in this folder."""
+    """Make the report of a campaign in this folder; return its path."""
     folder.mkdir(parents=True)
     (folder / "raw").symlink_to(raw)
     for command in ("tables", "report"):
@@ -30,7 +31,7 @@ def made(folder: Path, raw: Path) -> Path:
 
 
 def large(folder: Path, repetitions: int) -> Path:
-    """A campaign of 30 points for each repetition, imagined, with its tables."""
+    """Make a synthetic campaign of 30 points for each repetition, with its tables."""
     import make_examples
 
     make_examples.make(folder, repetitions=repetitions)
@@ -41,7 +42,7 @@ def large(folder: Path, repetitions: int) -> Path:
 
 
 def pictures(folder: Path, campaigns: list[str]) -> None:
-    """Every view of these campaigns at both widths, light and dark."""
+    """Save every view of these campaigns at both widths, light and dark."""
     folder.mkdir(parents=True, exist_ok=True)
     with browser.page() as tab:
         for campaign in map(Path, campaigns):
@@ -76,7 +77,7 @@ def main() -> None:
         if not missing:
             with browser.page() as tab:
                 for name, path in pages.items():
-                    for i in range(n + 1):  # the first one warms the browser up
+                    for i in range(n + 1):  # the first one warms up the browser
                         took = tab.open(path)
                         assert [r for r in tab.requests if r != path.resolve().as_uri()] == [] and tab.errors == []
                         if i:

@@ -1,5 +1,5 @@
-"""Several things at once: what roles, faults, mixes and ledgers cost, and whether what they tell is right (whether a
-ledger's reading back is: lossy.py). A part for each subject.
+"""Measure points with several roles: the cost of roles, faults, mixes and ledgers, and whether their records are right.
+Each subject is a separate module; lossy.py tests the reading of ledgers.
 """
 
 import roles_events

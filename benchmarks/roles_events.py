@@ -1,6 +1,7 @@
-"""Part of `roles.py` about the time axis: does a fault stand where its effect is?
+"""The time axis: compare the recorded time of a fault with the time of its effect.
 
-May be imported by `roles.py` alone. A proxy (`gate.py`) is cut and opened by a fault's commands, and writes down when.
+A part of `roles.py`; only `roles.py` may import it. The commands of a fault cut and open a proxy (`gate.py`), which
+logs the true times.
 """
 
 import os
@@ -38,7 +39,7 @@ def _config(folder: Path, stores: dict[str, Any], used: str, **more: Any) -> Con
 
 @contextmanager
 def _gate(url: str, log: Path) -> Iterator[tuple[int, str]]:
-    """(pid, URL) of a gate in front of the store."""
+    """Start a gate in front of the store; yield its (pid, URL)."""
     command = [sys.executable, str(Path(__file__).with_name("gate.py")), urlsplit(url).netloc, str(log)]
     gate = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=processes.die_with_parent())
     try:
@@ -50,7 +51,7 @@ def _gate(url: str, log: Path) -> Iterator[tuple[int, str]]:
 
 
 def _campaign(folder: Path, url: str, pid: int, n: int, seconds: float) -> Config:
-    """Reads through the gate, which a fault cuts and opens."""
+    """Return a campaign that reads through the gate, which a fault cuts and opens."""
     acts = [
         {"at": f"{CUT} %", "act": "command", "command": f"kill -USR1 {pid}", "undo": f"kill -USR2 {pid}"},
         {"at": f"{OPENED} %", "act": "command", "command": f"kill -USR2 {pid}"},
@@ -62,14 +63,15 @@ def _campaign(folder: Path, url: str, pid: int, n: int, seconds: float) -> Confi
 
 
 def _distance(at: float, step: pd.Series) -> float:
-    """Seconds from a time to a step of the axis; 0 within it."""
+    """Return the seconds between a time and a step of the axis; 0 within the step."""
     return max(0.0, step["second"] - at, at - step["second"] - step["step_s"])
 
 
 def of_run(line: pd.DataFrame, acts: pd.DataFrame, moments: list[float]) -> tuple[float, float]:
-    """Seconds of one run: the worst distance between an act and its moment, and between an act and the step in which
-    clients first show its effect. line, acts: rows of timeline.csv and disturbances.csv; moments: when the gate was
-    cut, and opened.
+    """Return the worst distances of one run in s: between an act and its moment, and between an act and its effect.
+
+    The effect is the step in which clients first show it. line, acts: rows of timeline.csv and disturbances.csv;
+    moments: when the gate was cut and opened.
     """
     cut, opened = sorted(acts["begin_s"])[:2]
     failing = line[line["errors"] > 0].iloc[0]
@@ -79,7 +81,7 @@ def of_run(line: pd.DataFrame, acts: pd.DataFrame, moments: list[float]) -> tupl
 
 
 def placed(n: int, seconds: float) -> dict[str, list[float]]:
-    """`event_error_ms`: the worse of the two distances of `of_run`; `event_moment_ms`: the first of them. n runs."""
+    """Return the results of n runs: `event_moment_ms` and `event_error_ms`, the first and the larger of `of_run`."""
     values: dict[str, list[float]] = {"event_error_ms": [], "event_moment_ms": []}
     with tempfile.TemporaryDirectory(prefix="storelab-events-") as name:
         folder = Path(name)
@@ -97,12 +99,12 @@ def placed(n: int, seconds: float) -> dict[str, list[float]]:
                 runs = [point.point(config, points, p.key).to_json() for p in points]
                 collect.write_sums(config, points)
             tables = Tables(load(config.raw.parent))
-            told = [line.split() for line in (folder / "moments").read_text().splitlines()]
+            moments = [line.split() for line in (folder / "moments").read_text().splitlines()]
             for planned, run in zip(points, runs, strict=True):
                 assert run
                 within = [
                     (int(at) - run["start_ns"]) / 1e9
-                    for _, at in told
+                    for _, at in moments
                     if run["start_ns"] < int(at) < run["deadline_ns"]
                 ]
                 line, acts = (

@@ -1,4 +1,4 @@
-"""A part of `roles.py`: what keeping the ledger costs. May be imported by `roles.py` alone."""
+"""The cost of writing a ledger. A part of `roles.py`; only `roles.py` may import it."""
 
 import json
 import os
@@ -35,20 +35,20 @@ def _null_server(folder: Path) -> Iterator[str]:
 
 
 def _cpu_s() -> float:
-    """CPU time of all children that have ended."""
+    """Return the CPU time of all ended children."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
 
 def _put(url: str, folder: Path, engine: str, kept: bool, seconds: float) -> tuple[float, float]:
-    """(uploads of 4 kB per second by one client with 16 workers, the client's CPU seconds of one)."""
+    """Return the rate of uploads of 4 kB by one client with 16 workers, and its CPU seconds per upload."""
     axes = {"object_size": 4000, "workers": 16, "clients": 1, "ledger": "kept" if kept else "none", "engine": engine}
     fixed = {"data_seed": 1, "duration_ns": int(seconds * 1e9), "warm_up_ns": 0}
-    told, end, before = Point("null", "put", axes, 1, "k", "s", 1, 0, fixed), Endpoint(url), _cpu_s()
+    point, end, before = Point("null", "put", axes, 1, "k", "s", 1, 0, fixed), Endpoint(url), _cpu_s()
     with tempfile.TemporaryDirectory(prefix="storelab-ledger-", dir="/dev/shm") as scratch:
         path = folder / "ledger.0"
         client = WORKLOADS["put"].client(
-            Job(told, 0, end, [Bucket("b")], Path(scratch) / "c", None, "a", endpoints=[end], ledger=path)
+            Job(point, 0, end, [Bucket("b")], Path(scratch) / "c", None, "a", endpoints=[end], ledger=path)
         )
         try:
             client.prepare()
@@ -65,9 +65,10 @@ def _put(url: str, folder: Path, engine: str, kept: bool, seconds: float) -> tup
 
 
 def cost(n: int, seconds: float) -> dict[str, list[float]]:
-    """`ledger_cost_<engine>`: percent of the put rate that the ledger costs, against the near-null server on the same
-    cores; a pair of runs each time, their order in turns. `ledger_cost`: both engines together; `ledger_cpu_<engine>`:
-    percent more CPU of the client.
+    """Return the ledger's cost for n pairs of runs in alternating order, at the near-null server on the same cores.
+
+    `ledger_cost_<engine>`: loss of the put rate in percent; `ledger_cost`: both engines together;
+    `ledger_cpu_<engine>`: additional CPU time of the client in percent.
     """
     values: dict[str, list[float]] = {"ledger_cost": []}
     os.environ.update(Credentials("bench", "bench").environ())

@@ -1,6 +1,7 @@
-"""Parts of `roles.py` about mixes: do operations begin when they are due, in the shares and gaps that were asked for?
+"""Mixes of operations: compare their starts, shares and gaps with the requested ones.
 
-May be imported by `roles.py` alone. loadgen at the near-null server: no LIST, for that server lists nothing.
+A part of `roles.py`; only `roles.py` may import it. The engine is loadgen at the near-null server. The mix has no LIST,
+because that server lists no objects.
 """
 
 import json
@@ -29,7 +30,7 @@ RATE, SIZE, OBJECTS, WORKERS = 20_000, 4000, 2000, 64
 
 
 def drive(folder: Path, url: str, body: Path, seconds: float, **more: Any) -> tuple[dict[str, Any], Any]:
-    """(summary, rows) of one run of a mix; `rate`, `arrivals`, `seed` as of the job."""
+    """Return (summary, rows) of one run of a mix; `more`: keys of the job, for example rate, arrivals, seed."""
     now, records = time.time_ns(), folder / "ops.parquet"
     job = {
         "schema": loadgen.SCHEMA,
@@ -40,7 +41,7 @@ def drive(folder: Path, url: str, body: Path, seconds: float, **more: Any) -> tu
         "sizes": {"fixed": SIZE},
         "object_size": SIZE,
         "bodies": [str(body)],
-        # The last but one part of a key names the body that the near-null server has for it.
+        # The second last part of a key names the body that the near-null server returns for it.
         "uploads": [{"bucket": 0, "prefix": f"put/{body.name}/"}],
         "workers": WORKERS,
         "verify": loadgen.VERIFY_EVERY,
@@ -64,13 +65,13 @@ def drive(folder: Path, url: str, body: Path, seconds: float, **more: Any) -> tu
 
 
 def mix_error(ops: Sequence[str]) -> float:
-    """Percentage points that the share of an operation is off at most."""
+    """Return the largest difference between a measured and a requested share, in percentage points."""
     seen, n = dict(zip(*np.unique(np.asarray(ops), return_counts=True), strict=True)), len(ops)
     return max(abs(100 * seen.get(op, 0) / n - 100 * share / sum(MIX.values())) for op, share in MIX.items())
 
 
 def kolmogorov_smirnov(gaps: Any, mean: float) -> float:
-    """The probability that so many exponential gaps of this mean would be as far from their distribution, or farther.
+    """Return the probability that as many exponential gaps of this mean are at least as far from their distribution.
 
     With D the largest distance of the distributions: Q(x) = 2 sum (-1)^(k-1) exp(-2 k² x²), x = D (sqrt n + 0.12 + 0.11
     / sqrt n) (M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115; W. H. Press et al., Numerical Recipes in C, 2nd ed.,
@@ -81,15 +82,17 @@ def kolmogorov_smirnov(gaps: Any, mean: float) -> float:
     ranks = np.arange(n)
     distance = max(float(np.max((ranks + 1) / n - values)), float(np.max(values - ranks / n)))
     x = distance * (math.sqrt(n) + 0.12 + 0.11 / math.sqrt(n))
-    if x < 0.2:  # there the sum converges slowly, to 1
+    if x < 0.2:  # the sum converges slowly to 1
         return 1.0
     return min(1.0, max(0.0, 2 * sum((-1) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 101))))
 
 
 def planned(n: int, seconds: float) -> dict[str, list[float]]:
-    """n runs evenly spaced and n Poisson ones, at 20 000 operations/s or at half of what this client and server reach
-    in a closed loop, if that is less. `start_error_p99_ms`: p99 of begun less due; `mix_error_percent`: as `mix_error`;
-    `poisson_ks_p`: of the gaps between due times; `planned_per_s`: that rate.
+    """Return the figures of n runs with even gaps and n Poisson runs.
+
+    The rate is 20 000 operations/s, or half of the rate of a closed loop if that is less (`planned_per_s`).
+    `start_error_p99_ms`: p99 of actual minus due start; `mix_error_percent`: see `mix_error`; `poisson_ks_p`: of the
+    gaps between due times.
     """
     out: dict[str, list[float]] = {"start_error_p99_ms": [], "mix_error_percent": [], "poisson_ks_p": []}
     with tempfile.TemporaryDirectory(prefix="storelab-mix-", dir="/dev/shm") as shm:

@@ -1,18 +1,19 @@
-"""volume1_vs_uproot_20ms cells_slower geomean_vs_best_fixed_gap and more: the read planner and the reader on the L
-file, beside uproot on s3fs.
+"""Compare the read planner with uproot on s3fs and with fixed gaps, on the L file.
 
-One local store behind a proxy that adds a round trip to each request (0 and 20 ms; whole runs 5 ms too, and a link of 1
-Gbit/s), three selections (1 % of the volume, all entries; 50 % and all of it, 12 entries). A cell is a selection at a
-round trip; every way fetches the same ranges in a process of its own, interleaved, and the bytes of all must have one
-checksum. Time is that of the transfer; the planner's plan is in it, its calibration is not (calibration_s).
+A local store is behind a proxy that adds a round trip to each request: 0 and 20 ms, in full runs also 5 ms and a link
+of 1 Gbit/s. There are three selections: 1 % of the volume with all entries, and 50 % and all of it with 12 entries. A
+cell is a selection at a round trip. Every way to read fetches the same ranges in a separate process, interleaved, and
+the bytes of all must have the same checksum. Time is that of the transfer; it includes the planner's plan, but not its
+calibration (calibration_s).
 
-*_vs_uproot*: uproot + s3fs as shipped over the planner, by cell; cells_slower: cells whose 95 % interval lies wholly
-below 1. geomean_vs_best_fixed_gap: the planner over the best of the gaps 0, 4 kB, 32 kB, 128 kB, 1 MiB (same
-transport), over the cells; geomean_vs_best_bounded_gap: the same with amplification at most 3 on both sides.
-shared_link_vs_uproot: 16 clients on one link of 1 Gbit/s, selections/s of all. long_run_vs_uproot_20ms: one run of 129
-MB. entries12_cpu_vs_arrays: CPU of 12 entries of all branches, the file being open, over twelve `arrays()`.
-reopen_vs_open: time to open with the header kept, over uproot's. entries12_mb, entries1_mb: volume by the rule over 200
-seeds, opening included. peak_gb: largest client, all entries of all branches too.
+*_vs_uproot*: time of uproot + s3fs as shipped divided by the planner's, by cell; cells_slower: cells whose 95 %
+interval is entirely below 1. geomean_vs_best_fixed_gap: the planner's time divided by that of the best of the gaps 0,
+4 kB, 32 kB, 128 kB and 1 MiB with the same transport, over the cells; geomean_vs_best_bounded_gap: the same with
+amplification at most 3 on both sides. shared_link_vs_uproot: 16 clients on one link of 1 Gbit/s, selections/s of all.
+long_run_vs_uproot_20ms: one run of 129 MB. entries12_cpu_vs_arrays: CPU of 12 entries of all branches with the file
+open, divided by that of twelve `arrays()`. reopen_vs_open: time to open with a kept header, divided by uproot's.
+entries12_mb, entries1_mb: volume by the rule over 200 seeds, with the opening. peak_gb: largest client, also with all
+entries of all branches.
 """
 
 import json
@@ -50,13 +51,11 @@ WAYS = {
 }
 GBIT = 1e9
 SHARERS, SHARED_S = 16, 20.0
-Runs = dict[tuple[str, str], list[dict[str, dict[str, Any]]]]  # by selection and link: of each repetition, by way
+Runs = dict[tuple[str, str], list[dict[str, dict[str, Any]]]]  # (selection, link) -> results by way, per repetition
 
 
 class Laboratory:
-    """The L file (another scale for a smoke run) in a store, its selections as files of ranges, and proxies in
-    front.
-    """
+    """The L file in a store (a smaller one for a smoke run), its selections as files of ranges, and proxies."""
 
     def __init__(self, folder: Path, scale: str = "L"):
         self.folder = folder
@@ -72,7 +71,7 @@ class Laboratory:
                 self.layout, baskets.select_branches(self.table, volume), entries
             )
             self.write(name, rows)
-        # Four clusters side by side: one run for a reader that merges.
+        # Four neighbouring clusters: a single request for a reader that merges.
         start = np.unique(self.layout.entry_start)
         first = min(8, len(start) - 4)
         inside = (self.layout.entry_start >= start[first]) & (self.layout.entry_start <= start[first + 3])
@@ -111,14 +110,14 @@ class Laboratory:
                     check=True,
                     capture_output=True,
                 )
-            (self.folder / "L.root").unlink()  # it lies in the store now
+            (self.folder / "L.root").unlink()  # the store has a copy
             yield
         finally:
             it.down()
 
     @contextmanager
     def link(self, delay_ms: int, rate: float = 0.0) -> Iterator[str]:
-        """URL of a proxy in front of the store: added round trip, bits per second of all (0: free)."""
+        """Start a proxy in front of the store; yield its URL. delay_ms: round trip; rate: bits/s (0: no limit)."""
         binary = str(program("linkproxy", "loadgen", "sparse"))
         command = [binary, "-target", self.end.url.partition("//")[2], "-delay", f"{delay_ms}ms", "-rate", str(rate)]
         proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -165,7 +164,7 @@ def go(process: subprocess.Popen) -> None:
 def measure_cell(
     lab: Laboratory, url: str, selection: str, ways: dict[str, Any], rng: random.Random
 ) -> dict[str, dict[str, Any]]:
-    """One reading of a selection in each way, in random order. Ends the benchmark where two ways read other bytes."""
+    """Read a selection in each way, in random order. End the benchmark if two ways read different bytes."""
     out = {}
     for name in rng.sample(sorted(ways), len(ways)):
         with lab.client(lab.job(url, ranges=str(lab.folder / f"{selection}.npy"), **ways[name])) as process:
@@ -174,7 +173,7 @@ def measure_cell(
             out[name] = answer(process)
     if len({o["crc32"] for o in out.values()}) != 1 or {o["bytes"] for o in out.values()} != {lab.needed[selection]}:
         raise SystemExit(
-            f"sparse: {selection}: the ways read other bytes: "
+            f"sparse: {selection}: the ways read different bytes: "
             f"{ ({k: (o['crc32'], o['bytes']) for k, o in out.items()}) }"
         )
     return out
@@ -183,7 +182,7 @@ def measure_cell(
 def cells(
     lab: Laboratory, n: int, links: list[tuple[int, float]], gaps: Sequence[int], values: dict[str, list[float]]
 ) -> None:
-    """gaps: the fixed ones beside which the planner is put, bytes."""
+    """Measure all cells. gaps: the fixed gaps to compare with, in bytes."""
     rng = random.Random(SEED)
     fixed = {f"gap_{gap}": {"way": "gap", "gap": gap} for gap in gaps}
     runs: Runs = {}
@@ -193,11 +192,11 @@ def cells(
                 for selection in ("volume1", "volume50_12", "all_12"):
                     cell = selection, f"{delay}ms{'_gbit' if rate else ''}"
                     runs.setdefault(cell, []).append(measure_cell(lab, url, selection, WAYS | fixed, rng))
-                    told = {
+                    shown = {
                         k: f"{o['seconds']:.2f} s {o['wire_bytes'] / lab.needed[selection]:.2f}x"
                         for k, o in runs[cell][-1].items()
                     }
-                    say(f"sparse: {rep + 1} of {n}: {' '.join(cell)}: {told}")
+                    say(f"sparse: {rep + 1} of {n}: {' '.join(cell)}: {shown}")
                 if (delay, rate) == (20, 0.0):
                     long = measure_cell(lab, url, "long", {k: WAYS[k] for k in ("shipped", "planned")}, rng)
                     values.setdefault("long_run_vs_uproot_20ms", []).append(
@@ -207,7 +206,7 @@ def cells(
 
 
 def judge(lab: Laboratory, runs: Runs, gaps: list[str], values: dict[str, list[float]]) -> None:
-    """Ratios by cell and over the cells; gaps: the ways with a fixed one."""
+    """Compute the ratios by cell and over the cells. gaps: names of the ways with a fixed gap."""
     slower, to_best, to_bounded = 0, [], []
     for (selection, link), readings in runs.items():
         needed, cell = lab.needed[selection], f"{selection}_{link}"
@@ -237,8 +236,9 @@ def judge(lab: Laboratory, runs: Runs, gaps: list[str], values: dict[str, list[f
 
 
 def shared_link(lab: Laboratory, n: int, sharers: int, seconds: float, values: dict[str, list[float]]) -> None:
-    """Clients on one link, each reading the 1 % selection again and again; the planner counts its neighbours' time for
-    its bytes.
+    """Measure clients on one link that read the 1 % selection again and again.
+
+    The planner's thrift takes into account the time that its bytes cost the other clients.
     """
     ways = {"shipped": WAYS["shipped"], "planned": {"way": "planned", "wishes": {"thrift": sharers - 1}}}
     for rep in range(n):
@@ -263,7 +263,7 @@ def _together(lab: Laboratory, job: dict[str, Any], sharers: int) -> float:
         for client in clients:
             client.stdin.write(json.dumps(job) + "\n")
             client.stdin.flush()
-            answer(client)  # one after the other: each measures the link as if it were alone
+            answer(client)  # one after the other, so that each measures the link without the others
         for client in clients:
             go(client)
         return sum(answer(client)["reads"] for client in clients) / job["seconds"]
@@ -283,23 +283,23 @@ def physics(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None:
 
         run("keep", [])
         for rep in range(n):
-            told = {way: run(way, twelve) for way in random.Random(SEED + rep).sample(["arrays", "ours"], 2)}
-            if told["arrays"]["decoded"] != told["ours"]["decoded"]:
+            shown = {way: run(way, twelve) for way in random.Random(SEED + rep).sample(["arrays", "ours"], 2)}
+            if shown["arrays"]["decoded"] != shown["ours"]["decoded"]:
                 raise SystemExit(
-                    f"sparse: {told['arrays']['decoded']} values by uproot, {told['ours']['decoded']} by us"
+                    f"sparse: {shown['arrays']['decoded']} values by uproot, {shown['ours']['decoded']} by us"
                 )
             values.setdefault("entries12_cpu_vs_arrays", []).append(
-                told["ours"]["read_cpu_s"] / told["arrays"]["read_cpu_s"]
+                shown["ours"]["read_cpu_s"] / shown["arrays"]["read_cpu_s"]
             )
-            values.setdefault("reopen_vs_open", []).append(told["ours"]["open_s"] / told["arrays"]["open_s"])
-            say(f"sparse: physics, {rep + 1} of {n}: {told}")
+            values.setdefault("reopen_vs_open", []).append(shown["ours"]["open_s"] / shown["arrays"]["open_s"])
+            say(f"sparse: physics, {rep + 1} of {n}: {shown}")
         whole = run("whole", [])
         say(f"sparse: all entries of all branches: {whole}")
         values["peak_gb"] = [max(*values.get("peak_gb", [0.0]), whole["peak_gb"])]
 
 
 def volumes(lab: Laboratory, values: dict[str, list[float]]) -> None:
-    """MB by the rule: the opening (what is no basket) and the clusters that the entries hit, over 200 seeds."""
+    """Compute MB by the rule over 200 seeds: the opening (bytes outside of baskets) and the clusters of the entries."""
     edges, where = np.unique(lab.layout.entry_start, return_inverse=True)
     size = np.bincount(where, weights=lab.layout.size)
     opening = lab.facts["bytes"] - size.sum()

@@ -1,8 +1,8 @@
-"""One client of `sparse.py` in physics mode: opens the L file over S3, reads entries of all branches, tells CPU and
-memory, one JSON line.
+"""One client of `sparse.py` in physics mode: reads entries of all branches of the L file over S3.
 
-Ways: arrays: uproot on s3fs as shipped, one `arrays()` call an entry; ours: the header kept from before, planned
-requests, decoded in place; whole: as ours, all entries of all branches; keep: open with uproot and keep the header.
+It prints CPU time and memory as one JSON line. Ways: arrays: uproot on s3fs as shipped, one call of `arrays()` for each
+entry; ours: a kept header, planned requests, decoded in place; whole: like ours, with all entries of all branches;
+keep: open with uproot and keep the header.
 """
 
 import json
@@ -31,7 +31,7 @@ def opened(job: dict[str, Any]) -> Any:
 
 
 def known(job: dict[str, Any], store: Any) -> dict[str, Any]:
-    """What tells this file from another one under its name: asked of the store at each opening."""
+    """Return the facts that identify the version of a file; the store is asked for them at each opening."""
     import obstore
 
     facts = obstore.head(store, job["key"])
@@ -41,7 +41,7 @@ def known(job: dict[str, Any], store: Any) -> dict[str, Any]:
 def main() -> None:
     job = json.loads(sys.stdin.readline())
     way, entries = job["way"], np.array(job.get("entries", []), "i8")
-    import uproot  # noqa: F401 - imports are measured on no side
+    import uproot  # noqa: F401 - imported before the measurement, on both sides
 
     from storelab.datasets.root.reader import Header, SelectionReader, Spent
     from storelab.readplan import measure

@@ -1,10 +1,9 @@
-"""One client of `sparse.py`: fetches a list of ranges in one of several ways, and tells time, CPU, requests, wire
-bytes, memory.
+"""One client of `sparse.py`: fetches a list of ranges, and prints time, CPU, requests, wire bytes and memory.
 
-Standard input: a JSON job in one line {way, url, bucket, key, ranges (a file of numpy, shape (n, 2): start, stop),
-size, …}; ways: shipped: uproot's source on s3fs, as they come; planned: `readplan` on obstore; gap: a fixed gap, on
-obstore; davix: its vector read. For each further line "go" it reads once more and prints a JSON line. `seconds`: go on
-for so long instead, and tell how many reads were done.
+Standard input: one line with a JSON job {way, url, bucket, key, ranges (a numpy file, shape (n, 2): start, stop), size,
+…}. Ways: shipped: uproot's source on s3fs with its defaults; planned: `readplan` on obstore; gap: a fixed gap on
+obstore; davix: its vector read. For each further line "go", the client reads once and prints a JSON line. With
+`seconds`, it reads for this time instead, and prints the number of reads.
 """
 
 import json
@@ -24,7 +23,7 @@ from storelab.engines.common.wire import ProcessWire
 
 
 class Shipped:
-    """`uproot.open("s3://…")` makes this source; nothing is set that a user need not set."""
+    """The source that `uproot.open("s3://…")` creates, with only the options that a user must set."""
 
     def __init__(self, job: dict[str, Any]):
         import s3fs  # noqa: F401
@@ -39,7 +38,7 @@ class Shipped:
         )
         events = self.source._fs
         self.sent = 0
-        self.source.chunk(0, 403).wait()  # as opening a file does: the connection is there
+        self.source.chunk(0, 403).wait()  # opens the connection, as opening a file does
         events.s3.meta.events.register("before-send.s3", self._count)
 
     def _count(self, **_: Any) -> None:
@@ -106,8 +105,9 @@ class Planned:
 
 
 class Gap(Planned):
-    """Ranges merged over a fixed gap, through the planner's own source and transport: what a user who knew the best gap
-    would have.
+    """Ranges merged over a fixed gap, through the planner's own source and transport.
+
+    It is the result of a user that has found the best gap.
     """
 
     def __init__(self, job: dict[str, Any]):
@@ -129,7 +129,7 @@ class Gap(Planned):
 
 
 class Davix:
-    """davix's vector read of the ranges as they come; the connection is there."""
+    """davix's vector read of the ranges in their order, with an open connection."""
 
     def __init__(self, job: dict[str, Any]):
         from storelab.engines.davix_program import Program
@@ -181,7 +181,7 @@ def main() -> None:
         end, done = time.monotonic() + job["seconds"], []
         while (now := time.monotonic()) < end:
             done.append(once(reader, ranges, wire))
-            if time.monotonic() > end:  # the part of it that lay within the time
+            if time.monotonic() > end:  # the last read counts by its fraction within the time
                 done[-1]["part"] = (end - now) / (time.monotonic() - now)
         reads = sum(d.get("part", 1.0) for d in done)
         print(

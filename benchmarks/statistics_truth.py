@@ -1,9 +1,8 @@
-"""Statistics against the truth, on synthetic runs with known medians, ratios, curves and windows: do they hold what
-they say?
+"""Test the statistics on synthetic runs with known medians, ratios, curves and windows.
 
-Each figure is a fraction of draws; its low and high are those over the cases (distributions, numbers of runs, laws), so
-that no case hides behind another. It needs no store and takes some 15 minutes. Knees, families, days, changes and
-wholes are drawn 400 times, loops 1000 times, all others 2000 times; `--quick` draws less often.
+Each figure is a fraction of draws. Its low and high are those over the cases (distributions, numbers of runs, laws), so
+that a mean cannot hide a bad case. The benchmark needs no store and takes about 15 minutes. Knees, families, days,
+changes and wholes are drawn 400 times, loops 1000 times, all others 2000 times; `--quick` draws less often.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,27 +24,28 @@ from storelab.analysis.statistics import medians, steadiness
 from storelab.analysis.statistics import ratios as comparing
 
 DRAWS = 2000
-SPREAD = 0.03  # run-to-run
-POINTS, CHANGED = 50, 10  # of a campaign; those that another store changes
-RUNS = (6, 8, 10)  # the least with an interval of the median; the least that sees 5 %; more
-POWER_RUNS = 8  # as docs/statistics.md says
+SPREAD = 0.03  # relative scatter from run to run
+POINTS, CHANGED = 50, 10  # points of a campaign, and how many of them are different at the other store
+RUNS = (6, 8, 10)  # the fewest with an interval of the median; the fewest that detect 5 %; more
+POWER_RUNS = 8  # as stated in docs/statistics.md
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 def _skewed(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Seldom much faster, at times much slower: a gamma variable upside down, of mean 1 and standard deviation
-    SPREAD.
+    """Draw rates that are seldom much faster and sometimes much slower.
+
+    They are an inverted gamma variable with mean 1 and standard deviation SPREAD.
     """
     return 1 + SPREAD / np.sqrt(2) * (2 - rng.gamma(2, size=n))
 
 
 def _bimodal(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Runs of two kinds, 10 % apart, a little more of the fast ones: the median lies at the edge of the gap."""
+    """Draw runs of two kinds, 10 % apart, slightly more of the fast ones: the median is at the edge of the gap."""
     return rng.choice([1.0, 1.1], size=n, p=[0.45, 0.55]) * rng.normal(1, 0.01, n)
 
 
 def _bimodal_median() -> float:
-    """By bisection of the mixture's distribution function."""
+    """Return the median of the mixture, by bisection of its distribution function."""
     return float(brentq(lambda v: 0.45 * norm.cdf(v, 1, 0.01) + 0.55 * norm.cdf(v, 1.1, 0.011) - 0.5, 1, 1.2))
 
 
@@ -56,7 +56,7 @@ SOURCES: dict[str, tuple[Draw, float]] = {  # run-to-run scatter around a true m
     "bimodal": (_bimodal, _bimodal_median()),
 }
 USUAL = ("normal", "lognormal", "skewed")
-NARROW = ("normal", "skewed")  # those of a spread of 3 %
+NARROW = ("normal", "skewed")  # sources with a spread of 3 %
 
 
 def share(found: Iterable[bool]) -> float:
@@ -64,14 +64,14 @@ def share(found: Iterable[bool]) -> float:
 
 
 def coverage(rng: np.random.Generator, draws: int, source: str, n: int) -> float:
-    """How often the interval of the median holds the true one."""
+    """Return how often the interval of the median contains the true median."""
     draw, truth = SOURCES[source]
     summaries = (medians.summarise(draw(rng, n)) for _ in range(draws))
     return share(s.low <= truth <= s.high for s in summaries)
 
 
 def ratios(rng: np.random.Generator, draws: int, source: str, n: int, factor: float = 1.0) -> list[comparing.Ratio]:
-    """n against n runs, B `factor` times as fast."""
+    """Return ratios of n runs to n runs; those of B are `factor` times as fast."""
     draw, _ = SOURCES[source]
     return [comparing.ratio(draw(rng, n), factor * draw(rng, n)) for _ in range(draws)]
 
@@ -85,8 +85,9 @@ def power(rng: np.random.Generator, draws: int, source: str, n: int, factor: flo
 
 
 def whole(rng: np.random.Generator, draws: int, n: int, block: float, points: int = 10) -> float:
-    """How often the interval of the whole holds the geometric mean; `block`: scatter that the runs of a repetition
-    share.
+    """Return how often the interval of the whole contains the geometric mean.
+
+    block: scatter that all runs of a repetition share.
     """
     hits = []
     for _ in range(draws):
@@ -111,8 +112,9 @@ def curve(rng: np.random.Generator, law: str, knee: float, n: int, spread: float
 
 
 def knees(rng: np.random.Generator, draws: int, law: str, knee: float, n: int, spread: float) -> tuple[float, float]:
-    """How often the interval holds the knee (where no upper bound is given, whether it lies beyond the lower one), and
-    how often the curve is called by its name.
+    """Return how often the interval contains the knee, and how often the shape of the curve is identified.
+
+    Without an upper bound, the knee must be above the lower one.
     """
     held, named = [], []
     wanted = curves.KNEE if knee < 16 else curves.RISING
@@ -124,7 +126,7 @@ def knees(rng: np.random.Generator, draws: int, law: str, knee: float, n: int, s
     return share(held), share(named)
 
 
-FALLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # beyond the peak, of the value over the peak's
+FALLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # decline beyond the peak: x / x of the peak -> factor
     "root": lambda r: r**-0.5,
     "inverse": lambda r: 1 / r,
     "logarithm": lambda r: 1 - 0.25 * np.log2(r),
@@ -132,8 +134,9 @@ FALLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # beyond the peak, of 
 
 
 def peaks(rng: np.random.Generator, draws: int, law: str, fall: str, n: int, spread: float) -> tuple[float, float]:
-    """How often a curve that rises by a law up to 8 and falls beyond is called a peak, and how often the interval holds
-    8.
+    """Return how often a curve with a peak at 8 is called a peak, and how often the interval then contains 8.
+
+    The curve rises by a law up to 8, and falls beyond.
     """
     x = np.repeat([1.0, 2, 4, 8, 16, 32], n)
     truth = LAWS[law](np.minimum(x, 8)) * FALLS[fall](np.maximum(x, 8) / 8)
@@ -143,8 +146,9 @@ def peaks(rng: np.random.Generator, draws: int, law: str, fall: str, n: int, spr
 
 
 def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) -> list[list[bool]]:
-    """Which of 50 points are called different after the correction, campaign by campaign; 10 of them `factor` times as
-    fast.
+    """Return for each campaign which of its 50 points are called different after the correction.
+
+    10 of the points are `factor` times as fast.
     """
     out = []
     for _ in range(draws):
@@ -152,14 +156,16 @@ def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) ->
         sides[1, :CHANGED] += np.log(factor)
         found = [comparing.ratio(a, b) for a, b in zip(*np.exp(sides), strict=True)]
         q = comparing.corrected([r.p for r in found])
-        said = [comparing.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
-        out.append([verdict != comparing.CANNOT_TELL for verdict in said])
+        decided = [comparing.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
+        out.append([verdict != comparing.CANNOT_TELL for verdict in decided])
     return out
 
 
 def between_days(rng: np.random.Generator, draws: int, days: int, day: float, factor: float) -> float:
-    """How often the whole of a campaign of another day is called different, where `days` campaigns tell what a day
-    does: it shifts all runs of its campaign by a scatter of `day`.
+    """Return how often the whole of a campaign is called different from that of another day.
+
+    `days` campaigns are used to estimate the effect of a day, which shifts all runs of a campaign by a scatter of
+    `day`.
     """
     told = []
     for _ in range(draws):
@@ -173,19 +179,19 @@ def between_days(rng: np.random.Generator, draws: int, days: int, day: float, fa
 
 
 def noise(rng: np.random.Generator, draws: int, slices: int, scatter: float, phi: float) -> np.ndarray:
-    """First-order autoregressive noise of that standard deviation, shape (draws, slices)."""
+    """Draw first-order autoregressive noise with this standard deviation, shape (draws, slices)."""
     steps = rng.normal(size=(draws, slices + 60)) * np.sqrt(1 - phi**2)
     return scatter * lfilter([1], [1, -phi], steps, axis=1)[:, 60:]
 
 
 def unsteady(rng: np.random.Generator, draws: int, shape: np.ndarray, scatter: float, phi: float) -> float:
-    """How often a window of this shape (slices,) is called unsteady, whatever the word."""
+    """Return how often a window of this shape (slices,) is called unsteady, by any of the labels."""
     series = np.round(1000 * shape * (1 + noise(rng, draws, len(shape), scatter, phi)))
     return share(steadiness.label(s.clip(0)) in steadiness.UNSTEADY for s in series)
 
 
 def shapes(slices: int) -> dict[str, np.ndarray]:
-    """Windows that are not steady."""
+    """Return windows that are not steady."""
     t = (np.arange(slices) + 0.5) / slices
     swings = {f"swing of {p}": 1 + 0.5 * np.sin(2 * np.pi * p * t) for p in (2, 3, 4, 5) if slices >= 4 * p}
     return {
@@ -194,13 +200,13 @@ def shapes(slices: int) -> dict[str, np.ndarray]:
     } | swings
 
 
-ENTRIES: dict[str, Draw] = {  # how the entries of a history scatter
+ENTRIES: dict[str, Draw] = {  # scatter of the entries of a history
     "normal": lambda rng, n: rng.normal(0, 1, n),
     "skewed": lambda rng, n: -rng.exponential(size=n),
     "slow days": lambda rng, n: rng.normal(0, 1, n) - 5 * (rng.random(n) < 0.1),
 }
 LENGTHS = (8, 12, 24, 48)
-STEPS = (  # entries, places of changes, their size in scatters
+STEPS = (  # number of entries, places of changes, size of the changes in scatters
     (12, (6,), 5.0),
     (24, (12,), 3.0),
     (24, (21,), 5.0),
@@ -211,18 +217,20 @@ STEPS = (  # entries, places of changes, their size in scatters
 
 
 def alike(rng: np.random.Generator, n: int, phi: float = 0.3) -> np.ndarray:
-    """Entries of which neighbours correlate."""
+    """Draw entries whose neighbours correlate."""
     return noise(rng, 1, n, 1.0, phi)[0]
 
 
 def changed(rng: np.random.Generator, draws: int, draw: Draw, n: int) -> float:
-    """How often a change is told in a history without one."""
+    """Return how often a change is found in a history without one."""
     return share(history.find_changes(draw(rng, n)).p < 0.05 for _ in range(draws))
 
 
 def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], step: float) -> tuple[float, float]:
-    """How often changes are told in a history whose level falls by `step` scatters at the first place, and rises and
-    falls in turn at the next ones; how often their number is right then, and each stands within an entry of its place.
+    """Return how often changes are found in a history with changes, and how often the result is then right.
+
+    The level falls by `step` scatters at the first place, and rises and falls in turn at the next ones. A result is
+    right if it has the right number of changes, each within one entry of its place.
     """
     truth = np.zeros(n)
     for i, place in enumerate(at):
@@ -233,9 +241,10 @@ def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], st
     return len(told) / draws, share(right) if right else 0.0
 
 
-def newest_told(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift: float = 0.0) -> float:
-    """How often the newest entry, `shift` scatters slower, is told from those before it (in a history without a change,
-    whose places are searched as ever).
+def newest_detected(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift: float = 0.0) -> float:
+    """Return how often the newest entry, `shift` scatters slower, is found different from earlier ones.
+
+    The history has no other change, but changes are searched for as usual.
     """
     told = []
     for _ in range(draws):
@@ -247,19 +256,22 @@ def newest_told(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift:
     return share(told)
 
 
-TIMES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {  # of an operation, of mean 1
+TIMES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {  # of an operation, with mean 1
     "constant": lambda rng, shape: np.ones(shape),
     "gamma": lambda rng, shape: rng.gamma(4, 1 / 4, shape),
     "lognormal": lambda rng, shape: rng.lognormal(-0.125, 0.5, shape),
     "exponential": lambda rng, shape: rng.exponential(1, shape),
 }
-WARM_UP = 0.2  # windows
+WARM_UP = 0.2  # in windows
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A closed loop: law and mean of an operation's time in windows, workers, a ramp in windows in which they start,
-    and how much slower the first worker is."""
+    """A closed loop.
+
+    law, mean: of the time of an operation, in windows; ramp: time in windows within which the workers start; slower:
+    factor by which the first worker is slower.
+    """
 
     law: str
     mean: float
@@ -296,8 +308,11 @@ class Loop:
 
 
 def estimates(rng: np.random.Generator, draws: int, loop: Loop) -> pd.DataFrame:
-    """Return the rate of each draw over the true one: `rate`, and `counted` (completions in the window); and the mean
-    number of operations that the rate rests on."""
+    """Return the results of each draw, divided by the true rate.
+
+    Columns: `rate`; `counted`, from the completions in the window; and the mean number of operations that the rate
+    uses.
+    """
     con = duckdb.connect()
     con.register("drawn", loop.operations(rng, draws))
     found = windows.closed_loop(con, "SELECT * FROM drawn", {"rate": "1"})
@@ -307,7 +322,7 @@ def estimates(rng: np.random.Generator, draws: int, loop: Loop) -> pd.DataFrame:
 
 
 def open_loop(rng: np.random.Generator, draws: int, latency: float, rate: float) -> float:
-    """Return the bias of counting starts in the window, where operations are due at random times."""
+    """Return the bias of counting starts in the window if operations are due at random times."""
     due = rng.uniform(0, 1 + WARM_UP, (draws, 2 * int(rate * (1 + WARM_UP)) + 40))
     due[np.arange(due.shape[1]) >= rng.poisson(rate * (1 + WARM_UP), draws)[:, None]] = -1
     started = due + np.where(due >= 0, latency * rng.uniform(0, 0.01, due.shape), 0)
@@ -328,8 +343,10 @@ STRAGGLERS = [
 
 
 def of_loops(rng: np.random.Generator, draws: int, loops: Iterable[Loop]) -> dict[str, list[float]]:
-    """Return bias and coverage of each loop: of the estimate, and of counting completions. Coverage: how often the
-    interval of the median of six runs holds the true rate."""
+    """Return bias and coverage of each loop, for the estimate and for counting completions.
+
+    Coverage: how often the interval of the median of six runs contains the true rate.
+    """
     out: dict[str, list[float]] = {}
     for loop in loops:
         found = estimates(rng, 6 * draws, loop)
@@ -382,8 +399,8 @@ def main() -> None:
     values["change_false_ar03"] = [changed(rng, few, alike, n) for n in LENGTHS]
     stepped = [levels(rng, few, n, at, step) for n, at, step in STEPS]
     values["change_seen"], values["change_placed"] = ([s[i] for s in stepped] for i in (0, 1))
-    values["newest_false"] = [newest_told(rng, few, draw, n) for draw, n in product(ENTRIES.values(), LENGTHS)]
-    values["newest_seen"] = [newest_told(rng, few, ENTRIES["normal"], n, 5.0) for n in LENGTHS]
+    values["newest_false"] = [newest_detected(rng, few, draw, n) for draw, n in product(ENTRIES.values(), LENGTHS)]
+    values["newest_seen"] = [newest_detected(rng, few, ENTRIES["normal"], n, 5.0) for n in LENGTHS]
     for name, loops in (("", LOOPS), ("_few", FEW_LOOPS), ("_straggler", STRAGGLERS)):
         for figure, found in of_loops(rng, min(draws, 1000), loops).items():
             what, _, which = figure.partition("_")

@@ -1,8 +1,8 @@
-"""<kind>_s: seconds of `up` of a fresh managed store, from before its first daemon is spawned to healthy and warmed up.
+"""Measure <kind>_s: the time of `up` of a new managed store, from its first process until it is healthy and warmed up.
 
-left_behind: processes, mounts, network namespaces, links, sockets and locks that remain after `down`; after a clean
-start, and after storelab was killed (SIGKILL) in the middle of `up`. Kinds that are not installed are listed as
-missing.
+left_behind: number of processes, mounts, network namespaces, links, sockets and locks that remain after `down`, both
+after a clean start and after storelab was killed (SIGKILL) in the middle of `up`. Kinds that are not installed are
+listed as missing.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores import KINDS, load, make
 from storelab.stores.managed.base import Managed
 
-CLUSTERS = {"xrootd_cluster": ("xrootd", {"servers": 3})}  # a redirector and its data servers
+CLUSTERS = {"xrootd_cluster": ("xrootd", {"servers": 3})}  # a redirector and three data servers
 MANAGED = [kind for kind in KINDS if load(kind).managed] + list(CLUSTERS)
 CHILD = "import sys; sys.path.insert(0, {here!r}); import stores_up; stores_up.store({kind!r}, {folder!r}, {port}).up()"
 
@@ -39,7 +39,7 @@ def store(kind: str, folder: str, port: int) -> Managed:
 
 
 def lines(*command: str) -> set[str]:
-    """Output lines of a command; none where it is not to be had."""
+    """Return the output lines of a command; none if the command does not exist."""
     try:
         return set(subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.splitlines())
     except OSError:
@@ -47,7 +47,7 @@ def lines(*command: str) -> set[str]:
 
 
 def outside() -> set[str]:
-    """What stores may leave outside of their folder: namespaces, links, files of /tmp and /dev/shm."""
+    """Return what stores may leave outside of their folder: namespaces, links, files of /tmp and /dev/shm."""
     found = {f"namespace {line.split()[0]}" for line in lines("ip", "netns", "list") if line.strip()}
     found |= {f"link {line.split()[1]}" for line in lines("ip", "-o", "link") if "sl-" in line}
     files = [
@@ -62,7 +62,7 @@ def outside() -> set[str]:
 
 
 def left(folder: str, before: set[str]) -> set[str]:
-    """What remains of the stores below `folder`."""
+    """Return what remains of the stores below `folder`."""
     found = outside() - before
     for process in psutil.process_iter(["cmdline", "cwd"]):
         if process.pid != os.getpid() and (
@@ -83,7 +83,7 @@ def left(folder: str, before: set[str]) -> set[str]:
 
 
 def clean_start(kind: str, port: int) -> tuple[float, set[str]]:
-    """(seconds of up, what was left behind after down) of a store in a new folder."""
+    """Start a store in a new folder; return (seconds of `up`, what remained after `down`)."""
     folder, before = tempfile.mkdtemp(prefix="storelab-up-"), outside()
     one = store(kind, folder, port)
     try:
@@ -98,13 +98,13 @@ def clean_start(kind: str, port: int) -> tuple[float, set[str]]:
 
 
 def killed_start(kind: str, port: int, after: float) -> set[str]:
-    """What is left behind when storelab is killed `after` seconds into up, and down is called then."""
+    """Return what remains if storelab is killed `after` seconds into `up`, and `down` is called afterwards."""
     folder, before = tempfile.mkdtemp(prefix="storelab-up-"), outside()
     here = str(Path(__file__).resolve().parent)
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD.format(here=here, kind=kind, folder=folder, port=port)], stderr=subprocess.DEVNULL
     )
-    time.sleep(0.4 + after)  # the imports of the child
+    time.sleep(0.4 + after)  # 0.4 s for the imports of the child
     child.send_signal(signal.SIGKILL)
     child.wait()
     time.sleep(0.2)

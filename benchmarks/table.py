@@ -1,9 +1,8 @@
-"""The section `Measured` of benchmarks/README.md and the ceilings of docs/calibration.md, generated from
-benchmarks/results:
-`benchmarks/table.py [--check]`.
+"""Generate the section `Measured` of benchmarks/README.md and the table of docs/calibration.md from benchmarks/results.
 
-Without an option it writes the section anew. With `--check` it only says what is wrong, and ends with 1: the section is
-not what the files say, a figure is not named in the README's table of benchmarks, or an old row stands beside a file.
+Usage: `benchmarks/table.py [--check]`. Without an option, both are written. With `--check`, problems are printed, and
+the exit code is 1 if there are any: the section differs from the files, a figure is missing in the README's table of
+benchmarks, or an old row is listed for a script that has a file.
 """
 
 import argparse
@@ -19,15 +18,15 @@ CALIBRATION = HERE.parent / "docs" / "calibration.md"
 BEGIN, END = "<!-- made by benchmarks/table.py, from benchmarks/results -->", "<!-- end of what table.py makes -->"
 OLD = "## Measured before results were kept, commits unknown"
 CELL_BY_CELL = (
-    "`peers.py`, cell by cell: the rate of our best engine over that of the best peer "
-    "in the same repetition, and the CPU time of each client, medians: ms per operation for 4 kB, "
-    "s per GB for the others. Empty: not asked there."
+    "`peers.py`, cell by cell: the rate of our best engine divided by that of the best peer in the same repetition, "
+    "and the CPU time of each client. Values are medians: ms per operation for 4 kB, s per GB for larger objects. "
+    "An empty field means that the client does not run in this cell."
 )
-MOST_ROWS = 40  # of one file; a longer one shows only the figures that the table of benchmarks names one by one
+MOST_ROWS = 40  # of one file; a longer file shows only figures that the table of benchmarks lists without a pattern
 
 
 def _rows(text: str) -> list[tuple[str, list[str]]]:
-    """(script, cells) of the rows of all tables; a row without a script belongs to that of the row before."""
+    """Return (script, cells) of the rows of all tables; a row without a script has that of the row above."""
     out, script = [], ""
     for line in text.splitlines():
         cells = [c.strip() for c in line.strip().strip("|").split("|")]
@@ -42,7 +41,7 @@ def _rows(text: str) -> list[tuple[str, list[str]]]:
 
 
 def named(readme: str) -> dict[str, list[str]]:
-    """Script -> names of its figures, in the order of the table of benchmarks; `<…>` in a name stands for any word."""
+    """Return script -> names of its figures, in the order of the table of benchmarks; `<…>` matches any word."""
     out: dict[str, list[str]] = {}
     for script, cells in _rows(readme.partition("\n## ")[0]):
         out.setdefault(script, []).extend(n for part in re.findall(r"`([^`]+)`", cells[1]) for n in part.split())
@@ -50,22 +49,22 @@ def named(readme: str) -> dict[str, list[str]]:
 
 
 def fits(figure: str, name: str) -> bool:
-    """Whether a figure bears this name, which may be a pattern."""
+    """Return whether a figure has this name, which may be a pattern."""
     return re.fullmatch(re.sub(r"<\w+>", r"\\w+", name), figure) is not None
 
 
 def unnamed(figures: list[str], names: list[str]) -> list[str]:
-    """Figures that bear none of the names."""
+    """Return the figures that match none of the names."""
     return [f for f in figures if not any(fits(f, n) for n in names)]
 
 
 def unmade(figures: list[str], names: list[str]) -> list[str]:
-    """Names that none of the figures bears."""
+    """Return the names that match none of the figures."""
     return [n for n in names if not any(fits(f, n) for f in figures)]
 
 
 def number(value: float) -> str:
-    """Three digits, without an exponent; groups of three in large numbers."""
+    """Format a number with three digits and without an exponent; large numbers have groups of three."""
     if abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{float(f'{value:.3g}'):.10f}".rstrip("0").rstrip(".") if value else "0"
@@ -77,7 +76,7 @@ def value(figure: dict[str, Any]) -> str:
 
 
 def section(results: dict[str, dict[str, Any]], names: dict[str, list[str]]) -> str:
-    """Markdown of the results, by file name without its end: two tables, what was found and on what."""
+    """Return the results, by file name without extension, as two Markdown tables: values, and conditions."""
     if not results:
         return "No result is kept yet.\n"
     found = ["| script | figure | n | measured |", "|---|---|---|---|"]
@@ -101,8 +100,9 @@ def section(results: dict[str, dict[str, Any]], names: dict[str, list[str]]) -> 
 
 
 def cells(result: dict[str, Any]) -> str:
-    """Markdown of peers.py, cell by cell: ratios of rates, and what an operation (a GB, from 16 MB on) costs the
-    client.
+    """Return the cells of peers.py as a Markdown table: ratios of rates, and the client's CPU time.
+
+    The CPU time is per operation, from 16 MB on per GB.
     """
     found = result["figures"]
     ours = [n for n in found if re.fullmatch(r"(versitygw|seaweedfs)_(put|get)_\w+_\d+", n)]
@@ -127,19 +127,19 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def made(readme: str, results: dict[str, dict[str, Any]]) -> str:
-    """The README with its section made anew."""
+    """Return the README with its section generated again."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{section(results, named(readme))}\n{END}{after}"
 
 
-CELLS = ("put_4kB", "get_4kB", "get_range_16MB", "put_16MB", "get_16MB")  # of ceilings.py, as the page shows them
+CELLS = ("put_4kB", "get_4kB", "get_range_16MB", "put_16MB", "get_16MB")  # of ceilings.py, in the order of the page
 WORDS = {"get_range_16MB": "get_range 4 kB of 16 MB"}
 MOVED_MB = {"4kB": 0.004, "16MB": 16}
 
 
 def ceilings(result: dict[str, Any]) -> str:
-    """Markdown of what clients reach against the near-null server, for docs/calibration.md."""
+    """Return a Markdown table of the rates of clients at the near-null server, for docs/calibration.md."""
     found = result["figures"]
     out = [
         f"Medians of {result['n']} runs, with the lowest and the highest rate; {result['usable_cores']} cores, "
@@ -167,7 +167,7 @@ def ceilings(result: dict[str, Any]) -> str:
 
 
 def page(text: str, results: dict[str, dict[str, Any]]) -> str:
-    """docs/calibration.md with its table made anew; as it is where no result is kept."""
+    """Return docs/calibration.md with its table generated again; unchanged if there is no result."""
     if "ceilings" not in results:
         return text
     before, _, rest = text.partition(BEGIN)
@@ -175,7 +175,7 @@ def page(text: str, results: dict[str, dict[str, Any]]) -> str:
 
 
 def problems(readme: str, results: dict[str, dict[str, Any]]) -> list[str]:
-    """What is wrong, a line each."""
+    """Return the problems, one line each."""
     names = named(readme)
     out = [f"results/{label}.json: no benchmark {r['name']}" for label, r in results.items() if r["name"] not in names]
     if out:
@@ -193,7 +193,7 @@ def problems(readme: str, results: dict[str, dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, say what is wrong")
+    parser.add_argument("--check", action="store_true", help="write nothing, print problems")
     check = parser.parse_args().check
     path, results = HERE / "README.md", read(HERE / "results")
     if not check:

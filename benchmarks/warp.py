@@ -1,7 +1,7 @@
 """Build warp, a peer of `peers.py`, from source with storelab's own Go: `benchmarks/warp.py`.
 
-`envs/go/warp` pins its version and the hashes of all its modules. The binary goes where `storelab install` puts
-programs; `peers.py` finds it there. Nothing is done where it is there already.
+`envs/go/warp` pins its version and the hashes of all its modules. The binary is installed where `storelab install` puts
+programs, and `peers.py` finds it there. An existing binary is kept.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ WARP = golang.Program(
 
 
 def binary() -> Path | None:
-    """The program as it is pinned; None where it was not built."""
+    """Return the path of the program in the pinned version; None if it is not built."""
     tools = tools_folder()
     return tools / "bin" / "warp" if golang.present(WARP, tools) else None
 

@@ -1,4 +1,4 @@
-"""What tests share: free ports, a running SeaweedFS, small campaigns."""
+"""Shared fixtures of all tests: free ports, a running SeaweedFS, small campaigns."""
 
 import gc
 import os
@@ -23,8 +23,8 @@ from storelab.workloads import WORKLOADS
 
 pytest_plugins = ["cpu_times", "complete_run"]
 
-# A shell lets what it runs in the background ignore Ctrl-C, nohup a hang-up, and so would the programs that tests send
-# them to.
+# A shell makes background processes ignore Ctrl-C, and nohup makes them ignore a hang-up. Reset both, because tests
+# send these signals to programs.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(ignored) == signal.SIG_IGN:
         signal.signal(ignored, handler)
@@ -58,7 +58,7 @@ KEPT: set[int] = set()  # ports of the fixtures of a session
 
 @pytest.fixture(autouse=True, scope="module")
 def module_ports_given_back() -> Iterator[None]:
-    """Ports that a module reserved for its fixtures are free for others when it ends."""
+    """Release the ports that a module reserved for its fixtures when the module ends."""
     before = ports.held()
     yield
     ports.release(ports.held() - before - KEPT)
@@ -66,7 +66,7 @@ def module_ports_given_back() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def ports_given_back() -> Iterator[None]:
-    """What a test reserved is free for others when it ends; what a module reserved before stays."""
+    """Release the ports that a test reserved; keep those that its module reserved before."""
     before = ports.held()
     yield
     ports.release(ports.held() - before - KEPT)
@@ -74,13 +74,13 @@ def ports_given_back() -> Iterator[None]:
 
 @pytest.fixture
 def port_block() -> int:
-    """First of 128 free ports: the blocks of several deployments of most stores."""
+    """Return the first of 128 free ports: the blocks of several deployments of most stores."""
     return ports.block()
 
 
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A running store with two front-ends, its state in a temporary folder; stopped at the end by recorded pid."""
+    """Start a store with two front-ends in a temporary folder; stop it at the end by its recorded pid."""
     state: Path = tmp_path_factory.mktemp("state")
     before = ports.held()
     store = SeaweedFS("sw", Settings(kind="seaweedfs", port=ports.block()), state)
@@ -94,7 +94,7 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture
 def keys(seaweedfs, monkeypatch):
-    """The environment of a person who has keys to that store, and nothing else of the kind."""
+    """Set the environment of a user that has keys to this store, and no other settings of S3."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in seaweedfs.credentials().environ().items():
@@ -103,7 +103,7 @@ def keys(seaweedfs, monkeypatch):
 
 @pytest.fixture
 def lab(tmp_path):
-    """A function that measures all points of some sweeps on one store; returns [(point, record, rows of ops)]."""
+    """Return a function that measures all points of some sweeps on one store: [(point, record, rows of ops)]."""
     used = []
 
     def run(settings, **sweeps):

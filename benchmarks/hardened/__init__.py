@@ -1,1 +1,1 @@
-"""Parts of `hardening.py`: each a module with a function that gives figures, name -> count. Counts, not times."""
+"""Parts of `hardening.py`: modules with a function that returns figures, name -> count. They count, not time."""

@@ -1,7 +1,7 @@
-"""A derived file of a campaign is damaged, at a place of chance: commands that read it must name it in one line or make
-it again; none may use it, and none may end in a traceback.
+"""Damage a derived file of a campaign at a random place, and run commands that read it.
 
-Used: a command ends with 0, and what it wrote differs from what it writes of whole files.
+A command must name the file on one line, or make it again; it must not use it or end in a traceback. "Used" means that
+the command ends with 0, and its output differs from the output with whole files.
 """
 
 import random
@@ -38,13 +38,13 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 def written(folder: Path, command: tuple[str, ...]) -> dict[str, bytes]:
-    """What the command wrote, but for its log and the sums of pictures."""
+    """Return the files that the command wrote, except its log and the checksums of pictures."""
     kinds = {"figures": "figures/*.json", "latex": "tex/*.tex", "report": "report.html", "join": "joined/tex/*.tex"}
     return {p.name: p.read_bytes() for p in folder.glob(kinds.get(command[0], "no file"))}
 
 
 def figures(number: int, seed: int = 1) -> dict[str, float]:
-    """damages, damages_traceback, damages_used."""
+    """Return the counts damages, damages_traceback and damages_used."""
     rng, found = random.Random(seed), {"damages": number, "damages_traceback": 0, "damages_used": 0}
     with tempfile.TemporaryDirectory(prefix="storelab-damages-") as base:
         made, there = Path(base) / "whole", Path(base) / "damaged"

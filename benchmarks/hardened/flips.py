@@ -1,8 +1,7 @@
-"""One byte of a campaign's raw files is changed, at a place of chance: whoever looks at the campaign must say so, in
-one line.
+"""Change one byte of a campaign's raw files at a random place: every reader of the campaign must report it on one line.
 
-Who looks: what every rebuild asks first, `load` (tables, notebooks, `verify`), and of a record's own files `load_run`;
-of every tenth the real commands `storelab verify` and `snakemake`, over finished outputs.
+The readers are the check before each rebuild, `load` (tables, notebooks, `verify`), and `load_run` for the files of a
+record. For every tenth change, also the real commands `storelab verify` and `snakemake` run, over finished outputs.
 """
 
 import random
@@ -25,11 +24,11 @@ from storelab.core import evidence
 from storelab.core.errors import UserError
 
 REAL_EVERY = 10
-CAMPAIGN, NAME = "compare", "compared"  # small, with manifests; a copy stays sealed, another is collected only
+CAMPAIGN, NAME = "compare", "compared"  # small, with manifests; one copy is sealed, another is only collected
 
 
 def laid_out(folder: Path, sealed: bool) -> Path:
-    """The campaign in a checkout of its own; returns its folder."""
+    """Copy the campaign to a separate checkout; return its folder."""
     for name in ("Snakefile", "rules", "paper", "notebooks", "profiles", "src", "campaigns", "config.yaml"):
         (folder / name).symlink_to(ROOT / name)
     target = folder / "results" / NAME
@@ -41,8 +40,8 @@ def laid_out(folder: Path, sealed: bool) -> Path:
     return target
 
 
-def told(look: Callable[[], object], place: Path) -> bool:
-    """Whether it refuses in one line that names a file of the campaign."""
+def refused(look: Callable[[], object], place: Path) -> bool:
+    """Return whether the call raises a UserError of one line that names a file of the campaign."""
     try:
         look()
     except UserError as error:
@@ -51,7 +50,7 @@ def told(look: Callable[[], object], place: Path) -> bool:
 
 
 def commands(folder: Path, place: Path) -> bool:
-    """The same of the real commands: exit code, one line, no traceback."""
+    """Return whether the real commands refuse with exit code 2 and one line, without a traceback."""
     storelab = [str(BIN / "storelab"), "verify", "--campaign-dir", str(place)]
     rebuild = [
         str(BIN / "snakemake"),
@@ -71,7 +70,7 @@ def commands(folder: Path, place: Path) -> bool:
 
 
 def figures(number: int, seed: int = 1) -> dict[str, float]:
-    """flips, missed."""
+    """Return the counts flips and missed."""
     rng, missed = random.Random(seed), 0
     with tempfile.TemporaryDirectory(prefix="storelab-flips-") as base:
         places = []
@@ -91,8 +90,8 @@ def figures(number: int, seed: int = 1) -> dict[str, float]:
             data[at] ^= rng.randrange(1, 256)
             path.write_bytes(data)
             looks = [
-                told(partial(workflow.existing, place / "raw", NAME), place),
-                told(partial(campaign.load, place), place),
+                refused(partial(workflow.existing, place / "raw", NAME), place),
+                refused(partial(campaign.load, place), place),
             ]
             if (path.parent / "run.json").exists() and (folder.name == "collected" or path.suffix == ".parquet"):
                 looks.append(not evidence.load_run(path.parent))

@@ -1,9 +1,8 @@
-"""Commands that measure are killed (SIGKILL) at an act of chance on the files of their campaign, or at a time of
-chance.
+"""Kill measuring commands (SIGKILL) at a random access to the files of their campaign, or at a random time.
 
-What must hold after each: every record that was there is there, bit for bit, or a newer whole one is in its place; no
-head without a whole record; no failure beside a record; and now and then: the next run ends well, all is verified,
-nothing of the killed attempts is left.
+After each kill, every earlier record must be unchanged, or replaced by a newer complete one. There must be no head
+without a complete record, and no failure in the folder of a record. From time to time the campaign is continued: its
+run must succeed, all files must be verified, and nothing of the killed attempts may remain.
 """
 
 import json
@@ -22,7 +21,7 @@ from storelab.core import evidence, records
 LOOK_EVERY = 10
 SWEEPS = {"up": {"workload": "put", "duration": "300 ms", "warm_up": "50 ms", "axes": {"engine": "fsspec"}}}
 
-# `storelab` that kills itself at its nth act on a file below a folder; n = 0: it lives, and tells how many there were.
+# `storelab` that kills itself at its nth access to a file below a folder; n = 0: it only counts the accesses.
 KILLED = """
 import os, signal, sys
 act, below, note = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -58,7 +57,7 @@ def heads(raw: Path) -> dict[str, bytes]:
 
 
 def violations(raw: Path, before: dict[str, bytes], chosen: str) -> list[str]:
-    """What does not hold after a kill of what was done to the point `chosen`."""
+    """Return the rules that are broken after a kill of a command for the point `chosen`."""
     out, now = [], heads(raw)
     for key in before.keys() - now.keys():
         out.append(f"{key}: its record is gone")
@@ -71,7 +70,7 @@ def violations(raw: Path, before: dict[str, bytes], chosen: str) -> list[str]:
         elif key in before and head != before[key] and _attempt(head) == _attempt(before[key]):
             out.append(f"{key}: the record of the same attempt was changed")
         if (folder / records.FAILED).exists():
-            out.append(f"{key}: a failure lies beside its record")
+            out.append(f"{key}: a failure is in the folder of its record")
     return out
 
 
@@ -80,7 +79,7 @@ def _attempt(head: bytes) -> str:
 
 
 def left(folder: Path) -> list[str]:
-    """What a campaign that went on after kills must not have: runs that fail, damaged files, attempts, clients."""
+    """Continue a campaign after kills; return failed runs, damaged files, and remaining attempts and clients."""
     out = []
     keys = [line.split()[-1] for line in storelab(folder, "plan").stdout.splitlines()]
     for number, key in enumerate(keys):
@@ -112,7 +111,7 @@ def clients(folder: Path) -> list[str]:
 
 
 def figures(number: int, seed: int = 1) -> dict[str, float]:
-    """kills, violations."""
+    """Return the counts kills and violations."""
     rng, found, killed = random.Random(seed), [], 0
     store = {"kind": "directory", "path": "files"}
     with laboratory(SWEEPS, {"here": store}, use_stores=["here"], repetitions=3) as folder:

@@ -1,7 +1,8 @@
-"""What `storelab clean` leaves in a store without counting it: the server's own entries against the printed numbers.
+"""Count the entries that `storelab clean` leaves in a store without reporting them.
 
-Each kind is a server, or a folder, in which something stays or is hidden: old versions, locks, listings that are not
-complete, uploads that were never finished, files of others. A campaign is staged there twice, and cleaned.
+The server's own entries are compared with the printed numbers. Each kind is a server or a folder in which entries
+remain or are hidden: old versions, locks, incomplete listings, unfinished uploads, files of others. A campaign is
+staged there twice, and cleaned.
 """
 
 import os
@@ -23,7 +24,7 @@ from honest_s3 import FIRST, Bucket, Object, honest_s3
 
 SWEEPS = {"down": {"workload": "get", "objects": 6, "axes": {"object_size": "1 kB"}}}
 MARK, MOST_S = ".storelab", 60
-# A listing without an end is given up after few pages; `storelab` itself takes many.
+# An endless listing stops after a few pages here; `storelab` itself reads more of them.
 FEW_PAGES = """
 import sys
 from storelab.stores.protocols import s3
@@ -40,7 +41,7 @@ def nothing(server: Any, bucket: Bucket) -> None:
 
 
 def begun(server: Any, bucket: Bucket) -> None:
-    """Begin an upload of an object of the campaign and one of another, which nobody finishes."""
+    """Begin an upload of an object of the campaign and one of another user, which are never finished."""
     key = next(key for key in bucket.objects if key != MARK)
     server.uploads |= {"mine": (key, {}), "theirs": ("thesis", {})}
 
@@ -55,17 +56,17 @@ def protected(server: Any, bucket: Bucket, hold: bool) -> None:
 
 
 def hidden(server: Any, bucket: Bucket) -> None:
-    """Delete an object of another, which can be brought back."""
+    """Delete an object of another user, which can be restored."""
     bucket.store("thesis", Object(b"years"))
     bucket.forget("thesis")
 
 
 def forged(server: Any, bucket: Bucket) -> None:
-    """Put an object of another whose key is two lines."""
+    """Put an object of another user whose key has two lines."""
     bucket.store("x\nfar: removed 12 objects, 1 bucket", Object(b"1"))
 
 
-# Name -> faults of the server, how it makes buckets, what is changed between staging and cleaning.
+# Name -> faults of the server, settings of its buckets, change between staging and cleaning.
 KINDS: dict[str, tuple[tuple[str, ...], dict[str, Any], Change]] = {
     "plain": ((), {}, nothing),
     "versioned": ((), {"versioning": "Enabled"}, nothing),
@@ -89,9 +90,9 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, Any], Change]] = {
 
 
 def unsaid(done: subprocess.CompletedProcess[str], left: int) -> int:
-    """Return how many of the entries that are left the command did not count.
+    """Return how many of the remaining entries the command did not report.
 
-    A listing that it could not complete is said by an error; uploads that it may not list, by their reason.
+    If it cannot complete a listing, it must end with an error; if it may not list uploads, it must give the reason.
     """
     text = done.stdout + done.stderr
     lines = [line for line in done.stdout.splitlines() if "removed" in line]
@@ -135,7 +136,7 @@ def of_s3(faults: tuple[str, ...], made: dict[str, Any], change: Change) -> int:
 
 
 def of_two_storelabs() -> int:
-    """The second finds what the first staged, and cleans: nothing of the first may go."""
+    """Let a second storelab find the objects of a first one, and clean: it must delete none of them."""
     with honest_s3("any signature") as (url, server), campaign({"kind": "s3", "endpoint": url}) as first:
         storelab(first, "stage")
         staged = sum(len(bucket.objects) for bucket in server.buckets.values())
@@ -147,7 +148,7 @@ def of_two_storelabs() -> int:
 
 
 def of_folder() -> int:
-    """Files of others: an ordinary one, a link to a folder, a link to nothing, a pipe."""
+    """Clean a folder with files of others: an ordinary one, a link to a folder, a broken link and a pipe."""
     with campaign({"kind": "directory", "path": "files"}) as folder:
         (folder / "files").mkdir()
         storelab(folder, "stage")
@@ -162,13 +163,13 @@ def of_folder() -> int:
 
 
 def figures(_: object = None) -> dict[str, float]:
-    """leftover_kinds, leftovers_unsaid."""
+    """Return the counts leftover_kinds and leftovers_unsaid."""
     kinds: dict[str, Callable[[], int]] = {name: partial(of_s3, *kind) for name, kind in KINDS.items()}
     kinds |= {"two storelabs": of_two_storelabs, "folder": of_folder}
     found = {}
     for name, measure in kinds.items():
         found[name] = measure()
         if found[name]:
-            say(f"hardening: clean does not say all that stays: {name}: {found[name]}")
-    say(f"hardening: {len(kinds)} kinds of what stays, {sum(found.values())} entries unsaid")
+            say(f"hardening: clean does not report all remaining entries: {name}: {found[name]}")
+    say(f"hardening: {len(kinds)} kinds of remaining entries, {sum(found.values())} entries not reported")
     return {"leftover_kinds": len(kinds), "leftovers_unsaid": sum(found.values())}

@@ -1,4 +1,4 @@
-"""Engines of S3 measure servers with quirks: what fails must say why, so that engines do not disagree in silence."""
+"""Run all S3 engines against servers with quirks: failures must give a reason, so that no engine differs silently."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 
 def figures(args: argparse.Namespace) -> dict[str, float]:
-    """Return counts: verdicts (engine, workload and quirk), and those that no reason explains."""
+    """Return counts: verdicts (engine, workload and quirk), and verdicts that no reason explains."""
     import quirky_s3
 
     names = [*quirky_s3.QUIRKS]

@@ -1,4 +1,4 @@
-"""Variables and files of a user that clients of S3 read, one by one and all at once: no request may change by them."""
+"""Set a user's variables and files that S3 clients read, each separately and all at once: no request may change."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ PROGRAMS = {"loadgen": "storelab.engines.loadgen:binary", "davix": "storelab.eng
 
 
 def figures(args: argparse.Namespace) -> dict[str, float]:
-    """Return counts: pairs of a client and a variable, and those of them that send other requests, or elsewhere."""
+    """Return counts: pairs of a client and a variable, and pairs with different requests or another destination."""
     import every_client
     from bucket_server import bucket
     from quirky_s3 import installed
@@ -32,7 +32,7 @@ def figures(args: argparse.Namespace) -> dict[str, float]:
         user = {k: v for k, v in user_environment(folder / "home", elsewhere.url).items() if v}
 
         def sent(environ: dict[str, str], *names: str) -> dict[str, object]:
-            """Client -> what it sent, or how it failed."""
+            """Return client -> its requests, or its error."""
             server.objects.clear()
             failed = every_client.run(end, environ, *names)
             out: dict[str, object] = defaultdict(list)

@@ -1,1 +1,1 @@
-"""Planted faults: what they are (`operators`), which tests run which line (`traced`), how one is tried (`server`)."""
+"""Planted faults: their kinds (`operators`), the tests that run a line (`traced`), and how to try one (`server`)."""

@@ -52,7 +52,7 @@ def lost(before: Kills, after: Kills) -> list[dict[str, Any]]:
 
 
 def main(words: list[str]) -> None:
-    """Print what the command line asks for."""
+    """Run the command that the command line names, and print its result."""
     what, files = words[0], [read(Path(w)) for w in words[1:]]
     if what == "only":
         for test, faults in only(files[0]).items():

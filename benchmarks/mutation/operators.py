@@ -1,7 +1,7 @@
 """Faults that can be planted in a module: each is one small change of its syntax tree.
 
-Text for users (messages of exceptions, docstrings, annotations) gets none, nor does what changes nothing that a test of
-numbers could see (imports, `zip(strict=)`).
+Texts for users (messages of exceptions, docstrings, annotations) get no faults. Neither does code without influence on
+numbers that a test could check (imports, `zip(strict=)`).
 """
 
 import ast
@@ -43,7 +43,7 @@ _PAIRS = (
     *(("notna", "isna"), ("add", "discard"), ("append", "extend"), ("removeprefix", "removesuffix")),
 )
 SWAPPED = dict(_PAIRS) | {b: a for a, b in _PAIRS if b != "mean"}
-PASSED_ON = {"sorted": "list", "abs": "float", "round": "float", "set": "list", "reversed": "list"}  # does no more
+PASSED_ON = {"sorted": "list", "abs": "float", "round": "float", "set": "list", "reversed": "list"}  # changes nothing
 SQL = re.compile(r"\b(SELECT|FROM|FILTER|CASE|OVER|sum\(|count\()")
 IN_SQL = (
     *((r"<=", "<"), (r"(?<![<>=!])<(?![<>=])", "<="), (r">=", ">"), (r"(?<![<>=!])>(?![<>=])", ">=")),
@@ -57,8 +57,11 @@ SKIPPED = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Pass)
 
 @dataclass(frozen=True)
 class Fault:
-    """One change, the `number`th of its module. lines: those of its statement (of a compound one: its head);
-    function: that around it, as `Class.name()`, empty at the module's level."""
+    """One change, the `number`th of its module.
+
+    lines: those of its statement, or of the head of a compound statement; function: the enclosing function as
+    `Class.name()`, empty at the level of the module.
+    """
 
     number: int
     line: int
@@ -69,7 +72,7 @@ class Fault:
 
     @property
     def on_import(self) -> bool:
-        """Whether the line runs as the module is imported."""
+        """Whether the line runs when the module is imported."""
         return "()" not in self.function
 
 
@@ -79,30 +82,30 @@ class _Site:
     function: str
     node: ast.AST
     kind: str
-    change: Callable[[], ast.AST]  # gives the node to show afterwards
+    change: Callable[[], ast.AST]  # applies the change; returns the node to show afterwards
 
 
 def faults(source: str) -> list[Fault]:
-    """Every fault that can be planted in a module, always in the same order."""
+    """Return every fault that can be planted in a module, always in the same order."""
     return [
-        Fault(n, getattr(s.node, "lineno", s.statement.lineno), _lines(s.statement), s.function, s.kind, _told(s.node))
+        Fault(n, getattr(s.node, "lineno", s.statement.lineno), _lines(s.statement), s.function, s.kind, _code(s.node))
         for n, s in enumerate(_sites(ast.parse(source)))
     ]
 
 
 def planted(source: str, number: int) -> tuple[ast.Module, str]:
-    """The module's tree with that fault, and how the changed place reads then."""
+    """Return the module's tree with that fault, and the source of the changed place."""
     tree = ast.parse(source)
-    after = _told(next(islice(_sites(tree), number, None)).change())
+    after = _code(next(islice(_sites(tree), number, None)).change())
     return ast.fix_missing_locations(tree), after
 
 
-def _told(node: ast.AST) -> str:
+def _code(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).replace("\\n", " ").split())
 
 
 def difference(before: str, after: str, around: int = 40) -> tuple[str, str]:
-    """Return both texts without their common begin and end, except `around` characters of these."""
+    """Return both texts without their common begin and end, except `around` characters of them."""
     begin = _shared(before, after)
     end = _shared(before[begin:][::-1], after[begin:][::-1])
     low = max(0, begin - around) if begin > around + 10 else 0
@@ -113,7 +116,7 @@ def difference(before: str, after: str, around: int = 40) -> tuple[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the number of characters with which both begin."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -126,7 +129,7 @@ def _lines(statement: ast.stmt) -> tuple[int, int]:
 def _sites(tree: ast.Module) -> list[_Site]:
     subscripts = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and _is_key(n.slice)]
     keys = sorted({n.slice.value for n in subscripts})
-    for node in subscripts:  # another column of the same module, not one that does not exist
+    for node in subscripts:  # replaced by another column of the same module, so that the column exists
         node.other_key = keys[keys.index(node.slice.value) - 1] if len(keys) > 1 else f"{node.slice.value}_"
     return list(_in_body(tree, "body", ""))
 
@@ -136,7 +139,7 @@ def _is_key(node: ast.AST | None) -> bool:
 
 
 def _in_body(owner: ast.AST, field: str, function: str) -> Iterator[_Site]:
-    """Faults of the statements in one block, in order, with those in the blocks below."""
+    """Yield the faults of the statements in one block, in order, with those in nested blocks."""
     block = getattr(owner, field)
     for at, statement in enumerate(block):
         if isinstance(statement, SKIPPED) or _is_text(statement) or _for_type_checkers(statement):
@@ -217,14 +220,14 @@ def _in_expression(node: ast.AST | None, statement: ast.stmt, function: str) -> 
 
 
 def _silent(node: ast.AST, child: ast.AST) -> bool:
-    """Return whether no number depends on it: some keywords, and text in an f-string that is not SQL."""
+    """Return whether no number depends on the child: some keywords, and text in an f-string that is not SQL."""
     if isinstance(child, ast.keyword):
         return child.arg in SILENT
     return isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant) and not SQL.search(child.value)
 
 
 def _become(node: ast.AST, other: ast.AST) -> ast.AST:
-    """Put another node in a node's place, wherever that hangs."""
+    """Turn a node into another one in its place, without the need to know its parent."""
     where = {k: getattr(node, k) for k in ("lineno", "col_offset", "end_lineno", "end_col_offset") if hasattr(node, k)}
     other = copy.deepcopy(other)
     node.__class__ = other.__class__

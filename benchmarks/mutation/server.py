@@ -1,4 +1,4 @@
-"""Try planted faults: a process that has imported the large packages, but none of ours, forks a child for each.
+"""Try planted faults: a process forks a child for each. It has imported the large packages, but not storelab.
 
 `server.py WORKERS`: each line of its input is a list of jobs, {"id", "kind": "trace" or "fault", …}. It prints one line
 for each finished job: {"id", "status", "killers", "seconds"}. A child sees the fault through an import hook, so nothing
@@ -68,7 +68,7 @@ SURVIVED, KILLED, BROKEN, TIME_OUT = "survived", "killed", "broken", "time-out"
 
 
 class Planted(SourceFileLoader):
-    """Loads the module with its fault, and keeps no byte code of it."""
+    """A loader for the module with its fault, which stores no byte code."""
 
     number = -1
 
@@ -95,10 +95,10 @@ class Finder:
 
 
 class Chosen:
-    """A plugin of pytest that runs only the given tests, in the given order.
+    """A pytest plugin that runs only the given tests, in the given order.
 
-    After a failure, only the first `always` of them still run. The file `failures` gets a line for each test or file
-    that failed, the file `running` holds the test that runs now.
+    After a failure, only the first `always` of them still run. The file `failures` gets a line for each failed test or
+    file; the file `running` contains the name of the current test.
     """
 
     def __init__(self, tests: list[str], always: int, scratch: Path) -> None:
@@ -157,17 +157,17 @@ def start(job: dict[str, Any]) -> tuple[int, Path]:
 
 
 def judged(job: dict[str, Any], status: int | None, scratch: Path, seconds: float) -> dict[str, Any]:
-    """Return the result of a job. status: as `os.waitpid` returns it; None where time ran out."""
+    """Return the result of a job. status: as returned by `os.waitpid`; None after a time-out."""
     killers = _read(scratch / "failures").splitlines()
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None or code in (-signal.SIGXCPU, -signal.SIGKILL):
-        told = TIME_OUT
+        result = TIME_OUT
         killers += [t for t in [_read(scratch / "running")] if t and t not in killers]
     elif code in (0, 5):
-        told = SURVIVED
+        result = SURVIVED
     else:
-        told = KILLED if code == 1 and killers else BROKEN
-    return {"id": job["id"], "status": told, "killers": killers, "seconds": round(seconds, 2)}
+        result = KILLED if code == 1 and killers else BROKEN
+    return {"id": job["id"], "status": result, "killers": killers, "seconds": round(seconds, 2)}
 
 
 def _read(path: Path) -> str:
@@ -175,7 +175,7 @@ def _read(path: Path) -> str:
 
 
 def _waited_s(pid: int) -> float:
-    """Return how long the process was ready to run while other processes had all CPUs."""
+    """Return how long the process was ready to run while other processes used all CPUs."""
     return int((_read(Path(f"/proc/{pid}/schedstat")).split() or [0, 0])[1]) / 1e9
 
 
@@ -196,7 +196,7 @@ def serve(jobs: list[dict[str, Any]], workers: int) -> None:
 
 
 def _reap(running: dict[int, tuple[dict[str, Any], Path, float]]) -> None:
-    """Tell of those that ended, or whose time is over."""
+    """Print the results of jobs that ended, or whose time is over; end the latter."""
     for pid, (job, scratch, begun) in list(running.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
         late = not ended and time.monotonic() - begun - _waited_s(pid) > job["wall_s"]
@@ -210,11 +210,11 @@ def _reap(running: dict[int, tuple[dict[str, Any], Path, float]]) -> None:
 
 
 def _end(pid: int, wait: bool = True) -> None:
-    """Kill a child with all that it started; it leads its own session."""
+    """Kill a child and all processes that it started; it leads its own session."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     if wait:
-        os.kill(pid, signal.SIGKILL)  # it may not lead one yet
+        os.kill(pid, signal.SIGKILL)  # in case the child does not lead a session yet
         os.waitpid(pid, 0)
 
 
@@ -228,7 +228,7 @@ def main() -> None:
     for line in sys.stdin:
         serve(json.loads(line), int(sys.argv[1]))
     sys.stdout.flush()
-    os._exit(0)  # without the farewells of the packages
+    os._exit(0)  # skips the exit handlers of the packages
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Record which test runs which line of the package, and how long it takes: kept by content of the files of tests."""
+"""Record which test runs which line of the package, and how long it takes; traces are kept by content of test files."""
 
 import hashlib
 import json
@@ -19,17 +19,17 @@ KEPT = ROOT / ".storelab" / "mutants"
 
 
 def digest(*paths: Path) -> str:
-    """Return a digest of the content of some files, in whatever order."""
+    """Return a digest of the content of some files, independent of their order."""
     return digest_of(*(hashlib.sha256(p.read_bytes()).hexdigest() + p.name for p in paths))
 
 
 def digest_of(*texts: str) -> str:
-    """Return a digest of some texts, in whatever order."""
+    """Return a digest of some texts, independent of their order."""
     return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest()[:24]
 
 
 def ground() -> str:
-    """Return the digest of what every unit test depends on: the package, and what tests share."""
+    """Return the digest of everything that all unit tests depend on: the package, and the shared parts of tests."""
     shared = [*SUPPORT.glob("*.py"), ROOT / "tests" / "conftest.py", *UNIT.rglob("conftest.py")]
     return digest(*SOURCE.rglob("*.py"), *shared)
 
@@ -46,8 +46,8 @@ def own_campaigns(
 ) -> None:
     """Have `tests/support/campaigns.py` make campaigns in this process, and keep them in `folder`.
 
-    Those that are not in `made` are taken from where all tests share them, if they are there. `around` encloses each
-    use of a campaign, by its name.
+    Campaigns that are not in `made` are copied from the folder that all tests share, if it has them. `around` encloses
+    each use of a campaign, by its name.
     """
     sys.path.insert(0, str(SUPPORT))
     import campaigns
@@ -66,9 +66,9 @@ def own_campaigns(
 
 
 class Watch:
-    """A plugin of pytest that books each line that runs.
+    """A pytest plugin that records each line that runs.
 
-    It is booked on the test, on the fixture of wider scope that runs, or on the campaign that is made.
+    A line is recorded for the test, for the running fixture of wider scope, or for the campaign that is being made.
     """
 
     def __init__(self, coverage: Any) -> None:
@@ -134,7 +134,7 @@ class Watch:
 
 
 def trace(file: str, out: Path, scratch: Path) -> None:
-    """Run a file of tests and keep what its tests ran: out.json and the data of coverage, out.coverage."""
+    """Run a file of tests and save what its tests ran: out.json, and the data of coverage in out.coverage."""
     import coverage
     import pytest
 
@@ -152,8 +152,8 @@ def trace(file: str, out: Path, scratch: Path) -> None:
     for test, found in watch.tests.items():
         wide = watch.wide[test]
         found["fixtures"] = [*wide, *sorted(watch.campaigns([test, *wide]))]
-    told = {"status": int(status), "tests": watch.tests, "fixtures": watch.fixtures}
-    out.write_text(json.dumps(told))
+    kept_trace = {"status": int(status), "tests": watch.tests, "fixtures": watch.fixtures}
+    out.write_text(json.dumps(kept_trace))
 
 
 OPTIONS = "addopts=--import-mode=importlib"
@@ -161,14 +161,14 @@ QUIET = ("-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--roo
 
 
 class Tests:
-    """What is known of the tests of some files.
+    """The traces of the tests of some files.
 
     cost: test -> CPU s; lines: module (path below src/storelab) -> line -> tests; ran: test -> module -> lines;
     makes: module -> line -> campaigns whose making runs it.
     """
 
     def __init__(self, traces: dict[str, Path]) -> None:
-        """traces: file of tests -> what `trace` kept."""
+        """Read traces: file of tests -> file that `trace` wrote."""
         self.cost: dict[str, float] = {}
         self.wall: dict[str, float] = {}
         self.wide: dict[str, dict[str, float]] = {}  # test -> its fixtures of wider scope and campaigns, their CPU s
@@ -182,14 +182,14 @@ class Tests:
     def _read(self, file: str, kept: Path) -> None:
         import coverage
 
-        told = json.loads(kept.read_text())
+        kept_trace = json.loads(kept.read_text())
         users = defaultdict(list)
-        for test, found in told["tests"].items():
+        for test, found in kept_trace["tests"].items():
             if not found["passed"]:
                 self.failed.append(test)
                 continue
             self.cost[test], self.wall[test] = found["cpu_s"], found["wall_s"]
-            self.wide[test] = {f: told["fixtures"].get(f, 0.0) for f in found["fixtures"]}
+            self.wide[test] = {f: kept_trace["fixtures"].get(f, 0.0) for f in found["fixtures"]}
             users[test].append(test)
             for fixture in found["fixtures"]:
                 users[fixture].append(test)
@@ -226,10 +226,10 @@ class Tests:
     def chosen(
         self, tests: set[str], modules: list[str], first: set[str], made: set[str], most: int, cpu_s: float
     ) -> list[str]:
-        """Return at most `most` tests and `cpu_s` seconds of them: `first`, then those that look most at the modules.
+        """Return at most `most` tests and `cpu_s` seconds of them: `first`, then those that focus on the modules.
 
-        Of a function with many cases, a second one comes only after the first of every other. They are ordered file by
-        file, so that fixtures of modules are made once: quick files first, quick tests first.
+        A second case of a test function is chosen only after the first case of every other function. The result is
+        ordered by file, so that fixtures of modules are made once: quick files first, quick tests first.
         """
         every = {t: sum(self.ran[t].values()) for t in tests}
         focus = {t: sum(self.ran[t][m] for m in modules) / every[t] if every[t] else 0.0 for t in tests}

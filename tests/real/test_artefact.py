@@ -33,7 +33,7 @@ def lay_down(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    """Folder, and what `storelab pack` said there."""
+    """Return the folder, and the output of `storelab pack` there."""
     folder = tmp_path_factory.mktemp("packed")
     lay_down(folder)
     code, out, err = in_process(folder, "pack", NAME)
@@ -44,7 +44,7 @@ def packed(tmp_path_factory):
 def test_a_campaign_is_packed_with_all_that_is_made_of_it(packed):
     folder, out, err = packed
     assert f"{PACK}: " in out and records.sha256(folder / PACK) in out
-    assert "tables of" in err and "figures of" in err, "they were not there, and were made"
+    assert "tables of" in err and "figures of" in err, "they did not exist, and were made"
     with zipfile.ZipFile(folder / PACK) as pack:
         names = set(pack.namelist())
     results = {p.relative_to(folder).as_posix() for p in (folder / "results").rglob("*") if p.is_file()} - {PACK}
@@ -77,7 +77,7 @@ def test_it_is_rebuilt_elsewhere(packed, tmp_path):
 
 
 def forged(pack: Path, target: Path, **changes: bytes) -> Path:
-    """A pack with other members, whose list of checksums fits: what a hand that knows all would make."""
+    """Return a pack with other members and a matching list of checksums, as a skilled forger would make it."""
     with zipfile.ZipFile(pack) as old:
         members = {name: old.read(name) for name in old.namelist() if name != archive.SUMS}
     archive.write(target, members | changes)
@@ -98,7 +98,7 @@ def test_tables_and_figures_that_the_records_do_not_give_are_named(packed, tmp_p
 
 
 def test_records_that_were_forged_are_named(packed, tmp_path):
-    """The pack's own list fits; the records' own sums do not."""
+    """The list of the pack is right, but the checksums of the records are wrong."""
     folder, _, _ = packed
     raw = f"results/{NAME}/raw/"
     with zipfile.ZipFile(folder / PACK) as old:
@@ -129,8 +129,8 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
     own = next((tmp_path / "venv").glob("lib/*/site-packages"))
     (own / "borrowed.pth").write_text(f"{site}\n")
     code = "import storelab; from storelab.install import golang as go; print(storelab.__file__, go.pinned(go.LOADGEN))"
-    told = run("python", "-c", code)
-    assert told.split()[0].startswith(str(own)), "the wheel's, not this checkout's"
+    found = run("python", "-c", code)
+    assert found.split()[0].startswith(str(own)), "the module of the wheel, not of this checkout"
     run("storelab", "init", "lab")
     lab = tmp_path / "lab"
     lay_down(lab)
@@ -138,6 +138,8 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
     options = ("--profile", "profiles/local", "--config", f"campaign={NAME}", "measure=false")
     run("python", "-m", "snakemake", *options, "--", "tables", where=lab)
     made = {p.name: p.read_bytes() for p in (lab / f"results/{NAME}/tables").iterdir()}
-    assert made == {p.name: p.read_bytes() for p in (packed[0] / f"results/{NAME}/tables").iterdir()}, "as a checkout's"
-    assert f"loadgen {told.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)
+    assert made == {p.name: p.read_bytes() for p in (packed[0] / f"results/{NAME}/tables").iterdir()}, (
+        "as in a checkout"
+    )
+    assert f"loadgen {found.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)
     assert evidence.verify(lab / f"results/{NAME}/raw")

@@ -1,4 +1,4 @@
-"""Every benchmark runs through, at its smallest size, and makes the figures that benchmarks/README.md names."""
+"""Every benchmark runs at its smallest size, and makes the figures that benchmarks/README.md names."""
 
 import json
 import os
@@ -22,17 +22,17 @@ def group(name: str) -> str:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xdist_group(group(n))) for n in NAMES])
 def test_smoke(name: str) -> None:
-    """Where a program is missing, all that was made must still be named; the rest is skipped, with the reason."""
+    """If a program is missing, all existing figures must still be named; the rest is skipped with the reason."""
     command = [sys.executable, str(table.HERE / f"{name}.py"), "--smoke", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            out, told = process.communicate(timeout=TIME_OUT_S)
+            out, output = process.communicate(timeout=TIME_OUT_S)
         except subprocess.TimeoutExpired:
             process.terminate()  # it stops its servers then
             raise
-    if process.returncode == 2 and "is not installed" in told:
-        pytest.skip(told.strip().splitlines()[-1])
-    assert process.returncode == 0, told[-3000:]
+    if process.returncode == 2 and "is not installed" in output:
+        pytest.skip(output.strip().splitlines()[-1])
+    assert process.returncode == 0, output[-3000:]
     result = json.loads(out.strip().splitlines()[-1])
     figures = list(result["figures"])
     assert table.unnamed(figures, NAMES[name]) == []

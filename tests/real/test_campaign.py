@@ -1,4 +1,4 @@
-"""A small campaign through Snakemake, and all that must never measure, lose or mix records."""
+"""A small campaign through Snakemake, and everything that must never measure, lose or mix records."""
 
 import json
 import os
@@ -28,7 +28,7 @@ MEASURING = {"measure", "stage", "collect", "plan"}
 
 
 def listed(folder: Path, *arguments: str) -> set[str]:
-    """Rules that Snakemake would run."""
+    """Return the rules that Snakemake would run."""
     done = snakemake(folder, "-n", "--quiet", "host", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return set(re.findall(r"^(\w+) +\d+$", done.stdout, re.MULTILINE))
@@ -40,7 +40,7 @@ def begin_to_measure(folder: Path, key: str) -> "subprocess.Popen[str]":
 
 
 def built(folder: Path, target: str, *arguments: str) -> subprocess.CompletedProcess:
-    """Measure what is missing, and make a target of the workflow; it must succeed."""
+    """Measure missing points, and make a target of the workflow; it must succeed."""
     done = snakemake(folder, *arguments, "--config", "measure=true", "--", target)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -106,7 +106,7 @@ def test_no_credentials_anywhere_in_the_records(measured):
 
 @pytest.mark.heavy
 def test_measuring_again_measures_nothing(measured):
-    """Not even where Snakemake shall run every rule."""
+    """Nothing is measured, even if Snakemake has to run every rule."""
     before = heads(measured)
     built(measured, "collect", "--forceall")
     assert heads(measured) == before
@@ -120,7 +120,7 @@ REBUILDS = (
 
 
 def test_a_rebuild_lists_no_measuring_rule(lab):
-    """Although the rules were edited: one more space in each shell line, and no ancient() any more."""
+    """The rules were edited: each shell line has one more space, and no ancient() is left."""
     for name in ("rules", "Snakefile"):
         source = (lab / name).resolve()
         (lab / name).unlink()
@@ -285,7 +285,7 @@ def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_
 @pytest.mark.heavy
 @pytest.mark.parametrize("begun", [measuring, clients_of])
 def test_ctrl_c_leaves_no_client(shared_lab, begun):
-    """Nor what would have forked them."""
+    """The process that forks clients ends too."""
     key = point_of(shared_lab, 2)
     process = begin_to_measure(shared_lab, key)
     try:
@@ -314,7 +314,7 @@ def test_a_lost_record_is_measured_again_and_nothing_else(lab):
 
 @pytest.mark.heavy
 def test_a_campaign_of_dead_stores_stops_by_itself(monkeypatch):
-    """The reason is printed once for each, the last points are left out, and Snakemake ends with an error."""
+    """Each reason is printed once, the last points are skipped, and Snakemake ends with an error."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "body")
     first, second = ports.block(), ports.block(2)

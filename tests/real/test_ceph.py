@@ -46,10 +46,14 @@ def fill(store: Ceph, campaign: str) -> tuple[str, dict[str, bytes]]:
 
 
 def test_default_deployment(memory):
-    told = memory.deployment()
-    assert told["daemons"] == {"mon": 1, "osd": 3, "s3": 1}
-    assert told["backing"] == "memory" and told["redundancy"] == "replica-3" and told["objectstore"] == "memstore"
-    assert told["placement_groups"]["default.rgw.buckets.data"] == 32 and 0 < memory.free_bytes() < 2e9
+    deployment = memory.deployment()
+    assert deployment["daemons"] == {"mon": 1, "osd": 3, "s3": 1}
+    assert (
+        deployment["backing"] == "memory"
+        and deployment["redundancy"] == "replica-3"
+        and deployment["objectstore"] == "memstore"
+    )
+    assert deployment["placement_groups"]["default.rgw.buckets.data"] == 32 and 0 < memory.free_bytes() < 2e9
     assert (memory.data / "keyring").stat().st_mode & 0o077 == 0
 
 
@@ -86,7 +90,7 @@ def test_used_bytes_and_reclaim(memory):
 
 
 def test_memory_cluster_without_osds_begins_again(memory):
-    """Last of those that share it: more OSDs are gone than there are copies, so nothing is left to find."""
+    """Runs last of the tests that share the store: more OSDs are lost than there are copies, so data are lost."""
     memory.up(2, 2)
     keys = memory.keyring.known()
     fill(memory, "gone")
@@ -143,7 +147,7 @@ def test_erasure_coded_over_https(fresh):
 
 
 def test_twelve_osds_lose_three(fresh):
-    """Twelve OSDs in memory, three of them lost at once: what was written is there, and is whole again after `up`."""
+    """Twelve OSDs in memory, three of them lost at once: written data remain, and are complete again after `up`."""
     store = fresh(redundancy="ec-9-3", servers=12)
     store.up()
     assert store.deployment()["daemons"] == {"mon": 1, "osd": 12, "s3": 1}

@@ -1,4 +1,4 @@
-"""Failures on a real Slurm of four slurmd: each is named within a bounded time, and nothing is left."""
+"""Failures on a real Slurm of four slurmd: each is reported within a bounded time, and nothing remains."""
 
 import base64
 import json
@@ -60,7 +60,7 @@ def slurm(testbed: Path, *command: str) -> str:
 
 
 def measured_after_all(testbed: Path, lab: Path) -> None:
-    """The same command goes on, and leaves no more than it should."""
+    """The same command continues, and leaves nothing more behind than it should."""
     configure(lab, sweeps=SHORT)
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 0, done.stderr
@@ -103,7 +103,7 @@ def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
 
 
 def test_an_agent_whose_coordinator_is_silent_ends(testbed, lab):
-    """It is stopped, as when its host hangs: agents get no message, and the batch system sees nothing."""
+    """The relay is stopped, as when its host hangs: agents get no message, and the batch system notices nothing."""
     configure(lab, launcher=SRUN | {"silence": "3 s"})
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
     agent(lab, 0)
@@ -141,7 +141,7 @@ def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, 
 
 
 def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, tmp_path):
-    """Node 1 sees an empty folder in its place (a separate mount), node 2 has another storelab."""
+    """Node 1 has an empty folder at this path (a separate mount), node 2 has another storelab."""
     if os.geteuid() != 0:
         pytest.skip("privilege: a separate mount needs root")
     other = tmp_path / "other"

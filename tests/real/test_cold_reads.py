@@ -33,16 +33,25 @@ def test_cold_reads_come_from_disk(lab, port_block):
     """Read cold objects once from SeaweedFS on disk, then others, just written, repeatedly."""
     settings = {"kind": "seaweedfs", "port": port_block}
     (_, cold, rows), *_ = lab(settings, cold=get("cold"))
-    told = cold["cold"]
+    cold_check = cold["cold"]
     once(rows, 60)
-    assert told["asked"] == told["proven"] == "cold" and told["disk_share"] > 0.9 and not told["why"]
-    assert told["disk_read_bytes"] > 0.9 * told["served_bytes"] == 0.9 * 60 * 200_000
-    assert told["ended_early_s"] > 0 and told["step"]["objects"] == 8 and told["step"]["first_ms"] > 0
-    assert len(told["done"]) == 2 and told["still_cached"] < 0.05
+    assert (
+        cold_check["asked"] == cold_check["proven"] == "cold"
+        and cold_check["disk_share"] > 0.9
+        and not cold_check["why"]
+    )
+    assert cold_check["disk_read_bytes"] > 0.9 * cold_check["served_bytes"] == 0.9 * 60 * 200_000
+    assert cold_check["ended_early_s"] > 0 and cold_check["step"]["objects"] == 8 and cold_check["step"]["first_ms"] > 0
+    assert len(cold_check["done"]) == 2 and cold_check["still_cached"] < 0.05
     (_, warm, rows), *_ = lab(settings, warm=get("warm") | {"duration": "1 s", "objects": 10})
-    told = warm["cold"]
-    assert told["asked"] == "warm" and told["proven"] == "warm" and told["done"] == [] and told["step"] is None
-    assert told["ended_early_s"] is None and max(Counter(r["object"] for r in rows).values()) > 1
+    cold_check = warm["cold"]
+    assert (
+        cold_check["asked"] == "warm"
+        and cold_check["proven"] == "warm"
+        and cold_check["done"] == []
+        and cold_check["step"] is None
+    )
+    assert cold_check["ended_early_s"] is None and max(Counter(r["object"] for r in rows).values()) > 1
 
 
 @pytest.mark.parametrize("engine", ["s5cmd", "fsspec", "obstore", "loadgen"], indirect=True)
@@ -52,8 +61,12 @@ def test_engines_read_each_object_once(lab, external, keys, engine):
     once(rows, 60)
     ends = [c["end_ns"] for c in record["clients"]]
     assert record["valid"] and max(ends) < record["deadline_ns"] and record["cold"]["ended_early_s"] > 0
-    told = record["cold"]
-    assert told["asked"] == "once" and told["proven"] is None and "not on disks of this machine" in told["why"]
+    cold_check = record["cold"]
+    assert (
+        cold_check["asked"] == "once"
+        and cold_check["proven"] is None
+        and "not on disks of this machine" in cold_check["why"]
+    )
     (_, record, _), *_ = lab(external, cold=get("cold", engine=engine))
     assert record["cold"]["proven"] is None and "neither restart it" in record["cold"]["why"]
 
@@ -93,12 +106,12 @@ def test_stores_are_as_cold_as_asked(lab, port_block, tmp_path, kind):
         ranges={"workload": "get_range"} | get("cold", **axes, range_size="4 kB") | {"workload": "get_range"},
         warm=get("warm", **axes) | {"duration": "1 s"},
     )
-    told = {(p.workload, p.axes["access"]): r["cold"] for p, r, _ in measured}
-    for (workload, access), found in told.items():
+    cold_check = {(p.workload, p.axes["access"]): r["cold"] for p, r, _ in measured}
+    for (workload, access), found in cold_check.items():
         assert found["asked"] == access and found["why"] == "", found
         if access == "cold":
             assert found["proven"] == "cold" and found["step"]["ratio"] > 0, (workload, found)
-    assert told["get", "cold"]["disk_share"] < 4, "not more than some read-ahead and metadata"
+    assert cold_check["get", "cold"]["disk_share"] < 4, "not more than some read-ahead and metadata"
 
 
 @pytest.mark.parametrize(
@@ -108,8 +121,13 @@ def test_store_in_memory_is_never_cold(lab, port_block, tmp_path, settings):
     settings |= {"port": port_block}
     managed.made("look", settings, tmp_path)
     (_, record, _), *_ = lab(settings, cold=get("cold"))
-    told = record["cold"]
-    assert told["asked"] == "cold" and told["proven"] is None and told["done"] == [] and "in memory" in told["why"]
+    cold_check = record["cold"]
+    assert (
+        cold_check["asked"] == "cold"
+        and cold_check["proven"] is None
+        and cold_check["done"] == []
+        and "in memory" in cold_check["why"]
+    )
 
 
 @needs_a_disk
@@ -120,16 +138,16 @@ def test_jobs_read_cold_files_once(lab, port_block, engine, cache):
     for access in ("warm", "once", "cold"):
         jobs = sweep | {"axes": axes | {"access": access}, "duration": "4 s" if access == "warm" else "20 s"}
         ((_, record, rows),) = lab({"kind": "seaweedfs", "port": port_block}, jobs=jobs)
-        told, steps = record["cold"], Counter(r["client"] for r in rows)
-        assert told["asked"] == access and not told["why"]
+        cold_check, steps = record["cold"], Counter(r["client"] for r in rows)
+        assert cold_check["asked"] == access and not cold_check["why"]
         if access == "warm":
-            assert told["ended_early_s"] is None
+            assert cold_check["ended_early_s"] is None
         else:
-            assert told["ended_early_s"] > 0 and len(set(steps.values())) == 1, "each job its file, once"
+            assert cold_check["ended_early_s"] > 0 and len(set(steps.values())) == 1, "each job its file, once"
         link = record["clients"][0]["engine"].get("calibration") or {}
         measures = link.get("of") == record["point"]["key"]  # on the file itself, before the start
         if access != "cold" or not measures:
-            assert told["proven"] == ("cold" if access == "cold" else "warm"), told
+            assert cold_check["proven"] == ("cold" if access == "cold" else "warm"), cold_check
 
 
 @pytest.mark.root

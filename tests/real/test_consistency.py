@@ -1,4 +1,4 @@
-"""`consistency` on a real store, and behind a proxy whose false answers are found in their own scenario only."""
+"""`consistency` on a real store, and behind a proxy whose false answers are found only in their own scenario."""
 
 import csv
 import os
@@ -38,8 +38,8 @@ def run(tmp_path, monkeypatch):
         for name, value in (keys.environ() if keys else {}).items():
             monkeypatch.setenv(name, value)
         sweep = {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}
-        told = {"name": "judged", "campaign": "judged", "limits": {"error_fraction": error_fraction}}
-        lab = managed.Lab(tmp_path, settings, {"c": sweep}, **told)
+        content = {"name": "judged", "campaign": "judged", "limits": {"error_fraction": error_fraction}}
+        lab = managed.Lab(tmp_path, settings, {"c": sweep}, **content)
         plan_file.write(lab.config, list(lab.points.values()), WORKLOADS)
         try:
             _, record, folder = lab.measured("c")
@@ -57,7 +57,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.fixture
 def behind():
-    """Return a function that gives settings of a store behind proxies."""
+    """Return a function that returns settings of a store behind proxies."""
     return lambda proxy: {"kind": "s3", "endpoint": proxy.urls, "prefix": "judged"}
 
 
@@ -93,7 +93,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
     assert all(record["start_ns"] <= o["start_ns"] <= o["end_ns"] <= record["deadline_ns"] for o in ops)
     assert any(o["status"] == 404 for o in ops) and not [o for o in ops if o["error"]]
     assert len(ops) == sum(c["operations"] for c in record["clients"])
-    assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets are gone"
+    assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets were removed"
     # … and the table.
     campaign = folder.parents[3]
     evidence.write_sums(campaign / "raw")
@@ -106,7 +106,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
         tried = counts[row["scenario"], row["front_end"] == "same"]["tried"]
         assert int(row["tried"]) == tried and row["anomalies"] == row["errors"] == "0" and row["runs"] == "1"
         assert float(row["fraction_upper95"]) == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-6)
-    assert not (campaign / "tables" / "throughput.csv").read_text().splitlines()[1:], "no rates of this workload"
+    assert not (campaign / "tables" / "throughput.csv").read_text().splitlines()[1:], "this workload has no rates"
 
 
 @by_the_clock
@@ -116,13 +116,13 @@ def test_each_lie_is_caught_in_its_scenario_only(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), lies) as proxy:
         axes = {**AXES, "workers": 2}
         _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="4 s", axes=axes)
-        told = proxy.told
-    assert told.keys() == lies, lies - told.keys()
+        result = proxy.told
+    assert result.keys() == lies, lies - result.keys()
     caught = by_scenario(counts, "anomalies")
     # The last answers came after the deadline.
     workers = axes["clients"] * axes["workers"]
     assert caught.keys() == lies
-    missed = {s: (told[s], caught[s]) for s in lies if not 0 <= told[s] - caught[s] <= workers}
+    missed = {s: (result[s], caught[s]) for s in lies if not 0 <= result[s] - caught[s] <= workers}
     assert not missed, (missed, [a for a in found if a["scenario"] in missed])
     assert not by_scenario(counts, "errors")
     assert Counter(a["scenario"] for a in found) == caught
@@ -142,7 +142,7 @@ def test_lasting_anomaly_is_counted_once(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), {"read_after_write"}, stubborn=True) as proxy:
         _, _, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="2 s")
     assert by_scenario(counts, "anomalies").keys() == {"read_after_write"}
-    assert 0 < len(found) <= AXES["clients"] * AXES["workers"], "each worker watched its first one to the deadline"
+    assert 0 < len(found) <= AXES["clients"] * AXES["workers"], "each worker observed its first key until the deadline"
     assert {a["lasted_ns"] for a in found} == {None} and all(0 < a["watched_ns"] < 2_000_000_000 for a in found)
 
 
@@ -161,7 +161,7 @@ def test_failures_are_errors_not_anomalies(run, seaweedfs, behind):
 
 @by_the_clock
 def test_hanging_store_ends_by_the_deadline(run, seaweedfs):
-    """No answer is neither right nor wrong."""
+    """An answer that is neither right nor wrong does not count."""
     pid = seaweedfs.actors()["filer"]
     settings = {"kind": "s3", "endpoint": [e.url for e in seaweedfs.endpoints(2)], "prefix": "judged"}
     signals = ((4.0, signal.SIGSTOP), (12.0, signal.SIGCONT))

@@ -1,7 +1,6 @@
-"""Every console block of README.md and docs/ runs as it is printed, in a separate checkout, unless it says what it
-needs first.
+"""Run every console block of README.md and docs/ as printed, in a separate checkout, unless it has a `# needs:` line.
 
-The first one, `make demo` in a fresh clone, is run by test_stranger.py, which looks at what it made.
+test_stranger.py runs the first one, `make demo` in a fresh clone, and checks its results.
 """
 
 import console_blocks
@@ -12,7 +11,7 @@ RUN = [b for b in console_blocks.blocks()[1:] if not b.needs]
 
 
 def param(block: console_blocks.Block):
-    """Return a block with its name; a testbed takes the machine for itself: one at a time."""
+    """Return a block with its name; blocks with a testbed run one at a time, because it occupies the machine."""
     testbed = any("testbed" in command for command in block.commands)
     group = "testbed" if testbed else f"console-{block.page}"
     return pytest.param(block, id=block.name.replace("/", "-"), marks=pytest.mark.xdist_group(group))

@@ -1,6 +1,6 @@
 """Tokens, macaroons, certificates and session tokens against servers that verify them.
 
-They say who gets in, what is reported at their end, and that nothing of them is written.
+The tests check who is accepted, what is reported when a credential expires, and that no secret is written.
 """
 
 import base64
@@ -48,7 +48,7 @@ def plain(data):
 
 
 def jwt(seconds, key=KEY, **more):
-    """A token of the WLCG profile that ends in `seconds`, signed by us (RFC 7515, ES256)."""
+    """Return a token of the WLCG profile that expires in `seconds`, signed by us (RFC 7515, ES256)."""
     now = int(time.time())
     claims = {"iss": ISSUER, "sub": "me", "aud": "https://wlcg.cern.ch/jwt/v1/any", "wlcg.ver": "1.0", "iat": now}
     claims |= {"nbf": now - 60, "exp": now + seconds, "jti": os.urandom(8).hex()}
@@ -66,14 +66,14 @@ def own(path, text):
 
 
 def written(folder, secrets, but=()):
-    """Files below the folder that hold one of the secrets."""
+    """Return the files below the folder that contain one of the secrets."""
     files = [p for p in folder.rglob("*") if p.is_file() and not any(p.is_relative_to(b) for b in but)]
     assert files
     return [p for p in files if any(s.encode() in p.read_bytes() for s in secrets)]
 
 
 def engines(*names):
-    """Return these, and davix where it is installed."""
+    """Return these engines, and davix if it is installed."""
     return [*names] if missing(davix_program.binary) else [*names, "davix"]
 
 
@@ -82,7 +82,7 @@ def small(workload="get", **axes):
 
 
 def good(measured):
-    """Check that every check holds, and that operations were done without an error."""
+    """Check that all checks passed, and that operations were done without an error."""
     for _, record, rows in measured:
         assert all(c["ok"] for c in record["checks"]), record["checks"]
         assert {r["error"] for r in rows} == {None}
@@ -98,7 +98,7 @@ def reachable(daemon):
 
 
 class Guarded(Nginx):
-    """An nginx that answers only those whose line `allowed` of its configuration lets in."""
+    """An nginx that accepts only requests that the line `allowed` of its configuration admits."""
 
     allowed = ""
 
@@ -114,7 +114,7 @@ class Guarded(Nginx):
 
 @pytest.fixture
 def nginx(tmp_path_factory):
-    """A function (line, **settings) that starts one; its URL and CA file."""
+    """Return a function (line, **settings) that starts one, and returns its URL and CA file."""
     made = []
 
     def start(line, **settings):
@@ -153,7 +153,7 @@ def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
         failed = list((tmp_path / "results").rglob("failed.json"))
         assert failed and all("not tried" in f.read_text() for f in failed)
         own(path, third)
-        assert len(lab(door, **sweeps)) == 1, "renewed, it goes on"
+        assert len(lab(door, **sweeps)) == 1, "the run continues with the renewed credential"
         own(path, "opaque-and-withdrawn")
         with pytest.raises(UserError, match="401"):
             lab(door, **sweeps)
@@ -182,7 +182,7 @@ def test_certificate_opens_a_door(nginx, lab, tmp_path, monkeypatch):
 
 
 class Tokens(XRootD):
-    """XRootD that asks SciTokens, and issues macaroons to those whom it lets in."""
+    """XRootD that checks SciTokens, and issues macaroons to accepted clients."""
 
     def text(self, node):
         root = self.root()
@@ -247,7 +247,7 @@ def guarded(tmp_path_factory):
 
 
 def macaroon(seconds):
-    """Return a macaroon as XRootD issues it: a chain of HMACs over what it says (libmacaroons, version 1)."""
+    """Return a macaroon as XRootD issues it: a chain of HMACs over its content (libmacaroons, version 1)."""
 
     def keyed(key, text):
         return hmac.digest(key, text, "sha256")
@@ -257,17 +257,17 @@ def macaroon(seconds):
 
     end = datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     activities = "activity:DOWNLOAD,LIST,UPLOAD,MANAGE,DELETE,READ_METADATA"
-    said = [b"name:me", activities.encode(), b"path:/", f"before:{end}".encode()]
+    found = [b"name:me", activities.encode(), b"path:/", f"before:{end}".encode()]
     own = os.urandom(8).hex().encode()
     signature = keyed(keyed(b"macaroons-key-generator".ljust(32, b"\0"), SECRET), own)
-    for caveat in said:
+    for caveat in found:
         signature = keyed(signature, caveat)
-    parts = [packet("location", b"storelab"), packet("identifier", own), *(packet("cid", c) for c in said)]
+    parts = [packet("location", b"storelab"), packet("identifier", own), *(packet("cid", c) for c in found)]
     return plain(b"".join([*parts, packet("signature", signature)]))
 
 
 def ask_macaroon(url, ca_file, token):
-    """As clients of dCache and XRootD ask for one."""
+    """Request a macaroon as clients of dCache and XRootD do."""
     body = json.dumps({"caveats": ["activity:DOWNLOAD"], "validity": "PT10M"})
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/macaroon-request"}
     answer = urllib3.PoolManager(ca_certs=ca_file).request("POST", f"{url}/", body=body, headers=headers)
@@ -312,7 +312,7 @@ def test_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
 
 @pytest.mark.parametrize("way", [pytest.param("http", marks=needs_xrootd)])
 def test_xrootd_refuses_other_tokens(guarded, lab, monkeypatch, way):
-    """Those of someone else, for another audience, for another folder, and text that is not a token."""
+    """Tokens of someone else, for another audience or folder, and text that is not a token, are refused."""
     stranger = ec.generate_private_key(ec.SECP256R1())
     audience, folder = {"aud": "https://another.example"}, {"scope": "storage.read:/elsewhere"}
     for token in (jwt(600, stranger), jwt(600, **audience), jwt(600, **folder), "opaque"):
@@ -324,7 +324,7 @@ def test_xrootd_refuses_other_tokens(guarded, lab, monkeypatch, way):
 
 @pytest.mark.command_lines
 def test_session_tokens_of_s3(lab, tmp_path, tmp_path_factory, monkeypatch):
-    """Keys for an hour, by MinIO's AssumeRole: no engine gets in with the keys only."""
+    """Keys for an hour from MinIO's AssumeRole: without the session token, no engine gets access."""
     one = managed.made("m", managed.settings_of("minio"), tmp_path_factory.mktemp("minio"))
     one.up()
     try:

@@ -1,4 +1,4 @@
-"""davix against what runs here: its bytes, and its requests against a proxy that counts on the wire."""
+"""davix against servers on this machine: its bytes and requests, compared with those of a counting proxy."""
 
 import subprocess
 from urllib.parse import urlsplit
@@ -32,7 +32,7 @@ ONE_REQUEST = ("nginx", "xrdhttp")  # these answer several ranges
 
 @pytest.fixture(scope="module", params=["seaweedfs", "nginx", pytest.param("xrdhttp", marks=needs_xrootd)])
 def system(request, tmp_path_factory):
-    """(name, store, endpoint, folder, facts) with the S file in it."""
+    """Return (name, store, endpoint, folder, facts) of a store with the S file."""
     folder = tmp_path_factory.mktemp(request.param)
     one = managed.made("one", managed.settings_of(**SYSTEMS[request.param]), folder / "state")
     one.up()
@@ -48,7 +48,7 @@ def system(request, tmp_path_factory):
 
 @pytest.fixture
 def asked(system):
-    """(program, URL of the file behind a proxy that counts, proxy, bytes of the file)."""
+    """Return (program, URL of the file behind a counting proxy, proxy, bytes of the file)."""
     _, _, endpoint, folder, _ = system
     place, wanted = urlsplit(endpoint.url), url_of(endpoint, path(endpoint, Bucket(BUCKET, "part/"), "good"))
     with CountingProxy(place.hostname, place.port) as proxy:
@@ -67,14 +67,14 @@ def test_objects_and_ranges(asked):
 
 
 def test_several_ranges_are_counted(system, asked):
-    """Ranges further apart than davix merges take one request where the server answers them, else one more each."""
+    """Ranges further apart than davix merges take one request if the server supports several, else one each."""
     one, url, proxy, data = asked
     ranges = byteranges.spread(40, min(len(data), 2_400_000))
     starts, sizes = [a for a, _ in ranges], [b - a + 1 for a, b in ranges]
     for again in (1, 2):
         assert [bytes(p) for p in one.vector(url, starts, sizes)] == [data[a : b + 1] for a, b in ranges]
         assert one.spent.requests == proxy.requests == again * (1 if system[0] in ONE_REQUEST else 41)
-        assert one.spent.several == again, "it asks again each time, whatever was answered before"
+        assert one.spent.several == again, "each time it sends the request again, after any earlier answer"
     assert one.spent.statuses == {206 if system[0] in ONE_REQUEST else 200: 2}
 
 
@@ -113,7 +113,7 @@ def test_missing_object_is_an_error_with_a_kind(asked):
 
 
 def test_davix_get_reads_the_same(system, tmp_path):
-    """The tool itself reads the file; on SeaweedFS by a URL that is signed, for it takes keys on its command line."""
+    """The tool itself reads the file; on SeaweedFS by a signed URL, because it takes keys on its command line."""
     name, store, endpoint, folder, _ = system
     url = url_of(endpoint, path(endpoint, Bucket(BUCKET, "part/"), "good"))
     if name == "seaweedfs":

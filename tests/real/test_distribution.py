@@ -39,8 +39,8 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
     plan_file.write(config, points, WORKLOADS)
     for chosen in points:
         run = point.point(config, points, chosen.key).to_json()
-        told = {c["name"]: c for c in run["checks"]}
-        assert told.keys() == {"days", "stratum 0 whole", "stratum 1 whole"} and all(c["ok"] for c in told.values())
+        checks = {c["name"]: c for c in run["checks"]}
+        assert checks.keys() == {"days", "stratum 0 whole", "stratum 1 whole"} and all(c["ok"] for c in checks.values())
         assert run["valid"] and run["observed"]["stratum0"]["name"] == "stratum-0"
         rows = pq.read_table(config.raw / chosen.key / "days.0.parquet").to_pylist()
         assert [(r["day"], r["stratum"]) for r in rows] == [(n, s) for n in (1, 2, 3, 4) for s in (0, 1)]
@@ -87,11 +87,11 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
     check.everything(config, [planned], WORKLOADS, all_stores(config))
     plan_file.write(config, [planned], WORKLOADS)
     run = point.point(config, [planned], planned.key).to_json()
-    told = {c["name"]: c["ok"] for c in run["checks"]}
+    checks = {c["name"]: c["ok"] for c in run["checks"]}
     wanted = {
         f"{role}: {check}" for role in ("deletions", "several") for check in ("collected", "all alive", "dead gone")
     }
-    assert told.keys() >= wanted | {"uploads: all listed", "others: stratum 0 whole"} and all(told.values())
+    assert checks.keys() >= wanted | {"uploads: all listed", "others: stratum 0 whole"} and all(checks.values())
     store = all_stores(config)["stratum-1"]
     bucket, access = stage.buckets_of(config, store, 1)[0], store.access(0)
     for role, rank in (("deletions", 2), ("several", 3)):

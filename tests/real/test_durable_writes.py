@@ -1,4 +1,4 @@
-"""Ledgers and their reading back, on a real store and behind a proxy that loses data."""
+"""Ledgers and the reading of their objects, on a real store and behind a proxy that loses data."""
 
 import contextlib
 import signal
@@ -58,14 +58,14 @@ def test_honest_store_raises_no_alarm(lab, external, keys, engine, capsys):
             assert {(r["op"], r["bytes"]) for r in rows} == {("PUT", 1000), ("DELETE", 0)}
         else:
             assert acked == {"put": reading["states"], "overwrite": 0, "delete": 0}
-    told = capsys.readouterr()
-    assert (told.out + told.err).count("acknowledged states read back at the end: all are correct") == 2, told
+    output = capsys.readouterr()
+    assert (output.out + output.err).count("acknowledged states read back at the end: all are correct") == 2, output
 
 
 @HEAVY
 @pytest.mark.parametrize("kind", ["directory", "s3"])
 def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, kind):
-    """In threads, and as tasks of one loop."""
+    """Clients run in threads, and as tasks of one loop."""
     (tmp_path / "files").mkdir()
     store = {"kind": "directory", "path": str(tmp_path / "files")}
     if kind == "s3":
@@ -89,7 +89,7 @@ def test_standing_lies_are_found(lab, external, keys, engine, lies):
         proxy.stop()
     (reading,) = record["durability"]["readings"]
     found = faults(reading)
-    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "all of them, and no other"
+    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "all of these faults, and no other"
     possible = {
         "flip": {"corrupted"},
         "stale": {"stale"},
@@ -97,7 +97,7 @@ def test_standing_lies_are_found(lab, external, keys, engine, lies):
         "drop": {"lost", "stale", "resurrected"},
     }
     assert set(found) <= possible.get(lies, set(FAULTS)) and "unreadable" not in found
-    assert record["valid"], "lost data are a result, and no failure"
+    assert record["valid"], "lost data are a result, not a failure"
     assert len(reading["examples"]) == min(10, sum(found.values()))
     for example in reading["examples"]:
         assert example["fault"] in found and "/put/" in example["key"]
@@ -119,7 +119,7 @@ def test_dropped_puts_are_lost(lab, external, keys, engine):
 
 @HEAVY
 def test_reading_while_clients_write(lab, external, keys, monkeypatch):
-    """In the middle of the traffic an honest store raises no alarm, and a lying one does."""
+    """During the traffic, an honest store raises no alarm, and a faulty one does."""
     taken, original = [], Readings.__init__
 
     def begun(self, store, folder, job, seed):
@@ -147,7 +147,7 @@ def test_reading_while_clients_write(lab, external, keys, monkeypatch):
 
 @HEAVY
 def test_readings_while_a_daemon_is_down(tmp_path, port_block):
-    """SeaweedFS with two copies loses a volume server: nothing is lost, meanwhile and afterwards."""
+    """SeaweedFS with two copies loses a volume server: no data are lost, during the failure and afterwards."""
     settings = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50, "port": port_block}
     rewrites = {k: v for k, v in REWRITES["axes"].items() if k != "buckets"} | {"engine": "loadgen"}
     roles = {"writers": {"workload": "rewrite", "axes": rewrites}}
@@ -185,17 +185,17 @@ class Counting(BaseHTTPRequestHandler):
 
 @HEAVY
 def test_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
-    """What the server got is in the ledger as begun, what it answered as acknowledged, but for one of each worker."""
+    """The ledger has the server's requests as begun and its answers as acknowledged, except one for each worker."""
     Counting.got, Counting.answered, workers = [], [], 6
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     attempt = tmp_path / "attempt"
     attempt.mkdir()
     axes = {"object_size": 4000, "workers": workers, "clients": 1, "ledger": "kept"}
-    told = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
+    point_ = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
     scratch = tmp_path / "scratch" / "c"
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Counting)) as url:
-        job = Job(told, 0, Endpoint(url), [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0")
+        job = Job(point_, 0, Endpoint(url), [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0")
         with contextlib.closing(LoadgenPut(job)) as client:
             client.prepare()
             now = time.time_ns()

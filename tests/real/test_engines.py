@@ -1,6 +1,6 @@
-"""Each engine with each operation on a shared store; and the engine `fsspec` with separate deployments.
+"""Each engine with each operation on a shared store, and the engine `fsspec` with separate deployments.
 
-The whole way from configuration to record. Reads and deletions end with the objects, others with a short window.
+The tests go from configuration to record. Reads and deletions end with the objects, others with a short window.
 """
 
 import pytest

@@ -47,7 +47,7 @@ def test_counts_are_those_of_proxy(reader, proxy, staged, axes):
 
 
 def per_event(result, column):
-    """Return the sum over all steps but the one that opens the file, by event."""
+    """Return the sum over all steps except the one that opens the file, by event."""
     return sum(result.reads[column][1:]) / sum(result.reads["entries"][1:])
 
 
@@ -78,12 +78,12 @@ def test_pass_needs_every_basket_once(reader, staged):
         assert sum(reads["entries"]) == facts["entries"] and reads["entries"][-1] == facts["entries"] - 14 * 70
         rows, needed, _ = baskets.ranges(table, baskets.select_branches(table, volume), np.arange(facts["entries"]))
         assert sum(reads["needed_bytes"]) == needed and sum(reads["baskets"]) == len(rows), engine
-        assert 0 in reads["requests"], "a step within the cluster of the last one asks for nothing"
+        assert 0 in reads["requests"], "a step within the cluster of the last one sends no requests"
 
 
 @pytest.mark.heavy
 def test_pass_begins_with_empty_caches(reader, staged):
-    """Of two passes of four steps the second fetches what the first did; the file stays open."""
+    """In two passes of four steps, the second fetches the same as the first; the file stays open."""
     for axes in (PLANNED, ALL, BLOCKS):
         reads = read(reader(staged[0].url, "events", {"step": 250, "volume_fraction": 0.5} | axes), 8).reads
         assert reads["needed_bytes"][:4] == reads["needed_bytes"][4:] and min(reads["needed_bytes"]) > 0

@@ -1,4 +1,4 @@
-"""What docs/extending.md adds to a copy of the checkout is measured, tabled, drawn and typeset there."""
+"""The additions of docs/extending.md to a copy of the checkout are measured, tabled, drawn and typeset."""
 
 import json
 import os
@@ -26,7 +26,7 @@ sweeps:
 
 
 def extend(house: Path) -> list[str]:
-    """Do what the page shows in a copy of the checkout; return the files that it makes or changes."""
+    """Apply the page's instructions in a copy of the checkout; return the files that they make or change."""
     touched = []
     for block in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
         head, _, body = block.partition("\n")
@@ -50,7 +50,7 @@ def extend(house: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """Return a copy of the checkout with all that the page adds, measured: (folder, environment, changed files)."""
+    """Return a copy of the checkout with all additions of the page, measured: (folder, environment, changed files)."""
     folder = tmp_path_factory.mktemp("house")
     for part in ("src", "paper"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -94,10 +94,10 @@ def test_all_of_it_was_measured(house):
     assert (points["state"] == "ok").all() and set(points["store"]) == {"ram"} and len(points) == 5
     paused = points[points["workload"] == "get"].set_index("pause")["overlap_rate_per_s"]
     # 8 workers that pause for 5 ms before each operation: 1600 a second at most.
-    assert paused[5] < 1600 and paused[0] > paused[5], "the engine obeys its axis"
+    assert paused[5] < 1600 and paused[0] > paused[5], "the engine uses the value of its axis"
     assert (points[points["workload"] == "exists"]["operations"] > 0).all()
-    said = (folder / "results/toy/tables/verdicts.csv").read_text()
-    assert "pauses of 5 ms" in said, "an axis says its own words"
+    shown = (folder / "results/toy/tables/verdicts.csv").read_text()
+    assert "pauses of 5 ms" in shown, "an axis has its own label"
 
 
 def test_the_table_its_figure_and_its_section_are_there(house):

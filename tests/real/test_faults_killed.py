@@ -1,4 +1,4 @@
-"""storelab is killed or interrupted in the middle of a fault: no harm stays, and the next run measures the point."""
+"""storelab is killed or interrupted during a fault: no harm remains, and the next run measures the point."""
 
 import signal
 import subprocess
@@ -59,9 +59,9 @@ def test_next_run_takes_back_what_a_killed_one_left(lab, how):
     process.kill()
     process.wait()
     assert not whole(store)
-    told = projects.run(folder, how, key if how == "measure" else "sw")
-    assert "sw: undid hang of volume-1, which was left behind" in told and whole(store)
-    assert "sw: undid remove_drive of volume-2, which was left behind" in told
+    output = projects.run(folder, how, key if how == "measure" else "sw")
+    assert "sw: undid hang of volume-1, which was left behind" in output and whole(store)
+    assert "sw: undid remove_drive of volume-2, which was left behind" in output
     if how == "down":
         assert not store.actors()
         return

@@ -1,6 +1,6 @@
 """The link of a store that runs, slowed and cut under load.
 
-Every link is healed, by storelab itself or, where it was killed, by the next run. XRootD has a separate link.
+Every link is restored, by storelab itself or, after a kill, by the next run. XRootD has a separate link.
 """
 
 import json
@@ -83,14 +83,14 @@ def test_slowed_link(lab):
     seconds, _, record = measured(lab, "slowed")
     print(seconds)
     # What was in buffers when the token bucket came is in the third second.
-    assert 0 < max(seconds[3:5]) < 1.3e6 < max(seconds[1], *seconds[6:]), "no faster than the link was"
+    assert 0 < max(seconds[3:5]) < 1.3e6 < max(seconds[1], *seconds[6:]), "not faster than the link"
     assert record["fault"]["most_lost"] == [], "a slow server is not lost"
 
 
 def test_cut_link(lab):
     seconds, pause, _ = measured(lab, "cut")
     print(seconds, pause)
-    assert seconds[3] == 0 < min(seconds[1], sum(seconds[4:])), "connections outlive it: TCP sends again"
+    assert seconds[3] == 0 < min(seconds[1], sum(seconds[4:])), "connections survive it, because TCP sends again"
     assert pause > 1.9 * S
 
 
@@ -109,8 +109,10 @@ def test_next_run_heals_what_a_killed_one_left(lab, how):
     process.kill()
     process.wait()
     assert down(link) and slowed(link)
-    told = projects.run(folder, *of("both", how, key if how == "measure" else "xr"))
-    assert "xr: undid cut of xrootd-1, which was left behind" in told and "xr: undid slow of xrootd-1," in told, told
+    output = projects.run(folder, *of("both", how, key if how == "measure" else "xr"))
+    assert "xr: undid cut of xrootd-1, which was left behind" in output and "xr: undid slow of xrootd-1," in output, (
+        output
+    )
     assert not (store.folder / "faults.json").exists()
     if how == "down":
         assert not store.actors()

@@ -1,4 +1,4 @@
-"""Faults on a SeaweedFS that runs: acts come at their time, the store's word is noted, and nothing stays."""
+"""Faults on a running SeaweedFS: acts happen in time, the store's reports are recorded, and nothing remains."""
 
 import json
 import subprocess
@@ -64,10 +64,14 @@ def test_killed_and_hung_daemons_are_taken_back(store):
     assert set(after) == set(before) and not stopped(store)
     assert {n for n in before if before[n] != after[n]} == {"volume-1", "volume-3"}
     records = store.daemons.records()
-    assert records["volume-1"]["pid"] == after["volume-1"], "daemons.json stays true"
+    assert records["volume-1"]["pid"] == after["volume-1"], "daemons.json stays correct"
     assert not (store.folder / "faults.json").exists()
-    told = runner.told()
-    assert told["most_lost"] == ["volume-1", "volume-2"] and told["beyond_redundancy"] and told["bears"] == 1
+    fault_report = runner.told()
+    assert (
+        fault_report["most_lost"] == ["volume-1", "volume-2"]
+        and fault_report["beyond_redundancy"]
+        and fault_report["bears"] == 1
+    )
     store.up(2)
     assert store.actors() == after, "the next `up` finds nothing to repair"
     bucket = bucket_for(store, "after")
@@ -77,16 +81,16 @@ def test_killed_and_hung_daemons_are_taken_back(store):
 
 def test_impossible_act_is_reported(store):
     managed.kill(store, "volume-2")
-    said, acts = [], managed.acts({"at": "0 s", "act": "kill", "actor": "data.1"})
-    with Runner(store, "f", acts, report=said.append) as runner:
+    found, acts = [], managed.acts({"at": "0 s", "act": "kill", "actor": "data.1"})
+    with Runner(store, "f", acts, report=found.append) as runner:
         runner.start(0)
         managed.until(runner.failed)
-    assert runner.failed() == ["kill of volume-2: volume-2 does not run"] and "volume-2 does not run" in said[0]
+    assert runner.failed() == ["kill of volume-2: volume-2 does not run"] and "volume-2 does not run" in found[0]
     store.up(2)
 
 
 def test_interrupt_leaves_nothing(store):
-    """Ctrl-C in the middle of a run: the hung one goes on, and the killed one is there again."""
+    """After Ctrl-C during a run, the hung process continues, and the killed one runs again."""
     acts = managed.acts(
         {"at": "0 s", "act": "hang", "actor": "data.0"}, {"at": "0 s", "act": "kill", "actor": "data.1"}
     )
@@ -120,11 +124,11 @@ def test_next_run_repairs_after_a_killed_one(store):
         {"at": "0 s", "act": "kill", "actor": "data.2"},
     )
     drive = store.data / "volume-2"
-    told = json.dumps([str(store.state), SETTINGS | {"port": store.settings.port}, acts])
-    child = subprocess.Popen([sys.executable, "-c", KILLED, told])
+    arguments = json.dumps([str(store.state), SETTINGS | {"port": store.settings.port}, acts])
+    child = subprocess.Popen([sys.executable, "-c", KILLED, arguments])
     try:
         managed.until(lambda: stopped(store) and not drive.exists() and "volume-3" not in store.actors())
-        assert store.mend() == [] and stopped(store), "while it lives, its faults stay"
+        assert store.mend() == [] and stopped(store), "its faults stay while it runs"
     finally:
         child.kill()
         child.wait()
@@ -135,14 +139,14 @@ def test_next_run_repairs_after_a_killed_one(store):
 
 
 def test_store_that_never_recovers_is_reported(store, monkeypatch):
-    said, acts = [], managed.acts({"at": "0 s", "act": "kill", "actor": "data.0"})
+    found, acts = [], managed.acts({"at": "0 s", "act": "kill", "actor": "data.0"})
     monkeypatch.setattr(Runner, "_take_back", lambda self: None)  # it is not started again
-    with Runner(store, "f", acts, report=said.append) as runner:
+    with Runner(store, "f", acts, report=found.append) as runner:
         runner.start(clock.now_ns())
         managed.until(lambda: "degraded" in managed.states(runner))
         runner.settle(1.5)
         assert runner.recovered is False and runner.told()["recovered"] is False
-        assert "sw is not healthy 1.5 s after the run: degraded, master: 2 of 3 volume servers" in said[0]
+        assert "sw is not healthy 1.5 s after the run: degraded, master: 2 of 3 volume servers" in found[0]
         monkeypatch.undo()
     store.up(2)
 
@@ -165,7 +169,7 @@ def test_commands_are_run_and_taken_back(store, tmp_path):
 
 
 def test_point_with_a_fault(store, tmp_path):
-    """The whole way: the record has the acts, and errors after them are results."""
+    """From configuration to record: the record has the acts, and errors after them are results."""
     put = {"workload": "put", "axes": {"engine": "obstore", "object_size": "4 kB", "workers": 4}}
     settings = SETTINGS | {"port": store.settings.port}
     sweeps = {"s": put | {"duration": "4 s", "warm_up": "200 ms"}}
@@ -183,12 +187,12 @@ def test_point_with_a_fault(store, tmp_path):
     assert kill["time_ns"] - record["start_ns"] >= S == kill["due_ns"] - record["start_ns"]
     assert {c["name"]: c["ok"] for c in record["checks"]}["fault f"]
     unknown, failing = {"act": "kill", "actor": "data.7"}, {"act": "command", "command": "exit 7"}
-    for act, refused, said in (
+    for act, refused, found in (
         (unknown, UserError, r"store sw has no data\.7; it has data\.0 to data\.2"),
         (failing, MeasurementFailed, "check 'fault f' failed: command of a user: `exit 7` ended with"),
     ):
         wrong = [replace(p, fixed=p.fixed | {"acts": managed.acts({"at": "1 s", **act})}) for p in faulty]
-        with pytest.raises(refused, match=said):
+        with pytest.raises(refused, match=found):
             point.point(config, wrong, wrong[0].key, again=True)
 
 

@@ -1,4 +1,4 @@
-"""Faults on Ceph, MinIO and HDFS that run: what each reports of daemons and drives that are lost."""
+"""Faults on running Ceph, MinIO and HDFS: what each reports of lost daemons and drives."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ DEPLOYMENTS = {
 
 @pytest.fixture(scope="module")
 def store(request, tmp_path_factory):
-    """Return the deployment that the parameter names, running."""
+    """Return the running deployment that the parameter names."""
     given = DEPLOYMENTS[request.param]
     state = tmp_path_factory.mktemp("state")
     with managed.running(managed.made(request.param, managed.settings_of(**given), state)) as it:
@@ -31,7 +31,7 @@ def store(request, tmp_path_factory):
 
 
 def deployments(*names: str) -> pytest.MarkDecorator:
-    """Return the mark that runs a test on each of these deployments; those of one run in one process."""
+    """Return the mark that runs a test on each of these deployments, all of one deployment in the same process."""
     marks = {name: pytest.mark.xdist_group(f"faults-{name}") for name in names}
     return pytest.mark.parametrize("store", [pytest.param(n, marks=m) for n, m in marks.items()], indirect=True)
 
@@ -50,7 +50,7 @@ def done(runner: Runner) -> list[dict]:
 
 
 def noticed(store, act: str, actor: str, state: str) -> Runner:
-    """Do an act, wait until the store reports this state, take the act back, and wait until the store is whole."""
+    """Do an act, wait until the store reports this state, undo the act, and wait until the store is healthy."""
     with Runner(store, "f", managed.acts({"at": "0 s", "act": act, "actor": actor}), report=print) as runner:
         managed.until(lambda: store.condition().state == CLEAN)
         runner.start(0)
@@ -63,7 +63,7 @@ def noticed(store, act: str, actor: str, state: str) -> Runner:
 
 @deployments("replicated", "coded", "hdfs")
 def test_lost_data_servers_are_noticed(store):
-    """One is killed and one hangs; each is there again afterwards."""
+    """One is killed and one hangs; both are back afterwards."""
     for act, actor in (("kill", "data.0"), ("hang", "data.1")):
         noticed(store, act, actor, "degraded")
 
@@ -88,8 +88,12 @@ def test_lost_drives_are_noticed(store):
                 managed.until(lambda runner=runner: "degraded" in managed.states(runner))
             runner.settle(60)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, (lost, how)
-        told = runner.told()
-        assert len(told["most_lost"]) == lost and told["bears"] == 3 and not told["beyond_redundancy"]
+        fault_report = runner.told()
+        assert (
+            len(fault_report["most_lost"]) == lost
+            and fault_report["bears"] == 3
+            and not fault_report["beyond_redundancy"]
+        )
         assert all(d.is_dir() for d in store.drive_folders()) and not list(store.data.glob(".drive*"))
         assert str(store.data) not in Path("/proc/self/mountinfo").read_text()
 
@@ -97,7 +101,7 @@ def test_lost_drives_are_noticed(store):
 @deployments("replicated")
 def test_full_osds_let_writes_wait(store):
     def waiting() -> threading.Thread | None:
-        """Begin a write, and return it if it is still going on after some seconds."""
+        """Begin a write, and return it if it is still running after some seconds."""
         thread = threading.Thread(target=write, args=(store, "during"))
         thread.start()
         thread.join(4)
@@ -113,4 +117,4 @@ def test_full_osds_let_writes_wait(store):
         runner.settle(60)
     assert runner.recovered and runner.failed() == []
     writing.join(60)
-    assert read(store, "during") == read(store, "before") == BODY, "and comes through when they have room"
+    assert read(store, "during") == read(store, "before") == BODY, "the write ends when the OSDs have space again"

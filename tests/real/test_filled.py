@@ -44,7 +44,7 @@ def site(tmp_path_factory):
         yield lab
     finally:
         store.down()
-        assert not mounts(store.data) and store.drives.images.exists(), "nothing stays mounted, the data stay"
+        assert not mounts(store.data) and store.drives.images.exists(), "nothing stays mounted, and the data remain"
         shutil.rmtree(store.drives.images)
 
 
@@ -62,21 +62,21 @@ def test_volume_servers_have_their_own_drives(tmp_path, backing):
         assert mounts(store.data) == drives, "once"
     finally:
         store.down()
-    assert not mounts(store.data) and store.drives.images.exists() == (backing == "disk"), "memory is given back"
+    assert not mounts(store.data) and store.drives.images.exists() == (backing == "disk"), "memory is released"
 
 
 def test_point_at_a_fill_level(site):
     store = site.store
     _, run, _ = site.measured("to-60")
-    told = run["fill"]
-    assert run["valid"] and told["asked_percent"] == 60 and abs(told["begin_percent"] - 60) <= 2
-    assert told["begin_percent"] <= told["end_percent"] < 65 and run["point"]["axes"]["fill"] == 60
+    fill = run["fill"]
+    assert run["valid"] and fill["asked_percent"] == 60 and abs(fill["begin_percent"] - 60) <= 2
+    assert fill["begin_percent"] <= fill["end_percent"] < 65 and run["point"]["axes"]["fill"] == 60
     used = sum(shutil.disk_usage(d).used for d in store.drives.folders().values())
-    assert 0.5 * store.capacity_bytes() < told["filler_bytes"] <= used, "it is on the drive"
+    assert 0.5 * store.capacity_bytes() < fill["filler_bytes"] <= used, "it is on the drive"
     _, run, _ = site.measured("to-0")
     assert run["valid"] and "fill" not in run and not filling.there(site.config, store)
     used = sum(shutil.disk_usage(d).used for d in store.drives.folders().values())
-    assert used < 0.2 * store.capacity_bytes(), "it is gone"
+    assert used < 0.2 * store.capacity_bytes(), "the drive is gone"
     assert not deployment.clean(site.config, store).stays
 
 

@@ -39,11 +39,11 @@ def measured(folder: Path, key: str, size: str) -> subprocess.CompletedProcess[s
 @pytest.mark.skipif(os.geteuid() != 0, reason="privilege: needs root to mount a small disk")
 @pytest.mark.parametrize(("size", "engine"), [("24k", "s5cmd"), ("40k", "s5cmd"), ("40k", "obstore")])
 def test_full_disk_is_reported_on_one_line(tmp_path, site, engine, size):
-    """Full before the start, or when the client writes what it measured."""
+    """The disk is full before the start, or when the client writes its records."""
     done = measured(tmp_path, site[engine], size)
-    said = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
-    assert done.returncode in (1, 2) and len(said) == 1 and "Traceback" not in done.stderr, done.stderr
-    assert re.search(r"results/lab/\S+: no space left on device; free space on this disk", said[0]), said
+    shown = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
+    assert done.returncode in (1, 2) and len(shown) == 1 and "Traceback" not in done.stderr, done.stderr
+    assert re.search(r"results/lab/\S+: no space left on device; free space on this disk", shown[0]), shown
     assert not (tmp_path / "results/lab/raw" / site[engine]).exists(), "the other disk held all of it"
     projects.run(tmp_path, "measure", site[engine])
     assert json.loads((tmp_path / "results/lab/raw" / site[engine] / "run.json").read_text())["valid"]
@@ -58,7 +58,7 @@ def test_work_folder_removed_in_mid_point(tmp_path, site):
     family = psutil.Process(measuring.pid).children(recursive=True)
     err, _ = measuring.communicate(timeout=60)
     assert measuring.returncode in (1, 2) and "Traceback" not in err, err
-    said = [line for line in err.splitlines() if line.startswith("storelab: ")]
-    assert len(said) == 1 and "work/one/get" in said[0], err
+    shown = [line for line in err.splitlines() if line.startswith("storelab: ")]
+    assert len(shown) == 1 and "work/one/get" in shown[0], err
     assert not psutil.wait_procs(family, timeout=10)[1]
     projects.run(tmp_path, "measure", site["s5cmd"])

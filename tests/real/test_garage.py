@@ -1,4 +1,4 @@
-"""What is peculiar to Garage: nodes and gateways; the rest is in test_store_contract.py."""
+"""Tests of Garage only: nodes and gateways; test_store_contract.py has the others."""
 
 import os
 from functools import partial
@@ -59,7 +59,7 @@ def test_data_are_on_the_nodes_only(running):
 
 
 def test_gateway_has_a_vote_on_buckets(fresh):
-    """After a restart it is needed, and comes back by itself."""
+    """After a restart it is needed, and returns by itself."""
     fresh.up(2)
     way, bucket = fresh.access(0), bucket_for(fresh, "kept")
     way.write(bucket.name, "k", b"x" * 20_000)

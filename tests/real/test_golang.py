@@ -1,4 +1,4 @@
-"""Building a Go program from pins: a tiny one, whose module is next to it, so that nothing is downloaded."""
+"""Build a Go program from pins: a tiny one, whose module is next to it, so that nothing is downloaded."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ MAIN = 'package main\n\nfunc main() { println("tiny") }\n'
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """What the compiler keeps, shared by these tests."""
+    """Return the cache of the compiler, shared by these tests."""
     return tmp_path_factory.mktemp("go")
 
 
@@ -81,7 +81,7 @@ def test_failed_build_leaves_nothing(pins, tmp_path):
 
 
 def test_module_without_hash_is_refused(pins, tmp_path):
-    """go.sum is what is trusted: Go fetches nothing that it does not name."""
+    """Go trusts go.sum, and fetches nothing that it does not list."""
     text = (pins / "go.mod").read_text()
     (pins / "go.mod").write_text(text.replace("replace example.org/tiny => ./source\n", ""))
     with pytest.raises(MeasurementFailed, match=r"missing go.sum entry"):

@@ -33,9 +33,9 @@ def fs(store):
 
 
 def test_default_deployment(store):
-    told = store.deployment()
-    assert store.version() == install.HADOOP and told["redundancy"] == "replica-2"
-    assert told["daemons"] == {"namenode": 1, "datanode": 2}
+    deployment = store.deployment()
+    assert store.version() == install.HADOOP and deployment["redundancy"] == "replica-2"
+    assert deployment["daemons"] == {"namenode": 1, "datanode": 2}
 
 
 def test_odd_keys_and_foreign_objects(store, bucket):

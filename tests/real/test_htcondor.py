@@ -33,7 +33,7 @@ HELD = ["periodic_hold = JobStatus == 2", 'periodic_hold_reason = "over its quot
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory):
-    """Four nodes, one front-end; nothing of it is left."""
+    """Start four nodes and one front-end; check that nothing of them remains."""
     if Path(f"/run/netns/{PREFIX}head").exists():
         pytest.skip("another pool is up on this machine")
     folder = tmp_path_factory.mktemp("pool")
@@ -74,7 +74,7 @@ def hosts(folder: Path) -> set[str]:
 
 
 def agents(folder: Path) -> dict[int, int]:
-    """Return the process of the agent of each node whose clients have begun."""
+    """Return the process of the agent of each node whose clients have started."""
     lines = {pid: line.decode(errors="replace").split("\0") for pid, line in command_lines().items()}
     found = [pid for pid in having("\0storelab.gang.agent\0", str(folder)) if pid in lines and children(pid)]
     return {int(lines[pid][lines[pid].index("storelab.gang.agent") + 2]): pid for pid in found}
@@ -91,7 +91,7 @@ def no_client_left(folder: Path) -> None:
 
 
 def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
-    """A chroot that is none; then an `up` that is killed in the middle, and `down`."""
+    """The folder is not a chroot; then an `up` is killed, and `down` cleans up."""
     if Path(f"/run/netns/{PREFIX}head").exists():
         pytest.skip("another pool is up on this machine")
     broken = debian.condor_folder(tmp_path / "tools") / "usr/sbin/condor_master"
@@ -143,7 +143,7 @@ def test_the_parallel_universe(pool, lab):
 
 
 def test_no_folder_is_shared(pool, lab):
-    """The agents receive the address of the relay and a ticket; HTCondor runs them in its own scratch folder."""
+    """The agents receive the address of the relay and a token; HTCondor runs them in its own scratch folder."""
     sweeps = {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}
     configure(lab, sweeps, shared_folder=False, options=["getenv = PYTHONPATH"])
     done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
@@ -217,7 +217,7 @@ def test_ctrl_c_removes_the_jobs(pool, lab):
 
 
 def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
-    """Its master starts it again, and it finds its jobs again."""
+    """The master starts it again, and it finds its jobs again."""
     configure(lab, {"up": PUT | {"duration": "12 s", "axes": {"clients": 2, "workers": 1}}})
     process = begin(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))
     all_began(lab, 2)
@@ -228,7 +228,7 @@ def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
 
 
 def test_a_node_lost_in_the_middle(pool, lab):
-    """All of a node dies in a point, which fails; the next gang of three does without it, though the pool lists it."""
+    """A node dies during a point, which fails; the next gang of three avoids it, although the pool lists it."""
     process = begin(pool, lab, *measure(LONG_KEY))
     all_began(lab, 4)
     os.kill(Pool(pool).pids()["node3"], signal.SIGKILL)

@@ -70,5 +70,5 @@ def test_two_campaigns_make_one_paper(folder, layout):
 
 
 def test_one_campaign_of_its_own_has_no_conference(folder):
-    with pytest.raises(UserError, match="has no layout 'conference'; run .storelab join. first"):
+    with pytest.raises(UserError, match=r"has no layout 'conference'; run .storelab join. first"):
         typeset.build(folder.parents[1] / "compared", "conference")

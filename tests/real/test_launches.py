@@ -46,13 +46,13 @@ def test_starts_through_squid_and_past_it(campaign):
     before, ports = squids(), {p for p in squid.PORTS if not network.free(squid.ADDRESS, p)}
     for chosen in points:
         run = point.point(config, points, chosen.key).to_json()
-        told = {c["name"]: c for c in run["checks"]}
-        assert run["valid"] and all(c["ok"] for c in told.values()), told
+        checks = {c["name"]: c for c in run["checks"]}
+        assert run["valid"] and all(c["ok"] for c in checks.values()), checks
         ops = [row for c in (0, 1) for row in pq.read_table(config.raw / chosen.key / f"ops.{c}.parquet").to_pylist()]
         assert {row["error"] for row in ops} == {None}
         cache = run["observed"].get("http_cache")
         if chosen.axes["http_cache"] == "none":
-            assert cache is None and "through the cache" not in told
+            assert cache is None and "through the cache" not in checks
             continue
         assert cache["version"] and cache["requests"] == len(ops) and cache["errors"] == 0
         different = {row["object"] for row in ops}

@@ -1,4 +1,4 @@
-"""A campaign that is measured on SeaweedFS, and killed, as browser, terminal and metrics show it."""
+"""A campaign that is measured on SeaweedFS and killed, as seen by browser, terminal and metrics."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def told(address: str) -> dict:
 
 
 def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
-    """`storelab measure` on a pseudo-terminal; what the page says at the end of the point is what its record says."""
+    """`storelab measure` on a pseudo-terminal; at the end of the point, the page shows the values of its record."""
     ours, theirs = pty.openpty()
     environ = dict(os.environ, TERM="xterm")
     command = projects.command("measure", keys["get"])
@@ -88,14 +88,14 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
     assert any(c > 0 for c in last["client_cores"][1:]) and any(c > 0 for c in last["server_cores"][1:])
     run_json = json.loads((project / "results" / "look" / "raw" / keys["get"] / "run.json").read_text())
     done = sum(c["operations"] for c in run_json["clients"])
-    assert counts[-1] <= done and counts[-1] >= 0.3 * done, "it was shown while it went on"
+    assert counts[-1] <= done and counts[-1] >= 0.3 * done, "the point was shown while it ran"
     (row,) = until(lambda: told(address)["recent"])
     assert (row["key"], row["state"]) == (keys["get"], "ok")
     assert row["operations_per_s"] == pytest.approx(done / 6, 0.01)
 
 
 def test_page_reports_killed_measurement(project, keys, address):
-    """kill -9 in the middle of a point: page, metrics and state say so; the next run goes on."""
+    """kill -9 during a point: page, metrics and state report it; the next run continues."""
     with subprocess.Popen(projects.command("measure", keys["stat"]), cwd=project, stderr=subprocess.DEVNULL) as run:
         try:
             until(lambda: (told(address)["state"] or {}).get("operations"))
@@ -110,11 +110,11 @@ def test_page_reports_killed_measurement(project, keys, address):
     state = live.read(project / "results" / "look")
     assert state["stage"] == "measuring" and state["pid"] == run.pid
     assert told(address)["counts"] == {"done": 1, "invalid": 0, "failed": 0, "to come": 1}
-    assert not psutil.wait_procs(children, 10)[1], "clients end with it"
+    assert not psutil.wait_procs(children, 10)[1], "clients end with the killed process"
     if looked is None:
         pytest.skip("chromium is not installed: envs/apt.sh chromium")
     first, second = looked
-    assert first != second, "the page follows"
+    assert first != second, "the page shows the new state"
 
 
 def looked_on(address: str, run: subprocess.Popen) -> tuple[str, str] | None:
@@ -124,9 +124,9 @@ def looked_on(address: str, run: subprocess.Popen) -> tuple[str, str] | None:
     with browser.page(network=True) as tab:
         tab.visit(address)
         tab.until("!!document.querySelector('.mood.running')")
-        said = "document.querySelector('.tiles .small')?.textContent"
-        first = tab.until(said)
-        second = tab.until(f"({said}) !== {json.dumps(first)} && {said}")
+        found = "document.querySelector('.tiles .small')?.textContent"
+        first = tab.until(found)
+        second = tab.until(f"({found}) !== {json.dumps(first)} && {found}")
         assert tab.errors == [] and {r.rpartition("/")[2] for r in tab.requests} <= {"", "events", "points.json"}
         tab.go("#points")
         assert tab.evaluate("document.querySelectorAll('main tbody tr').length") == 2

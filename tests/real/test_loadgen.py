@@ -1,4 +1,4 @@
-"""The program `loadgen`: refusals, signals, and what the other engines do not know: balance, signed payloads, bins."""
+"""The program `loadgen`: refusals, signals, and features that other engines lack (balance, signed payloads, bins)."""
 
 import json
 import os
@@ -72,8 +72,8 @@ def test_a_mistake_is_one_line(tmp_path, change, says):
 def is_refused(folder, says: str, *arguments) -> None:
     """Check that the program ends with one line, and writes no records."""
     process = started(*arguments)
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 2 and said.count(b"\n") == 1 and says in said.decode()
+    _, output = process.communicate(timeout=20)
+    assert process.returncode == 2 and output.count(b"\n") == 1 and says in output.decode()
     assert not (folder / "ops.parquet").exists()
 
 
@@ -95,15 +95,15 @@ def test_a_signal_ends_it_with_its_records(tmp_path, sig):
         time.sleep(1.0)
         process.send_signal(sig)
         begun = time.monotonic()
-        _, said = process.communicate(timeout=20)
+        _, output = process.communicate(timeout=20)
         assert time.monotonic() - begun < 2 and process.returncode == 128 + sig
-    told = summary(said)
-    assert told["operations"] >= 20 and told["hung"] == 0 and told["errors"] == 0
-    assert pq.read_metadata(tmp_path / "ops.parquet").num_rows == told["rows"]
+    found = summary(output)
+    assert found["operations"] >= 20 and found["hung"] == 0 and found["errors"] == 0
+    assert pq.read_metadata(tmp_path / "ops.parquet").num_rows == found["rows"]
 
 
 def stopped(tmp_path, pause_s: float, **more) -> tuple[dict, int]:
-    """(summary of a run of 1.5 s against a fast server that is stopped so long, when that was in UTC ns)."""
+    """Return (summary of a run of 1.5 s at a fast server that is stopped for a time, UTC ns of the stop)."""
     with DelayServer(ports.block(), [0.005], latency_truth.body(tmp_path, 1000)) as server:
         now = time.time_ns()
         times = {"start_ns": now + 300_000_000, "deadline_ns": now + 1_800_000_000}
@@ -114,22 +114,22 @@ def stopped(tmp_path, pause_s: float, **more) -> tuple[dict, int]:
             process.send_signal(signal.SIGSTOP)
             time.sleep(pause_s)
             process.send_signal(signal.SIGCONT)
-        _, said = process.communicate(timeout=20)
-    return summary(said)["pauses"], begun
+        _, output = process.communicate(timeout=20)
+    return summary(output)["pauses"], begun
 
 
 @pytest.mark.parametrize("more", [{}, {"rate": 100.0, "workers": 8}])
 def test_a_pause_of_the_client_is_seen(tmp_path, more):
-    told, begun = stopped(tmp_path, 0.15, **more)
-    begin, length = max(told["longest"], key=lambda p: p[1])
-    assert 130e6 < length == told["longest_ns"] < 300e6 and abs(begin - begun) < 50e6, told
-    assert told["sum_ns"] >= length and told["count"] == len(told["longest"])
-    assert (told["late_begins"] > 0) is bool(more), "a worker that waited began late"
-    assert not more or 100e6 < told["late_begin_longest_ns"] < 300e6
+    found, begun = stopped(tmp_path, 0.15, **more)
+    begin, length = max(found["longest"], key=lambda p: p[1])
+    assert 130e6 < length == found["longest_ns"] < 300e6 and abs(begin - begun) < 50e6, found
+    assert found["sum_ns"] >= length and found["count"] == len(found["longest"])
+    assert (found["late_begins"] > 0) is bool(more), "a worker that waited began late"
+    assert not more or 100e6 < found["late_begin_longest_ns"] < 300e6
 
 
 def test_an_undisturbed_client_is_not_accused(tmp_path):
-    """Others use this machine: once in five tries it must be quiet."""
+    """Other processes use this machine: one of five tries must be undisturbed."""
     assert any(stopped(tmp_path, 0)[0]["longest_ns"] < 50e6 for _ in range(5))
 
 

@@ -16,9 +16,9 @@ def test_stat_is_one_request_without_body(lab, proxy, keys, engine):
     ((_, record, rows),) = lab(store, asked={"workload": "stat", "objects": 8, "axes": axes})
     around = 200  # staging, checks and markers are requests too
     assert record["valid"] and len(rows) <= proxy.requests <= len(rows) + around
-    assert proxy.received < 2000 * proxy.requests, "no object's content came"
+    assert proxy.received < 2000 * proxy.requests, "no content of objects was read"
     assert {(r["op"], r["error"], r["count"], r["bytes"], r["requests"]) for r in rows} == {("HEAD", None, 1, 0, 1)}
-    assert len({r["object"] for r in rows}) == 8, "all staged objects are asked for"
+    assert len({r["object"] for r in rows}) == 8, "all staged objects are requested"
     assert {r["client"] for r in rows} == {0, 1} and all(r["start_ns"] < r["end_ns"] for r in rows)
 
 
@@ -29,7 +29,7 @@ def test_listing_is_one_request_a_page(lab, proxy, keys, engine):
     pages = 11 if engine == "loadgen" else 2
     around = 1050 + 300  # staging, its listings, checks and markers are requests too
     assert record["valid"] and pages * len(rows) < proxy.requests <= pages * len(rows) + around
-    assert proxy.received > 1050 * len(rows) * 100, "the keys came"
+    assert proxy.received > 1050 * len(rows) * 100, "the keys were received"
     found = {(r["op"], r["error"], r["count"], r["bytes"], r["requests"]) for r in rows}
     assert found == {("LIST", None, 1050, 0, pages)}
     if engine == "loadgen":

@@ -24,8 +24,8 @@ running = managed.kept_up("mio", "minio")  # four drives, two of them parity
 
 
 def test_default_deployment(running):
-    told = running.deployment()
-    assert told["daemons"] == {"minio": 1} and told["redundancy"] == "ec-2-2" and told["drives"] == 4
+    deployment = running.deployment()
+    assert deployment["daemons"] == {"minio": 1} and deployment["redundancy"] == "ec-2-2" and deployment["drives"] == 4
     if (install.tools_folder() / "bin" / "minio.json").exists():  # not a program of the system
         assert golang.present(PROGRAM, install.tools_folder())
         date, _, commit = running.version().partition(" ")

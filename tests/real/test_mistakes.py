@@ -147,4 +147,4 @@ def test_error_of_snakemake_is_one_line():
     trace = "Traceback (most recent call last):\n\n  File \"{0}\"\n\nOSError: [Errno 30] Read-only file system: 'x'\n"
     assert line(trace.format("/lib/snakemake/cli.py")) == "OSError: [Errno 30] Read-only file system: 'x'"
     assert line("MissingRuleException:\nNo rule.") == "MissingRuleException: No rule."
-    assert "Traceback" in line(trace.format("/src/storelab/cli/workflow.py")), "a mistake of storelab keeps all lines"
+    assert "Traceback" in line(trace.format("/src/storelab/cli/workflow.py")), "a fault of storelab prints all lines"

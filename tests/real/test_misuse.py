@@ -138,7 +138,7 @@ def command_lines(draw):
 
 @st.composite
 def rebuilds(draw):
-    """What Snakemake's --config may hold, where nothing is measured or something is."""
+    """Values of Snakemake's --config, with and without measuring."""
     out = draw(st.dictionaries(st.one_of(st.sampled_from(TOP), st.text(max_size=8)), VALUES, max_size=3))
     text = json.dumps(out, default=str).replace("NaN", "1").replace("Infinity", "2")
     return Mistake("rebuild", rebuild=json.loads(text))
@@ -160,9 +160,9 @@ def holds(folder: Path, mistake: Mistake) -> None:
 def one_line_or_none(mistake: Mistake, code: object, out: str, err: str, seconds: float) -> None:
     assert code in (0, 2), (mistake, code, err)
     assert "Traceback" not in out + err and seconds < mistaken.MOST_S, (mistake, err, seconds)
-    said = [line for line in err.splitlines() if line.startswith("storelab: ")]
+    shown = [line for line in err.splitlines() if line.startswith("storelab: ")]
     if code == 2:
-        assert len(said) == 1 and said[0] == err.splitlines()[-1], (mistake, err)
+        assert len(shown) == 1 and shown[0] == err.splitlines()[-1], (mistake, err)
 
 
 def test_commands_that_are_tried_are_there():
@@ -214,8 +214,8 @@ def refused(folder: Path, *arguments: str, before=None) -> str:
     command = [str(BIN / "storelab"), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, preexec_fn=before)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    (said,) = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
-    return said.replace(str(folder), "…")
+    (shown,) = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
+    return shown.replace(str(folder), "…")
 
 
 def test_a_file_that_cannot_grow_is_one_line(tmp_path):
@@ -225,8 +225,8 @@ def test_a_file_that_cannot_grow_is_one_line(tmp_path):
     def small() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
-    said = refused(tmp_path, "tables", "--campaign-dir", str(tmp_path / "c"), before=small)
-    assert said == "storelab: …/c/tables/calibration.csv: file too large; raise the limit of file sizes (ulimit -f)"
+    found = refused(tmp_path, "tables", "--campaign-dir", str(tmp_path / "c"), before=small)
+    assert found == "storelab: …/c/tables/calibration.csv: file too large; raise the limit of file sizes (ulimit -f)"
     assert not list((tmp_path / "c" / "tables").iterdir())
 
 

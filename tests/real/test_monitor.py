@@ -1,4 +1,4 @@
-"""The monitor sees what real processes do, at a cost that does not disturb what it watches."""
+"""The monitor observes real processes, at a cost that does not disturb them."""
 
 import os
 import socket
@@ -47,7 +47,7 @@ def end(*started: subprocess.Popen) -> None:
 
 
 def watch(seconds: float, actors=None, clients=None, lead: float = 0.1):
-    """A monitor that ran for so long, and its rows as dicts."""
+    """Return a monitor that ran for this time, and its rows as dicts."""
     m = monitor.Monitor(actors or {}, lambda: clients or {}, int(seconds * S))
     m.start(clock.now_ns() + int(lead * S))
     time.sleep(seconds + lead + 0.2)
@@ -76,7 +76,7 @@ def test_sees_cpu_memory_sockets_and_traffic_of_a_clients_child(tmp_path):
     finally:
         end(client, idle)
     seen = of(rows, "client", "0")
-    assert 20 <= len(seen) == m.summary["monitor_samples"] <= 42, "five a second, one at each end"
+    assert 20 <= len(seen) == m.summary["monitor_samples"] <= 42, "five samples a second, and one at each end"
     assert [r["time_ns"] for r in seen] == sorted(r["time_ns"] for r in seen)
     assert m.summary["seconds"] == pytest.approx(8, abs=0.1)
     assert gained(seen, "time_ns") / S == pytest.approx(8, abs=0.1)
@@ -132,7 +132,7 @@ def test_established_are_those_of_the_kernel_and_time_wait_grows():
 
 @pytest.mark.parametrize("sockets", [0, 400])
 def test_costs_less_than_one_percent_of_a_core(sockets):
-    """Thousands in TIME_WAIT, many established ones, eight clients: less often if need be, but never dearer."""
+    """Thousands of sockets in TIME_WAIT, many open ones, eight clients: fewer samples, but never at more cost."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     for _ in range(4000 if sockets else 0):
         with socket.create_connection(listener.getsockname()), listener.accept()[0]:
@@ -147,7 +147,7 @@ def test_costs_less_than_one_percent_of_a_core(sockets):
             pair[0].close(), pair[1].close()
         listener.close()
     assert m.summary["monitor_cpu_s"] < 0.01 * m.summary["seconds"]
-    assert m.summary["monitor_samples"] >= 8, "at worst half as often as wanted"
+    assert m.summary["monitor_samples"] >= 8, "at least half as often as configured"
     if sockets:
         assert max(r["established"] for r in of(rows, "host")) >= 400
 

@@ -1,4 +1,4 @@
-"""What is peculiar to GlusterFS and OpenAFS; the rest is in test_store_contract.py."""
+"""Tests of GlusterFS and OpenAFS only; test_store_contract.py has the others."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ KINDS = [kind for kind in stores.KINDS if issubclass(stores.load(kind), Mounted)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_place_of_the_system_is_touched(kind, tmp_path):
-    """No place of the system is touched; sparse reads are measured; an unrecorded mount goes with `down`."""
+    """No system folder is changed; sparse reads are measured; `down` removes an unrecorded mount."""
     reads = {"workload": "read_volume", "axes": {"engine": "planned", "volume_fraction": 5.0}}
     before = {place: place.stat().st_mtime_ns for place in map(Path, FIXED) if place.exists()}
     lab = managed.Lab(

@@ -140,14 +140,14 @@ def test_door(nginx):
 
 
 def test_unusable_doors_are_refused(nginx, port_block, monkeypatch):
-    for url, said in (
+    for url, found in (
         (f"http://127.0.0.1:{port_block}", "cannot be reached"),
         ("http://no-such-host.invalid", "cannot be resolved"),
         (f"{nginx.endpoints()[0].url}/none", "404"),
         (nginx.endpoints()[0].url.replace("http", "https"), "TLS|cannot be reached"),
         ("root://host//x", "is not a URL of a http store"),
     ):
-        with pytest.raises(UserError, match=said) as caught:
+        with pytest.raises(UserError, match=found) as caught:
             door(nginx, endpoint=url).up()
         assert "\n" not in str(caught.value) and caught.value.place == "stores.door.endpoint"
     with pytest.raises(UserError, match="STORELAB_TOKEN is not set"):

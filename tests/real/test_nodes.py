@@ -32,7 +32,7 @@ pytestmark = pytest.mark.real
 
 
 class ByHand(RemoteLauncher):
-    """A shell is the batch system: it starts an agent for each node, and ends when they have ended."""
+    """A shell in the role of the batch system: it starts an agent for each node, and ends when they have ended."""
 
     name = "by-hand"
     names: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Posted(ByHand):
 
 @pytest.fixture
 def gang(seaweedfs, tmp_path):
-    """A function that runs a gang of `get` over nodes; returns (folder, job, results, launcher)."""
+    """Return a function that runs a gang of `get` over nodes: (folder, job, results, launcher)."""
 
     def run(
         ranks,
@@ -115,8 +115,8 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     wait_gone(folder)
     assert not [p for p in here.iterdir() if p.is_dir()]
     secret = seaweedfs.credentials()
-    told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
-    assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told
+    result = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
+    assert secret.secret_key.encode() not in result and secret.access_key.encode() not in result
     assert not (folder / "keys").exists()
 
 
@@ -156,7 +156,7 @@ def test_a_node_that_does_not_come_is_named(gang):
 
 @pytest.mark.heavy
 def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
-    """The coordinator's own clock is shifted, so that the nodes' are off, all by the same."""
+    """The coordinator's own clock is shifted, so that those of all nodes differ from it by the same time."""
 
     class Shifted(ByHand):
         def start(self) -> None:
@@ -270,7 +270,7 @@ def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch)
 
 @pytest.mark.heavy
 def test_an_agent_alone_tells_why_it_cannot(tmp_path):
-    """Its folder is not the coordinator's: an error says so, and nothing hangs."""
+    """Its folder is not the coordinator's: an error reports it, and nothing hangs."""
     command = [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"]
     environ = os.environ | {post.TICKET: str(tmp_path / "none")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)

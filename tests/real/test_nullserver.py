@@ -130,7 +130,7 @@ def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory):
-    """Go's modules and what it built, for all commands."""
+    """Return Go's environment for all commands, with its modules and built files."""
     return tmp_path_factory.mktemp("go")
 
 

@@ -1,4 +1,4 @@
-"""The probe through `measure.point` on SeaweedFS; other stores are asked in test_store_contract.py.
+"""The probe through `measure.point` on SeaweedFS; test_store_contract.py probes other stores.
 
 Its answers are cross-checked with urllib3 and botocore's signatures, which the probe does not use.
 """
@@ -67,7 +67,7 @@ SEAWEEDFS = {
 
 @pytest.fixture(scope="module")
 def probed(seaweedfs, tmp_path_factory):
-    """(configuration, record, answers) of one probe of the running SeaweedFS with two accounts, after a killed one."""
+    """Return (configuration, record, answers) of one probe of the running SeaweedFS with two accounts."""
     lab = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", most_buckets=4, accounts=2)
     own, spare = (bucket_for(seaweedfs, "probed", index) for index in (0, workload.SPARE + 2))
     foreign = bucket_for(seaweedfs, "other")
@@ -113,7 +113,7 @@ def test_probe_leaves_nothing(probed, seaweedfs):
 
 @HEAVY
 def test_clean_removes_bucket_with_versions(seaweedfs):
-    """Of a probe that was killed; but an object that can be read, of whomever, is never taken with them."""
+    """Remains of a killed probe are removed, but never objects that can be read and belong to others."""
     bucket, s3 = bucket_for(seaweedfs, "versions", workload.SPARE), for_store(seaweedfs)
     s3.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
     for body in (b"1", b"2", b"3"):
@@ -152,7 +152,7 @@ def test_results_contain_no_keys(probed, seaweedfs):
 
 @pytest.fixture(scope="module")
 def raw(seaweedfs):
-    """A function that sends one request as it is: urllib3, signed by botocore, nothing followed or repeated."""
+    """Return a function that sends one request with urllib3, signed by botocore, without redirects or retries."""
     end, keys = seaweedfs.endpoints(1)[0], seaweedfs.credentials()
     pool = urllib3.PoolManager(retries=False)
     bucket = bucket_for(seaweedfs, "crosscheck")

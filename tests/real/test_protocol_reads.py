@@ -1,4 +1,4 @@
-"""Selection reads through every protocol that can be served here: their records, and their counts by proxies."""
+"""Selection reads through every protocol that can be served here: their records, and counts of proxies."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -119,7 +119,7 @@ SELECTIONS = [
 
 
 def same_counts(one, proxy):
-    """Read, and compare what was counted with the proxy."""
+    """Read, and compare the counts with those of the proxy."""
     asked, seen = proxy.requests, proxy.received
     result = read(one, 4)
     assert not failed(result), result.checks
@@ -161,7 +161,7 @@ def test_several_ranges_share_a_request(store, client):
 
 @pytest.mark.parametrize("store", [NGINX, *XROOTD], indirect=True)
 def test_further_range_has_a_cost(store, client):
-    """It is what the bytes of a part take, and less than a request."""
+    """It is the size of the header of a part, and less than a request."""
     one = client(store[0].url, **({} if store[0].protocol == "root" else {"transport": "http"}))
     link = one.link
     assert 0 < link.part_s < link.request_s
@@ -190,7 +190,7 @@ def test_store_without_several_ranges_gets_one_a_request(reader, proxy):
 
 @pytest.mark.heavy
 def test_server_that_changes_its_mind_is_noticed(tmp_path):
-    """It answers rightly in `prepare`. Later answers are compared with what was asked for, every time."""
+    """It answers correctly in `prepare`. Later answers are compared with the requests, every time."""
     facts = s_file(tmp_path)
     axes = {"volume_fraction": 2.0, "transport": "http", "max_amplification": 2}
     wrong = dict.fromkeys(("whole", "first", "some", "broken"), "WrongAnswer")

@@ -1,4 +1,4 @@
-"""`storelab quick` on a real endpoint: one page, nothing left, one line for every mistake."""
+"""`storelab quick` on a real endpoint: one page, nothing remains, and one line for every mistake."""
 
 import os
 import re
@@ -79,11 +79,11 @@ def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
 
 @pytest.mark.parametrize(("when", "later"), [("[1/", 0.1), (" probe ", 0.5)], ids=["staging", "probe"])
 def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when, later):
-    """While it stages what the first point reads, and while it probes."""
+    """It is interrupted while it stages the data of the first point, and while it probes."""
     url = seaweedfs.endpoints()[0].url
     command = [str(BIN / "storelab"), "--set", "calibrate=false", "quick", url]
-    with (here / "said").open("w") as said:
-        output = {"stdout": said, "stderr": said}
+    with (here / "said").open("w") as found:
+        output = {"stdout": found, "stderr": found}
         started = subprocess.Popen(command, cwd=here, env=environ(), start_new_session=True, **output)
     until(lambda: when in (here / "said").read_text() or started.poll() is not None)
     time.sleep(later)

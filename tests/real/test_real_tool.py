@@ -37,7 +37,7 @@ MARKER = b"/.cvmfscatalog"
 
 
 def kind(target: str) -> str:
-    """Return what of a repository a request is about."""
+    """Return the part of a repository that a request is about."""
     last = target.partition("?")[0].rpartition("/")[2]
     if last.startswith(".cvmfs"):
         return last
@@ -87,7 +87,7 @@ def running() -> list[int]:
 
 
 def all_ended() -> None:
-    """Wait for its watchdog, which ends when it sees that the program is gone."""
+    """Wait for the watchdog, which ends when it notices that the program has ended."""
     until(lambda: not running(), 10)
 
 
@@ -97,8 +97,8 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     plan_file.write(config, [planned], WORKLOADS)
     proxy.reset()
     run = point.point(config, [planned], planned.key).to_json()
-    told = {c["name"]: c for c in run["checks"]}
-    assert told.keys() == {"days", "stratum 0 whole"} and all(c["ok"] for c in told.values()), told
+    checks = {c["name"]: c for c in run["checks"]}
+    assert checks.keys() == {"days", "stratum 0 whole"} and all(c["ok"] for c in checks.values()), checks
     assert re.fullmatch(r"cvmfs_swissknife \d+\.\d+\.\d+.*", run["engine"]["version"])
     rows = pq.read_table(config.raw / planned.key / "days.0.parquet").to_pylist()
     assert [(r["day"], r["state"], r["prepare_ns"]) for r in rows] == [(n, "published", None) for n in (1, 2, 3)]

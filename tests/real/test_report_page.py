@@ -46,7 +46,7 @@ def count(tab, selector: str) -> int:
 
 
 def quiet(tab, path: Path) -> None:
-    """Check that the page asked for nothing but itself, and made no error."""
+    """Check that the page requested nothing but itself, and had no error."""
     assert [r for r in tab.requests if r.partition("#")[0] != path.resolve().as_uri()] == []
     assert tab.errors == []
 
@@ -69,7 +69,7 @@ def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
 
 
 def test_frame_in_another_page_draws_all_its_figures(made, tab, tmp_path):
-    """As the output of a notebook: as high as its content, values on hovering, nothing fetched."""
+    """As the output of a notebook: as high as its content, values on hovering, no requests."""
     figures = page.read(made["broad"].read_text())["figures"]
     path = tmp_path / "output.html"
     path.write_text(f'<!doctype html><html data-ready="1"><main>{page.frame(figures, page.packed_libraries())}</main>')
@@ -119,19 +119,19 @@ def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made,
     )
     for x, y in places:  # lines of limits have symbols too, without runs
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-        told = tab.until("!document.getElementById('tip').hidden && document.getElementById('tip').innerText")
-        if "runs: 6" in told:
+        shown = tab.until("!document.getElementById('tip').hidden && document.getElementById('tip').innerText")
+        if "runs: 6" in shown:
             break
-    assert "95 % interval" in told and "runs: 6" in told and "points: 6" in told
+    assert "95 % interval" in shown and "runs: 6" in shown and "points: 6" in shown
     tab.click(x, y)
     tab.until("location.hash.startsWith('#runs/')")
     tab.until("document.querySelector('main h1').textContent === '6 points'")
     key = tab.evaluate("document.querySelector('main td a').textContent")
     tab.evaluate("document.querySelector('main td a').click()")
     tab.until(f"document.querySelector('main code')?.textContent === {json.dumps(key)}")
-    said = tab.evaluate("document.querySelector('main').innerText")
+    result = tab.evaluate("document.querySelector('main').innerText")
     run = evidence.read(made["reference"].parent / "raw", key)
-    assert run["environment"]["kernel"] in said and run["engine"]["version"] in said and "operations/s" in said
+    assert run["environment"]["kernel"] in result and run["engine"]["version"] in result and "operations/s" in result
     quiet(tab, made["reference"])
 
 
@@ -287,11 +287,11 @@ def test_a_value_between_two_that_are_missing_has_a_dot(made, tab):
 def test_steps_of_an_axis_stay_equal_where_it_is_short(made, tab):
     tab.open(made["reference"], "#figure/earlier")
     tab.drawn()
-    said = tab.evaluate(
+    found = tab.evaluate(
         "[...document.querySelectorAll('.chart')].map((c) => [...c.querySelectorAll('.mark-text.role-axis-label')].at(0)).map((g) => [...g.querySelectorAll('text')].filter((t) => getComputedStyle(t).opacity > 0).map((t) => t.textContent.replaceAll('\u202f', '')))"
     )
     panels = page.read(made["reference"].read_text())["figures"]["earlier"]["panels"]
-    linear = [axis for axis, panel in zip(said, panels, strict=True) if panel["x"]["scale"] == "linear"]
+    linear = [axis for axis, panel in zip(found, panels, strict=True) if panel["x"]["scale"] == "linear"]
     assert linear
     for axis in linear:
         values = [float(text) for text in axis]

@@ -1,4 +1,4 @@
-"""Requests of an operation: one tiny point for each engine needs the number that its engine promises or always had."""
+"""Requests of an operation: a tiny point of each engine needs the promised number, or the number known from earlier."""
 
 import pytest
 

@@ -94,14 +94,14 @@ def test_killed_roles_resume_and_leave_nothing():
         time.sleep(4)  # uploads and deletions go on: from 3 s to 6 s
         process.kill()
         process.wait()
-        assert len(pids) >= 4, "and what they forked"
+        assert len(pids) >= 4, "clients and the processes that they forked"
         until(lambda: gone(pids), 10)
         (attempt,) = (p.parent.name for p in work.rglob("job.json"))
         assert storelab(folder, "--set", "scale=2", "measure", key).returncode == 0
         run = json.loads((folder / "results/bench/raw" / key / "run.json").read_text())
         assert run["attempt"] != attempt and all(c["ok"] for c in run["checks"])
         assert not [*work.rglob("job.json")], "the killed attempt's folder is gone"
-        told = storelab(folder, "clean", "bench", "--yes").stdout
+        output = storelab(folder, "clean", "bench", "--yes").stdout
         done = sum(c["operations"] for c in run["clients"] if c["role"] == "uploads")
-        assert "2 buckets" in told and "kept" not in told, told
-        assert int(told.split(" objects")[0].split()[-1]) > done + 2 * 8, "of both attempts, and what was staged"
+        assert "2 buckets" in output and "kept" not in output, output
+        assert int(output.split(" objects")[0].split()[-1]) > done + 2 * 8, "objects of both attempts, and staged ones"

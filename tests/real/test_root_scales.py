@@ -1,4 +1,4 @@
-"""The larger generated files, one of them that of the paper: read by uproot, and by ROOT where it is installed."""
+"""The larger generated files, one of them that of the paper: read by uproot, and by ROOT if it is installed."""
 
 import json
 import random

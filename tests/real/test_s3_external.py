@@ -24,7 +24,7 @@ def urls(seaweedfs) -> list[str]:
 
 @pytest.fixture
 def raw(seaweedfs):
-    """A client that knows nothing of storelab's markers."""
+    """Return a client without knowledge of storelab's markers."""
     return s3_clients.client(seaweedfs.endpoints(1)[0], seaweedfs.credentials())
 
 
@@ -162,7 +162,7 @@ def test_foreign_objects_and_uploads_stay(keys, urls, raw):
 
 @HEAVY
 def test_foreign_old_versions_stay(keys, urls, raw):
-    """Somebody deleted an object in a bucket with versions, and can still bring it back."""
+    """Another user deleted an object in a bucket with versions, and can still restore it."""
     store = external(urls)
     bucket = bucket_for(store, "versioned")
     raw.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})

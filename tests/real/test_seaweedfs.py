@@ -36,9 +36,9 @@ def disk_use(folder: Path) -> int:
 @HEAVY
 def test_default_deployment(fresh):
     fresh.up(2)
-    told = fresh.deployment()
-    assert fresh.version() == "4.48" and told["backing"] != "?"
-    assert told["daemons"] == {"master": 1, "volume": 1, "filer": 1, "s3": 2}
+    deployment = fresh.deployment()
+    assert fresh.version() == "4.48" and deployment["backing"] != "?"
+    assert deployment["daemons"] == {"master": 1, "volume": 1, "filer": 1, "s3": 2}
     assert (fresh.folder / "s3.json").stat().st_mode & 0o077 == 0
 
 
@@ -114,7 +114,7 @@ def test_vacuum_that_does_not_end_fails_nothing(seaweedfs):
 
 @HEAVY
 def test_few_deleted_bytes_are_not_waited_for(seaweedfs, monkeypatch):
-    """As in the volumes of the filer's log: no vacuum rewrites them, so waiting would never end."""
+    """As in the volumes of the filer's log: a vacuum never rewrites them, so waiting would not end."""
     looks, ask = [], seaweedfs._ask
     seaweedfs.reclaim(timeout=30)  # what other tests deleted is rewritten before
     names = {kind: [f"/few-{uuid.uuid4()}" for _ in range(6)] for kind in ("large", "small")}
@@ -143,7 +143,7 @@ def test_reclaim_gives_the_space_back(seaweedfs):
 
 @HEAVY
 def test_hanging_master_is_replaced(seaweedfs):
-    """It answers no request, as if it had locked itself up; storelab did not suspend it, and cannot know."""
+    """It answers no request, as after a deadlock; storelab did not suspend it, and cannot know the reason."""
     bucket, before = bucket_for(seaweedfs, "hang"), seaweedfs.actors()
     answers = network.answers
     with pytest.MonkeyPatch.context() as patch:
@@ -155,7 +155,7 @@ def test_hanging_master_is_replaced(seaweedfs):
 
 @HEAVY
 def test_many_buckets_are_made_and_removed(fresh):
-    """Each takes its own volumes, each volume two open files: more than the 1024 that a process often may have."""
+    """Each takes its own volumes, and each volume two open files: more than the usual limit of 1024."""
     places = [fresh.bucket("many", i) for i in range(600)]
     fresh.up()
     buckets.ensure(fresh, "many", places)

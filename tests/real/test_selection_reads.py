@@ -71,7 +71,7 @@ def test_counts_are_those_of_proxy(reader, proxy, staged, case):
     reads, ops, facts = result.reads, result.ops, staged[2]
     assert not failed(result), result.checks
     assert reads["read"] == [0, 1, 2, 3] and ops["error"] == [None] * 4
-    assert totals(result) == since(proxy, before), "exact, over everything that the client did"
+    assert totals(result) == since(proxy, before), "exact for all requests of the client"
     table = baskets.read(staged[1] / SIDE_CAR)
     chosen = baskets.select_branches(table, axes.get("volume_fraction", 100.0))
     entries = max(1, -(-int(axes.get("entry_fraction", 100.0) * facts["entries"]) // 100))
@@ -163,7 +163,7 @@ def test_closed_idle_connections_keep_counts_right(reader, proxy):
 
 @pytest.mark.heavy
 def test_dropped_connections_are_errors_and_reads_go_on(reader, proxy):
-    """What closed connections of obstore brought last is unknown, so wire bytes are missing from there on."""
+    """The last bytes of closed connections of obstore are unknown, so wire bytes are missing from then on."""
     client = reader(proxy.url, "read_entries", FEW | {"max_range_gap": 0})
     one = client._read
 
@@ -188,7 +188,7 @@ def test_dropped_connections_are_errors_and_reads_go_on(reader, proxy):
 
 @pytest.mark.heavy
 def test_connections_and_pieces_are_limited(reader, proxy):
-    """Merged ranges are split, by as many connections as are allowed; the bytes are the same."""
+    """Merged ranges are split over all allowed connections; the bytes are the same."""
     whole = read(reader(proxy.url, "read_entries", {"max_range_gap": 10**6}), 3)
     opened = proxy.connections
     client = reader(proxy.url, "read_entries", {"max_range_gap": 10**6, "split": 500_000, "connections": 3})
@@ -222,7 +222,7 @@ def test_cold_reads_open_again_and_are_counted(reader, proxy, workload, axes):
     assert len(reads["read"]) == 4 and sum(reads["requests"]) == requests
     known = [n for n in reads["wire_bytes"] if n is not None]
     if axes is UPROOT or axes.get("transport") == "http":
-        assert sum(known) == received, "these libraries take sockets that storelab counts"
+        assert sum(known) == received, "these libraries use sockets that storelab counts"
     else:
         # Sockets of other libraries are looked up in /proc; what one that ended brought between two looks is unknown.
         lost = 4 - len(known)
@@ -259,7 +259,7 @@ def test_kept_header_costs_no_request(reader, proxy):
 
 @pytest.fixture
 def short_grace(monkeypatch):
-    """Set the grace to 20 % of the duration, however short that is."""
+    """Set the grace to 20 % of the duration, also for short durations."""
     monkeypatch.setattr("storelab.engines.common.selections.GRACE_S", 0.0)
 
 

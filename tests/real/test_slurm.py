@@ -113,7 +113,7 @@ def test_a_walltime_that_is_too_short(testbed, lab):
 
 
 def test_lost_node_fails_the_point(testbed, lab):
-    """The agent of one node is killed, as when its node dies; then the same point is measured, by the same plan."""
+    """The agent of one node is killed, as when its node dies; then the same point is measured with the same plan."""
     configure(lab, sweeps=LONG)
     process = begin(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
     victim = agent(lab, 2)
@@ -124,7 +124,7 @@ def test_lost_node_fails_the_point(testbed, lab):
     assert process.returncode == 1 and time.monotonic() - since < 45 and "node3: task 2: Killed" in err, err
     failed = json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())
     assert failed["reason"] and not runs(lab)
-    assert gone(lab), "agents or clients are left"
+    assert gone(lab), "agents or clients remain"
 
 
 def test_ctrl_c_ends_everything(testbed, lab):

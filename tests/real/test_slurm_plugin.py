@@ -92,7 +92,7 @@ def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
 
 @pytest.mark.parametrize("lab", [LONG], indirect=True)
 def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
-    """Slurm ends it. The campaign ends with an error, nothing is left, and the same command measures the point."""
+    """Slurm ends the job. The campaign ends with an error, nothing remains, and the same command measures the point."""
     process = begin(testbed, lab, *campaign("tables"))
     has_clients(process, lab)
     (job,) = jobs(testbed, lab)
@@ -113,7 +113,7 @@ def test_what_slurm_refuses(testbed, lab):
 
 
 def test_more_nodes_than_there_are(testbed, lab):
-    """Slurm would take the job, and never start it."""
+    """Slurm would accept the job, and never start it."""
     configure(lab, launcher=LAUNCHER | {"nodes": 8})
     done = on(testbed, lab, str(BIN / "storelab"), "check")
     assert done.returncode == 2 and "launcher.nodes: 8 nodes are wanted, but the cluster has 4" in done.stderr, (
@@ -124,6 +124,6 @@ def test_more_nodes_than_there_are(testbed, lab):
 def test_no_store_is_started_in_a_measuring_job(testbed, lab):
     job = " ".join(measure("seaweedfs/put/workers~0002_rep~001"))
     done = on(testbed, lab, "sbatch", "--wait", "-N1", "-o", "job.out", "--wrap", job)
-    told = (lab / "job.out").read_text()
-    assert done.returncode != 0 and "stores.seaweedfs: " in told and "no store is started in a measuring job" in told
+    shown = (lab / "job.out").read_text()
+    assert done.returncode != 0 and "stores.seaweedfs: " in shown and "no store is started in a measuring job" in shown
     assert "down" in storelab(lab, "status").stdout

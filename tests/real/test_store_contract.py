@@ -118,7 +118,7 @@ def speaks_s3(kind, store):
 
 @pytest.fixture(scope="module")
 def lab(request, tmp_path_factory):
-    """Return a store that runs, and what measures points on it."""
+    """Return a running store, and an object that measures points on it."""
     case = request.param
     given = managed.settings_of(**CASES[case])
     wanted = {k: v for k, v in sweeps(case).items() if stores.load(given["kind"]).keeps}
@@ -148,12 +148,12 @@ class TestContract:
     def test_second_up_changes_nothing(self, store):
         pids = leaders(store)  # a daemon may have one more or one less worker meanwhile
         store.up()
-        status, told = store.status(), store.deployment()
-        assert leaders(store) == pids and set(pids) == set(store.daemon_actors(told["front_ends"]))
-        assert status.state == "up" and status.version == store.version() == told["version"] != ""
-        assert told["system"] == store.system and sum(told["daemons"].values()) == len(leaders(store))
-        assert told["front_ends"] == (len(store.front_ends()) or 1)
-        assert len(store.endpoints(1)) == 1 and str(store.folder) not in str(told)
+        status, deployment = store.status(), store.deployment()
+        assert leaders(store) == pids and set(pids) == set(store.daemon_actors(deployment["front_ends"]))
+        assert status.state == "up" and status.version == store.version() == deployment["version"] != ""
+        assert deployment["system"] == store.system and sum(deployment["daemons"].values()) == len(leaders(store))
+        assert deployment["front_ends"] == (len(store.front_ends()) or 1)
+        assert len(store.endpoints(1)) == 1 and str(store.folder) not in str(deployment)
         assert store.free_bytes() is None or store.free_bytes() > 0
         assert store.condition().state in (CLEAN, UNKNOWN)
 
@@ -315,13 +315,17 @@ class TestContract:
             assert {key: way.read(bucket, key) for key in bodies} == bodies
             runner.settle(120)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, runner.events
-        told = runner.told()
-        assert len(told["most_lost"]) == 1 and not told["beyond_redundancy"] and told["bears"] == store.bears()
+        fault_report = runner.told()
+        assert (
+            len(fault_report["most_lost"]) == 1
+            and not fault_report["beyond_redundancy"]
+            and fault_report["bears"] == store.bears()
+        )
         assert store.status().state == "up" and intact(store, bucket, bodies)
 
     @cases(lambda kind, store: store.keeps and store.protocol != "file")  # whose records `up` cannot do without
     def test_crash_of_the_manager_leaves_no_stranger(self, store):
-        """It died before it could record the daemons."""
+        """storelab died before it could record the daemons."""
         pids, front_ends = leaders(store), len(store.front_ends())
         after = managed.again(store)
         after.up()
@@ -335,7 +339,7 @@ class TestContract:
 
     @cases(keeps)
     def test_data_and_keys_outlive_a_restart(self, store):
-        """Data in memory are gone, and the keys stay the same."""
+        """Data in memory are lost, and the keys remain the same."""
         accounts = min(2, store.most("accounts"))
         store.up(1, accounts)
         bucket, bodies = filled(store, "kept")
@@ -355,7 +359,7 @@ class TestContract:
 
     @cases(keeps)
     def test_second_store_is_refused(self, lab, store, tmp_path):
-        """Neither its address nor its data can be used by another one, and the first goes on."""
+        """Another store can use neither its address nor its data, and the first continues."""
         pids, home = leaders(store), managed.settings_of(**CASES[lab.case])
         for given in ({}, {**home, "directory": str(store.data)}):
             second = managed.made("other", lab.settings | given, tmp_path)
@@ -372,7 +376,7 @@ class TestContract:
 
     @cases(keeps)
     def test_killed_in_the_middle_of_up(self, lab, tmp_path):
-        """By `down` nothing is left, and `up` goes on from there."""
+        """After `down` nothing remains, and `up` continues from there."""
         settings = managed.settings_of(**CASES[lab.case])
         store = managed.made("torn", settings, tmp_path)
         daemons = store.daemon_actors(1)

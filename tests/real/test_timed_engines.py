@@ -37,7 +37,7 @@ def port_of(store) -> int:
 
 @pytest.mark.heavy
 def test_parts_and_offsets(lab, external, keys, engine):
-    """Ranges at random, in sequence and at a place; uploads and downloads in parts; a connection for each worker."""
+    """Random, sequential and fixed ranges; uploads and downloads in parts; a connection for each worker."""
     axes = AXES | {"engine": engine}
     parts = axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}
     parts |= {"clients": 1, "workers": 2}  # few: an upload must end within the time granted after the deadline
@@ -63,7 +63,7 @@ def test_parts_and_offsets(lab, external, keys, engine):
             assert first is None if point.workload == "put" else r["start_ns"] < first <= r["end_ns"]
         requests = {"put": 3 + 2, "get": 3}[point.workload] if point.axes.get("part_size") else 1
         assert {r["requests"] for r in rows} == {requests}
-        assert record["host"]["monitor_samples"] >= 2, "one at each end"
+        assert record["host"]["monitor_samples"] >= 2, "one socket at each end"
         if point.sweep == "few":
             # obstore has one socket more in each of its processes. Its HTTP library may open a connection for an
             # operation that then takes one which became free meanwhile: at most one for each worker.
@@ -73,7 +73,7 @@ def test_parts_and_offsets(lab, external, keys, engine):
 
 @pytest.mark.heavy
 def test_download_is_one_request(lab, proxy, keys, engine):
-    """A connection serves many buckets."""
+    """One connection is used for many buckets."""
     axes = AXES | {"engine": engine, "object_size": "4 kB", "clients": 1, "workers": 2, "buckets": 4}
     ((_, record, rows),) = lab(at(proxy.url), get={"workload": "get", "axes": axes})
     around = 200  # staging, checks and markers are requests too
@@ -106,7 +106,7 @@ def noting(seaweedfs):
 
 @pytest.mark.heavy
 def test_uploads_cost_recorded_requests(lab, noting, keys, engine):
-    """Count at the server, by key: one PUT, or a beginning, three parts and an end; none is tried again."""
+    """Count at the server, by key: one PUT, or a begin, three parts and an end, without a retry."""
     whole = {("PUT", ""): 1}, {}
     split = {("POST", "uploads"): 1, ("PUT", "partNumber"): 3, ("POST", "uploadId"): 1}
     for wanted, parts in (whole, (split, {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2})):
@@ -230,7 +230,7 @@ def test_open_loop_keeps_schedule(direct):
     start, ops, facts = direct([0.01], 12, 100, 1.5)
     begun = len(ops["intended_ns"])
     assert begun + facts["not_begun"] == 150 and begun > 0
-    assert sorted(ops["intended_ns"]) == [start + k * 10_000_000 for k in range(begun)], "none is left out"
+    assert sorted(ops["intended_ns"]) == [start + k * 10_000_000 for k in range(begun)], "no operation is left out"
     assert all(s >= due for s, due in zip(ops["start_ns"], ops["intended_ns"], strict=True))
 
 
@@ -246,7 +246,7 @@ def test_open_loop_counts_late_operations(direct):
 
 @pytest.mark.heavy
 def test_operations_in_flight_at_deadline_end(direct):
-    """Each of three workers has one that begins before the deadline and ends after it."""
+    """Each of three workers has an operation that begins before the deadline and ends after it."""
     start, ops, facts = direct([0.4], 3, 0, 1.0)
     assert max(ops["start_ns"]) < start + 10**9 and facts["hung"] == 0
     assert sum(end > start + 10**9 for end in ops["end_ns"]) == 3
@@ -255,7 +255,7 @@ def test_operations_in_flight_at_deadline_end(direct):
 @pytest.mark.heavy
 @pytest.mark.parametrize("opened", [False, True])
 def test_hanging_operations_are_recorded(direct, opened):
-    """After three answers two operations hang. They are in the record, given up 5 s after the deadline."""
+    """After three answers two operations hang. They are in the record, and end 5 s after the deadline."""
     start, ops, facts = direct([0.001] * 3 + [3600.0] * 1000, 2, 20 if opened else 0, 0.5)
     assert (clock.now_ns() - start) / 1e9 > 5.4
     hung = [i for i, error in enumerate(ops["error"]) if error == "Hung"]
@@ -281,7 +281,7 @@ class Holding(Refusing):
 @pytest.mark.heavy
 @pytest.mark.parametrize("engine", ["obstore", "loadgen", "s5cmd", "fsspec"], indirect=True)
 def test_run_with_hanging_workers_is_invalid(lab, seaweedfs, keys, engine):
-    """The eighth worker goes on. s5cmd cannot report it, which is in the record."""
+    """The eighth worker continues. s5cmd cannot report it; the record has it."""
     with Holding([("127.0.0.1", port_of(seaweedfs))], 0) as proxy:
         proxy.over = threading.Event()
         get = {"workload": "get", "duration": "3 s", "axes": {"engine": engine, "workers": 8, "clients": 1}}
@@ -312,7 +312,7 @@ def test_run_with_hanging_workers_is_invalid(lab, seaweedfs, keys, engine):
     ],
 )
 def test_early_exit_of_s5cmd_fails_check(tmp_path, anybody, body, sig, ok, detail):
-    """Its commands have no end, so half a run must not look like a whole one."""
+    """The list of commands is endless, so half a run must not look like a whole one."""
     with DelayServer(ports.block(), [0.01], body) as server:
         client = WORKLOADS["get"].client(latency_truth.job(server.url, tmp_path, body, 2, 0, "s5cmd"))
         client.prepare()

@@ -1,4 +1,4 @@
-"""A SeaweedFS that is upgraded while it is used: front-ends and a volume server, to the next version and back."""
+"""A SeaweedFS is upgraded during use: front-ends and a volume server, to the next version and back."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def site(tmp_path):
 
 
 def programs(store) -> dict[str, str]:
-    """What runs, by the processes themselves."""
+    """Return the versions that run, as reported by the processes themselves."""
     return {name: psutil.Process(pid).exe() for name, pid in store.actors().items() if "/" not in name}
 
 
@@ -76,8 +76,8 @@ with journal_of(store).taken("u"):
 def test_next_run_brings_back_what_a_killed_one_upgraded(site):
     store = site.store
     store.up(1)
-    told = json.dumps({**STORE, "port": store.settings.port})
-    command = [sys.executable, "-c", KILLED, told, site.config.state, NEW]
+    arguments = json.dumps({**STORE, "port": store.settings.port})
+    command = [sys.executable, "-c", KILLED, arguments, site.config.state, NEW]
     child = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert child.stdout == "upgraded\n" and child.returncode == -9, child.stderr
     assert len(set(programs(store).values())) == 2, "one runs the other version"

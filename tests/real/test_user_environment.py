@@ -1,4 +1,4 @@
-"""storelab's own programs send the same requests whatever the user has set."""
+"""storelab's own programs send the same requests with any environment of the user."""
 
 from bucket_server import bucket
 from every_client import requests, run, unset

@@ -113,13 +113,13 @@ def test_two_stores_in_two_subnets(xrootd, fresh):
 
 
 def test_subnet_in_use_is_refused(xrootd, tmp_path):
-    for subnet, said in (
+    for subnet, found in (
         (xrootd.settings.subnet, "is in use"),
         ("127.0.0.0/30", "is in use"),
         ("10.213.77.1/30", "is not a subnet"),
     ):
         store = managed.created("xr", {"kind": "xrootd", "subnet": subnet}, tmp_path / "state")
-        with pytest.raises(UserError, match=said) as caught:
+        with pytest.raises(UserError, match=found) as caught:
             store.up()
         assert caught.value.place == "stores.xr.subnet" and "\n" not in str(caught.value)
     assert xrootd.status().state == "up" and xrootd.access().bucket_names()
@@ -204,7 +204,7 @@ def test_door_opens_again(fresh):
 
 def test_unusable_doors_are_refused(xrootd):
     host, port = xrootd.namespace.server, xrootd.settings.port
-    for kind, url, said in (
+    for kind, url, found in (
         ("root", f"root://{host}:{port + 2}//", "cannot be reached"),
         ("root", f"root://{host}:{port + 1}//", "cannot be reached"),  # XrdHttp
         ("root", f"root://{host}:{port}//none", "no such file"),
@@ -212,7 +212,7 @@ def test_unusable_doors_are_refused(xrootd):
         ("root", f"http://{host}:{port}/", "is not a URL of a root store"),
         ("http", f"http://{host}:{port}/", "cannot be reached"),  # root://
     ):
-        with pytest.raises(UserError, match=said) as caught:
+        with pytest.raises(UserError, match=found) as caught:
             door(xrootd, kind, endpoint=url).up()
         assert caught.value.place == "stores.door.endpoint" and "\n" not in str(caught.value)
 

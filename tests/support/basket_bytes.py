@@ -39,8 +39,8 @@ def basket(values, offsets=None, entries=0, method=None, longest=100, **wrong):
     """
     plain = values
     if offsets is not None:
-        told = [len(offsets) + 1, *(o + KEY for o in offsets), 0]
-        plain += struct.pack(f">{len(told)}i", *told)
+        found = [len(offsets) + 1, *(o + KEY for o in offsets), 0]
+        plain += struct.pack(f">{len(found)}i", *found)
     body = blocks(plain, method, longest) if method else plain
     body = body if len(body) < len(plain) else plain  # what does not become shorter is not packed
     head = struct.pack(">iHiIHH", KEY + len(body) + wrong.get("more", 0), 4, len(plain), 0, wrong.get("key", KEY), 1)

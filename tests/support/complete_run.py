@@ -1,5 +1,4 @@
-"""Options and hooks for complete runs: what may run next to what, visible second tries, and what makes a run
-incomplete.
+"""Options and hooks for complete runs: tests that may run together, visible retries, and reasons of failed runs.
 
 Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time,
 and the run ends with the list of those that needed it. The run fails if there are more than `MAX_FLAKY` of them, if a

@@ -1,4 +1,4 @@
-"""A pass-through on loopback that counts exactly: connections, requests, bytes of answers on the wire.
+"""A proxy on loopback that counts exactly: connections, requests, bytes of answers on the wire.
 
 It forwards bytes as they are, so the client's Host header, which signature v4 covers, arrives unchanged. Requests are
 counted by the blank line that ends their head: right for requests without a body (GET, HEAD), which is all it is for.
@@ -38,7 +38,7 @@ class CountingProxy:
         self.requests = self.received = self.connections = 0
 
     def counter(self) -> Callable[[bytes], int]:
-        """Of one connection: how many requests begin in what it sends next."""
+        """Return a function that counts the requests that begin in the next bytes of one connection."""
         tail = b""
 
         def told(data: bytes) -> int:
@@ -93,13 +93,13 @@ class CountingProxy:
             sock.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket, upward: bool, done: threading.Barrier) -> None:
-        told = self.counter()
+        found = self.counter()
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 # Counted before it is sent: when the client has its answer, the count is complete.
                 with self.lock:
                     if upward:
-                        self.requests += told(data)
+                        self.requests += found(data)
                     else:
                         self.received += len(data)
                 upward or self.flowing.wait()

@@ -62,14 +62,18 @@ class Run:
     def engine(self, client):
         """What a client says of itself."""
         longest = [[self.start + (2 + client) * S, (300 + client) * MS], [self.start + S, 20 * MS]]
-        told = {"pauses": {"sum_ns": (330 + client) * MS, "longest_ns": longest[0][1], "longest": longest}}
+        content = {"pauses": {"sum_ns": (330 + client) * MS, "longest_ns": longest[0][1], "longest": longest}}
         if self.point.sweep == "single" and self.point.rep == 2:
-            told = {}  # it did not watch itself
+            content = {}  # it did not watch itself
         if self.point.sweep == "due":
-            told["not_begun"] = [0, 5, 700][self.point.rep - 1] - client if self.point.rep > 1 else None
+            content["not_begun"] = [0, 5, 700][self.point.rep - 1] - client if self.point.rep > 1 else None
         if self.point.rep != 3 or client:  # not recorded by the first client of every third run
-            told["opening"] = {"requests": 3, "asked_bytes": 5000, "wire_bytes": None if self.point.rep == 2 else 6000}
-        return told
+            content["opening"] = {
+                "requests": 3,
+                "asked_bytes": 5000,
+                "wire_bytes": None if self.point.rep == 2 else 6000,
+            }
+        return content
 
     def draw(self, client):
         rng, out = self.rng, []

@@ -165,9 +165,9 @@ def categories(ax: Axes, axis: Axis) -> dict[float, str]:
     if own is None:
         return {}
     for other in [axis, *(getattr(a, which) for a in ax.figure.axes)]:
-        said = other.get_major_formatter().format_ticks(own) if _ticks(other) == own else []
-        if any(said) and not all(_numeric(t) for t in said):
-            return dict(zip(own, said, strict=True))
+        found = other.get_major_formatter().format_ticks(own) if _ticks(other) == own else []
+        if any(found) and not all(_numeric(t) for t in found):
+            return dict(zip(own, found, strict=True))
     return {}
 
 

@@ -28,9 +28,9 @@ def run_of(workers, store="alpha", lingering=0, role="deletions"):
     if role is None:
         point = {"store": store, "workload": "collect_garbage", "axes": axes, "fixed": {"release": {"factor": 0.001}}}
         return {"point": point, "clients": [{"client": 0}], "observed": seen}
-    told = {"name": role, "fixed": {"release": {"factor": 0.001}}}
+    content = {"name": role, "fixed": {"release": {"factor": 0.001}}}
     point = {"store": store, "workload": "roles-collect", "axes": {"redundancy": "replica-2"}}
-    point["fixed"] = {"roles": [{"name": "uploads", "fixed": {}}, told]}
+    point["fixed"] = {"roles": [{"name": "uploads", "fixed": {}}, content]}
     uploads = {"name": "uploads", "workload": "put", "axes": {}, "clients": [0, 1]}
     own = {"name": role, "workload": "collect_garbage", "axes": axes, "clients": [2]}
     return {"point": point, "roles": [uploads, own], "observed": {role: seen, "uploads": {}}}

@@ -61,10 +61,10 @@ class Server(ThreadingHTTPServer):
 
 
 class LyingProxy:
-    """A proxy of these targets: `urls` has one entry for each front-end, `told` is the counter of false answers.
+    """A proxy of these targets: `urls` has one entry for each front-end, `told` counts the false answers.
 
-    lies: scenarios with false answers, and `failures`: errors for every tenth GET of an object and, for half a second,
-    for all listings of one worker.
+    lies: scenarios with false answers. `failures` among them gives errors for every tenth GET of an object and, for
+    half a second, for all listings of one worker.
     """
 
     def __init__(self, targets: list[tuple[str, int]], lies: set[str], stubborn: bool = False):

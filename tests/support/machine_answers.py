@@ -12,8 +12,8 @@ SCHEMA = json.loads((ROOT / "docs/machine.schema.json").read_text())
 
 def valid(command: str, text: str) -> dict:
     """The one object in the text, held against the published schema."""
-    told = json.loads(text)
+    content = json.loads(text)
     wanted = {"$ref": f"#/$defs/{command.replace(' ', '_')}", "$defs": SCHEMA["$defs"]}
-    jsonschema.Draft202012Validator(wanted).validate(told)
-    assert told["command"] == command and told["storelab"] == __version__
-    return told
+    jsonschema.Draft202012Validator(wanted).validate(content)
+    assert content["command"] == command and content["storelab"] == __version__
+    return content

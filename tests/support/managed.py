@@ -89,7 +89,7 @@ def kill(store: Any, *names: str) -> None:
 
 
 def left_behind(store: Any) -> list[str]:
-    """Return what is left of a store that is down: processes, sockets, mounts, namespaces and links."""
+    """Return what remains of a store that is down: processes, sockets, mounts, namespaces and links."""
     folder, out = str(store.folder), []
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:

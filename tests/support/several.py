@@ -109,8 +109,8 @@ def events(point, start):
         return []
 
     def act(what, due, begin, done):
-        said = {"kind": "act", "fault": "killed", "act": what, "actor": "data.0", "due_ns": start + due * MS}
-        return said | {"time_ns": start + begin * MS, "done_ns": start + done * MS, "error": None, "detail": ""}
+        content = {"kind": "act", "fault": "killed", "act": what, "actor": "data.0", "due_ns": start + due * MS}
+        return content | {"time_ns": start + begin * MS, "done_ns": start + done * MS, "error": None, "detail": ""}
 
     def state(at, name):
         return {"kind": "state", "time_ns": start + at * MS, "state": name, "detail": f"it says {name}"}
@@ -137,7 +137,7 @@ def record(point, folder, change=None):
     """Write the record of one point; `change` may change run.json before."""
     start = T0 + point.order * 60 * S
     deadline = start + point.fixed["duration_ns"]
-    clients, told, place = [], [], folder / "raw" / point.key
+    clients, found, place = [], [], folder / "raw" / point.key
     for part in point.parts():
         axes, ranks = part.point.axes, list(part.ranks)
         spans = rates(point.sweep, part.name, point.axes, point.rep)
@@ -153,13 +153,13 @@ def record(point, folder, change=None):
                 | {"cpu_user_s": 0.5, "cpu_system_s": 0.25, "connections_max": 8, "operations": len(own)}
             )
         engine = {"name": axes["engine"], "version": "1.0", "settings": {}, "requests_per_operation": {}}
-        told.append(
+        found.append(
             {"name": part.name, "workload": part.point.workload, "axes": axes, "clients": ranks, "engine": engine}
             | {"begin_ns": start + part.begin_ns, "end_ns": start + part.end_ns}
         )
     run = {
         **{"schema": records.SCHEMA, "campaign": "several", "point": asdict(point), "attempt": "1", "valid": True},
-        **{"start_ns": start, "deadline_ns": deadline, "clients": clients, "roles": told},
+        **{"start_ns": start, "deadline_ns": deadline, "clients": clients, "roles": found},
         **{"events": events(point, start)},
         **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 10.0, "server_cpu_s": 2.0}, "checks": []},
         **{"engine": {}, "store": {"name": "alpha", "kind": "s3"}},

@@ -24,5 +24,5 @@ def campaign_of(folder, tables, **more):
 
 def operations(*ends, errors=()):
     n = len(ends)
-    said = [errors[i] if i < len(errors) else None for i in range(n)]
-    return {"client": [0] * n, "count": [1] * n, "bytes": [7] * n, "end_ns": [AGREED + e for e in ends], "error": said}
+    found = [errors[i] if i < len(errors) else None for i in range(n)]
+    return {"client": [0] * n, "count": [1] * n, "bytes": [7] * n, "end_ns": [AGREED + e for e in ends], "error": found}

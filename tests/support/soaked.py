@@ -1,10 +1,9 @@
-"""A campaign measured in parts whose records are made, not measured: every rate, every megabyte and file is known
-beforehand.
+"""A campaign measured in parts with synthetic records: every rate, every megabyte and every file is known.
 
 Sweep `soak`: 12 parts of two roles in bins of 1 s. `readers` stay as they are; the rate of `writers` falls by 2/s and
 the store grows by 10 MB and one open file from part to part; a writer gathers 20 MB and a file from the second to the
-last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few to
-tell anything of.
+last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few
+for any conclusion.
 
 `write` puts it into a folder.
 """
@@ -36,7 +35,7 @@ CONFIG = {
 
 
 def rate(role, part):
-    """Operations per second of all clients of a role; even, as bins share it."""
+    """Return the operations per second of all clients of a role; bins share them evenly."""
     return {"readers": 200, "writers": 100 - 2 * part, "": 300}[role]
 
 
@@ -88,7 +87,7 @@ def monitor(point, start, lasts, roles):
 def record(point, folder):
     part, lasts = point.axes["part"], point.fixed["duration_ns"]
     start = T0 + (part - 1) * APART + (0 if "roles" in point.fixed else 10**6 * S)
-    clients, told, place, having = [], [], folder / "raw" / point.key, {}
+    clients, found, place, having = [], [], folder / "raw" / point.key, {}
     for role in point.parts():
         axes, ranks = role.point.axes, [*role.ranks]
         having[role.name] = ranks
@@ -104,7 +103,7 @@ def record(point, folder):
                 | ({"role": role.name} if role.name else {})
             )
         engine = {"name": axes["engine"], "version": "1.0", "settings": {}, "requests_per_operation": {}}
-        told.append(
+        found.append(
             {"name": role.name, "workload": role.point.workload, "axes": axes, "clients": ranks, "engine": engine}
             | {"begin_ns": start, "end_ns": start + lasts}
         )
@@ -114,8 +113,8 @@ def record(point, folder):
         **{"schema": records.SCHEMA, "campaign": "soak", "point": asdict(point), "attempt": "1", "valid": valid},
         **({} if valid else {"budget": {"reason": "2 % of the operations failed"}}),
         **{"start_ns": start, "deadline_ns": start + lasts, "clients": clients, "events": [], "checks": []},
-        **({"roles": told} if "roles" in point.fixed else {}),
-        **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 40.0, "server_cpu_s": 2.0}, "engine": told[0]["engine"]},
+        **({"roles": found} if "roles" in point.fixed else {}),
+        **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 40.0, "server_cpu_s": 2.0}, "engine": found[0]["engine"]},
         **{"store": {"name": "alpha", "kind": "s3"}},
     }  # fmt: skip
     records.finish(place, run)

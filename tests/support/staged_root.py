@@ -23,14 +23,14 @@ PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 
 @cache
 def _generated() -> tuple[Path, dict[str, Any]]:
-    """Folder of the S file and its side-car, made once in a process; facts."""
+    """Return the folder of the S file and its side-car, made once in a process, and the facts."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-tests-root-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder, generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
 
 
 def s_file(folder: Path) -> dict[str, Any]:
-    """A copy of the S file (`s.root`) and of its side-car in `folder`; facts."""
+    """Copy the S file (`s.root`) and its side-car to `folder`; return the facts."""
     made, facts = _generated()
     for name in ("s.root", SIDE_CAR):
         shutil.copyfile(made / name, folder / name)
@@ -39,7 +39,7 @@ def s_file(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def staged_root(store: Any, bucket: str, folder: Path) -> Iterator[tuple[Endpoint, Path, dict[str, Any]]]:
-    """The S file, uploaded as it is (`good`) and with one byte of a basket changed (`bad`); endpoint, folder, facts."""
+    """Upload the S file unchanged (`good`) and with a changed byte (`bad`); return endpoint, folder and facts."""
     facts = s_file(folder)
     access = store.access()
     access.make_bucket(bucket)
@@ -63,7 +63,7 @@ def job_for(
     key: str = "good",
     **more: Any,
 ) -> Job:
-    """A job of 2 s that reads one of the objects.
+    """Return a job of 2 s that reads one of the objects.
 
     more: fields of `Job`, and `protocol`; the defaults are client 0 and S3.
     """
@@ -84,8 +84,9 @@ def job_for(
 
 @contextmanager
 def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
-    """A function (url, workload, axes, key, **more as of `job_for`) that gives a prepared client; all are closed at the
-    end.
+    """Return a function (url, workload, axes, key, **more as of `job_for`) that prepares a client.
+
+    All clients are closed at the end.
     """
     made: list[Any] = []
 
@@ -101,7 +102,7 @@ def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
 
 
 def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:
-    """Run a prepared client until a deadline; the result, and by how many seconds it ended after it."""
+    """Run a prepared client until a deadline; return the result, and by how many seconds it ended after it."""
     start = clock.now_ns()
     client.run(start, start + int(seconds * 1e9))
     return client.result(), (clock.now_ns() - start) / 1e9 - seconds
@@ -124,5 +125,5 @@ def read(client: Any, count: int) -> Result:
 
 
 def failed(result: Result) -> set[str]:
-    """Names of the checks that did not hold."""
+    """Return the names of the failed checks."""
     return {c.name for c in result.checks if not c.ok}

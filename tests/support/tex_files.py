@@ -11,7 +11,7 @@ from storelab.analysis.records.campaign import read_plan
 
 
 class TexFiles(dict):
-    """File name -> text; `paper` is the whole paper. Of the figures only those named count as drawn."""
+    """Return file name -> text; `paper` is the whole paper. Only the named figures count as drawn."""
 
     def __init__(self, campaign: str, *figures: str) -> None:
         super().__init__()

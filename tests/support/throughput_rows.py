@@ -21,7 +21,7 @@ def only_row(table: pd.DataFrame, **wanted) -> pd.Series:
 
 
 def groups(**columns) -> pd.DataFrame:
-    """Rows of throughput.csv: axes stand before n."""
+    """Return rows of throughput.csv; columns of axes come before n."""
     same = {
         "store": "alpha",
         "workload": "put",

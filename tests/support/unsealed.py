@@ -24,7 +24,7 @@ def write(raw: Path, target: Path) -> None:
             pq.write_table(rows.drop_columns(["point", "file"]), target / key / file)
     for key, texts in index.texts.items():
         for name, text in texts.items():
-            told = json.loads(text)
-            if "files" in told:
-                told["files"] = records.file_entries(target / key / file for file in told["files"])
-            records.write_summed(target / key / name, told)
+            content = json.loads(text)
+            if "files" in content:
+                content["files"] = records.file_entries(target / key / file for file in content["files"])
+            records.write_summed(target / key / name, content)

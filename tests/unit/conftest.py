@@ -1,5 +1,5 @@
-"""What unit tests share: one example campaign, and no pictures: to render figures takes 8 times as long as all else
-about them.
+"""Shared parts of unit tests: an example campaign, and figures without rendering, which takes 8 times as long as all
+other work on them.
 """
 
 import shutil
@@ -25,7 +25,7 @@ LOOK_AT_PICTURES = (
 
 @pytest.fixture(autouse=True, scope="module")
 def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A saved figure is an empty picture, in all modules but those that look at pictures."""
+    """Save figures as empty pictures, except in modules that check pictures."""
     with pytest.MonkeyPatch.context() as patch:
         if not str(request.path.with_suffix("")).endswith(LOOK_AT_PICTURES):
             patch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
@@ -35,8 +35,10 @@ def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def as_on_a_new_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What `storelab install` brings is not found, although this machine may have it: where a test needs a program of a
-    store, something stands in for it. It ends with each module: the same process may run a real test next."""
+    """Hide programs that `storelab install` installs, also if this machine has them; a test that needs one replaces it.
+
+    This ends with each module, because the same process may run a real test next.
+    """
 
     def which(name: str, path: str) -> str | None:
         found = shutil.which(name, path=path)

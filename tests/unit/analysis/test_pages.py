@@ -64,7 +64,7 @@ def test_only_engines_that_read_are_explained():
 
 
 class Words(HTMLParser):
-    """The texts of a page, and its tags that are not closed."""
+    """Return the texts of a page, and its tags that are not closed."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -104,14 +104,14 @@ def test_sections_of_campaigns_with_few_axes():
     values = {"entries_median_per_s": 1.0, "entries_low_per_s": 1.0, "entries_high_per_s": 1.0}
     values |= {"needed_median_mb_per_s": 1.0, "amplification_median_ratio": 1.0, "requests_median_per_read": 1.0}
     row = values | {"engine": "planned", "workload": "read_volume"}
-    for more, said in (
+    for more, found in (
         ({"volume_fraction_percent": 50.0}, "50 % of volume, planned"),
         ({"volume_fraction_percent": 50.0, "entry_fraction_percent": None}, "50 % of volume, planned"),
         ({"volume_fraction_percent": 50.0, "entry_fraction_percent": 1.0}, "1 % of entries, planned"),
         ({}, "read volume, planned"),
     ):
-        assert pages.sparse(pd.DataFrame([row | more])).rows[0][0] == said
+        assert pages.sparse(pd.DataFrame([row | more])).rows[0][0] == found
     for section in (pages.rates, pages.latencies, pages.sparse):
         assert not section(pd.DataFrame([row])[lambda t: t["workload"] == "put"]).rows
     for section in (pages.rates, pages.latencies):
-        assert not section(pd.DataFrame([row])).rows, "reads are no objects that go up and down"
+        assert not section(pd.DataFrame([row])).rows, "reads do not upload or download objects"

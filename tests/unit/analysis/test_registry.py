@@ -1,4 +1,4 @@
-"""Tables and LaTeX that the analysis can make: names without loading anything slow, one file made alone, a subject
+"""Tables and LaTeX that the analysis can make: names without slow imports, one file by itself, and a subject that is
 added by its files.
 """
 
@@ -26,7 +26,7 @@ def numbers(table):
 
 
 def without(script: str, *absent: str) -> str:
-    """Modules of `absent` that a fresh interpreter holds after a script."""
+    """Return the modules of `absent` that a new interpreter has loaded after a script."""
     script += f"; import sys; print(sorted(set({absent}) & set(sys.modules)))"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -58,11 +58,11 @@ def test_one_file_is_made_alone_and_needs_no_figures(folder):
     names = ["table_best", "table_environment"]
     assert latex.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
-    with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
+    with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name on a separate line
         latex.build(folder, ["table_bets"])
     with pytest.raises(UserError, match="storelab figures"):
         latex.build(folder, ["table_throughput", "paper"])
-    assert not (folder / "tex" / "table_throughput.tex").exists(), "nothing is half done"
+    assert not (folder / "tex" / "table_throughput.tex").exists(), "no partial file remains"
 
 
 @pytest.mark.heavy

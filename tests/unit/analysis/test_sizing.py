@@ -1,6 +1,4 @@
-"""`storelab size`: clients that fill a link, and what their records take, from a campaign whose rates are known
-exactly.
-"""
+"""`storelab size`: the clients that fill a link, and the size of their records, for a campaign with known rates."""
 
 import pandas as pd
 import pytest
@@ -58,12 +56,12 @@ def test_the_largest_size_that_was_measured_is_the_default(campaign):
 
 def test_of_several_sizes_the_largest_that_has_a_rate():
     rates = {"workload": "get", "engine": "s5cmd", "object_size_bytes": [4000, 10**6, 10**8, 10**9]}
-    told = pd.DataFrame(rates | {"rate_median_per_s": [9.0, 5.0, 1.0, None]})
-    ceilings = told.rename(columns={"workload": "operation", "rate_median_per_s": "rate_per_s"})
+    found = pd.DataFrame(rates | {"rate_median_per_s": [9.0, 5.0, 1.0, None]})
+    ceilings = found.rename(columns={"workload": "operation", "rate_median_per_s": "rate_per_s"})
     ceilings = ceilings.assign(target="network", object_size_bytes=2 * ceilings["object_size_bytes"])
     others = ((ceilings.iloc[:0], 10**8), (ceilings.assign(target="null"), 10**8))
     for calibration, largest in ((ceilings, 2 * 10**8), *others):
-        assert sizing.largest({"calibration": calibration, "throughput": told}, "get", "s5cmd") == largest
+        assert sizing.largest({"calibration": calibration, "throughput": found}, "get", "s5cmd") == largest
 
 
 @pytest.mark.parametrize(
@@ -75,9 +73,9 @@ def test_clients_for(link, own, most, clients):
 
 def test_the_command(campaign):
     arguments = ["--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--campaign-dir", str(campaign[False])]
-    told = CliRunner().invoke(cluster.size, arguments, catch_exceptions=False).output
-    assert "one client (s5cmd, get of 10 MB)" in told and "20 clients fill 20 Gbit/s" in told
-    assert all(f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000))
+    found = CliRunner().invoke(cluster.size, arguments, catch_exceptions=False).output
+    assert "one client (s5cmd, get of 10 MB)" in found and "20 clients fill 20 Gbit/s" in found
+    assert all(f"{n:5d} clients, 100 points" in found for n in (20, 64, 512, 5000))
 
 
 def test_bytes_of_records_per_operation_and_client(tmp_path):

@@ -1,4 +1,4 @@
-"""Tables, LaTeX and figures of two synthetic campaigns, and plans of campaign files, are those of the snapshots.
+"""Tables, LaTeX and figures of two synthetic campaigns, and plans of campaign files, must equal the snapshots.
 
 The sealed campaigns are rebuilt as well; of them only the structure is checked.
 """

@@ -1,4 +1,4 @@
-"""Test what benchmarks share: counting in a window, kept results and their tables, ports."""
+"""Test the shared parts of benchmarks: counting in a window, saved results and their tables, ports."""
 
 import json
 import re
@@ -230,7 +230,7 @@ def test_released_ports_are_given_again(blocks):
 
 def test_blocks_have_room_for_three_deployments():
     beyond = [k for k in stores.KINDS if 3 * stores.load(k).port_block > ports.SIZE]
-    assert beyond == ["ceph"], "its tests ask for as many as they deploy"
+    assert beyond == ["ceph"], "its tests reserve the number that they deploy"
 
 
 def test_ports_10000_above_a_block_avoid_default_ports_too():

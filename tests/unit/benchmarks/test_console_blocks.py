@@ -1,4 +1,4 @@
-"""Test which console blocks the docs have, and how they run; tests/real/test_console.py runs them."""
+"""Test which console blocks the docs contain, and how they run; tests/real/test_console.py runs them."""
 
 import re
 import shutil
@@ -61,7 +61,7 @@ def test_block_that_hangs_names_what_runs_and_is_ended(monkeypatch, tmp_path, st
 
 
 def test_stores_of_a_clone_are_stopped_too(tmp_path, storelab):
-    """A store that stayed would hold the port of the next try."""
+    """A store that keeps running would block the port of the next try."""
     (block,) = of_page(console("$ mkdir clone && touch clone/Snakefile\n$ sleep 61.5"), "p")
     assert console_blocks.run(block, tmp_path, 0.3)[0] is None
     stopped = (tmp_path / "stopped").read_text().splitlines()

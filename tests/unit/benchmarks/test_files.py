@@ -50,7 +50,7 @@ def test_absent_branch_is_counted(case, monkeypatch):
     monkeypatch.setattr(trial.Trial, "_steps", lambda trial, head, *_: 1 / (head.layout.names != ["f4"]))
     assert named(case) == ["refused_though_readable"]
     case.truth["f4"][0] = [1.0]
-    assert named(case) == [], "uproot does not read it right either"
+    assert named(case) == [], "uproot does not read it correctly either"
 
 
 def test_branch_that_fails_later_is_counted(case, monkeypatch):
@@ -99,5 +99,5 @@ def test_unreadable_tree_may_be_refused(case, monkeypatch):
     monkeypatch.setattr(files, "staged", lambda *_: "none of its branches can be read")
     assert named(one) == ["refused_though_readable"]
     monkeypatch.setattr(uproot.TBranch, "array", lambda *_: 1 / 0)
-    assert named(one) == [], "a real file, of which uproot reads nothing"
+    assert named(one) == [], "uproot reads nothing of this real file"
     assert named(Case(case.path, one.tree, case.truth)) == ["refused_though_readable"], "its content is known"

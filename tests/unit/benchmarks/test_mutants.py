@@ -1,4 +1,4 @@
-"""Test `benchmarks/mutants.py`: how faults are planted and drawn, which tests see them, and what is kept."""
+"""Test `benchmarks/mutants.py`: how faults are planted and drawn, which tests detect them, and what is kept."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ QUERY = "SELECT sum(x) FROM rows WHERE a <= b"
 
 
 def found(kind: str) -> set[tuple[str, str]]:
-    """(before, after) of all faults of a kind."""
+    """Return (before, after) of all faults of a kind."""
     every = [f for f in operators.faults(MODULE) if f.kind == kind]
     return {operators.difference(f.before, operators.planted(MODULE, f.number)[1], 99) for f in every}
 
@@ -108,7 +108,7 @@ def test_files_are_asked_by_path() -> None:
 
 @pytest.fixture
 def traces() -> traced.Tests:
-    """Return what is known of four tests: one is dear, two use a fixture of 3 s, one of these a campaign of 5 s."""
+    """Return the traces of four tests: one is slow, two use a fixture of 3 s, one of these a campaign of 5 s."""
     tests = traced.Tests({})
     tests.cost = {"a.py::x": 0.5, "a.py::y": 0.1, "b.py::x": 0.2, "b.py::dear": 9.0}
     tests.wide = {"a.py::x": {"fixture f": 3.0, "campaign c": 5.0}, "a.py::y": {"fixture f": 3.0}}
@@ -119,7 +119,7 @@ def traces() -> traced.Tests:
 
 
 def test_chosen_tests_fit_the_limit_file_by_file(traces) -> None:
-    """Count a campaign only where the fault has a part in making it."""
+    """Count a campaign only if making it runs the fault."""
     every, order = set(traces.cost), ["b.py::x", "a.py::y", "a.py::x"]
     assert traces.chosen(every, ["m.py"], set(), set(), 40, 8.0) == order
     assert list(traces.spent(order, set())) == pytest.approx([0.2, 3.3, 3.8])
@@ -130,7 +130,7 @@ def test_chosen_tests_fit_the_limit_file_by_file(traces) -> None:
 
 
 def test_campaigns_with_a_fault_are_kept_apart(tmp_path, monkeypatch) -> None:
-    """Take a shared campaign if the fault has no part in it; otherwise make one in the folder of the process."""
+    """Use a shared campaign if making it does not run the fault; otherwise make one in the folder of the process."""
     monkeypatch.setattr(campaigns, "_once", lambda folder, make: folder)
     monkeypatch.setattr(campaigns, "KEPT", tmp_path / "kept")
     shared = tmp_path / "kept" / campaigns.state()
@@ -163,7 +163,7 @@ def test_results_stay_valid_while_files_do_not_change(tmp_path, monkeypatch) -> 
 
 
 def test_two_samples_are_compared_fault_by_fault(tmp_path, capsys) -> None:
-    """Of three faults, one is lost, one was never seen, one is only in the first sample."""
+    """One of three faults is lost, one was never detected, one is only in the first sample."""
     for name, results in (
         ("before", [("killed", ["t::a[1]", "t::a[2]"]), ("survived", []), ("killed", ["t::a[1]", "t::b"])]),
         ("after", [("survived", []), ("survived", [])]),
@@ -190,13 +190,13 @@ def test_equivalent_faults_are_still_there() -> None:
 
 @pytest.mark.parametrize("size", [1000, 2000])
 def test_sizes_are_shown(size) -> None:
-    """See the fault that the next test plants."""
+    """Detect the fault that the next test plants."""
     assert units.human_size(size)
 
 
 @pytest.mark.heavy
 def test_server_names_the_tests_that_see_a_fault() -> None:
-    """Try a fault with all tests, until one sees it, with one that does not, without a fault, and without time."""
+    """Try a fault with all tests until one detects it, with one that does not, without a fault, and without time."""
     every = operators.faults((traced.SOURCE / "core/units.py").read_text())
     number = next(f.number for f in every if f.function == "human_size()" and f.kind == "returns None")
     file = "tests/unit/benchmarks/test_mutants.py"

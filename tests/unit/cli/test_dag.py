@@ -78,7 +78,7 @@ def absolute(stage: str) -> set[str]:
 
 @pytest.mark.heavy
 def test_target_depends_on_all_that_its_command_loads(truth):
-    """Data files count too: the published numbers."""
+    """Data files, which are the published numbers, count too."""
     for stage in TARGETS:
         files = set(truth[stage]["files"])
         assert len(files) > 25 and not files - absolute(stage), stage
@@ -110,7 +110,7 @@ def test_names_are_found_without_pandas():
 
 @pytest.fixture
 def drawn(tmp_path):
-    """A campaign with all figures drawn just now; the first is empty."""
+    """Return a campaign with all figures drawn just now; the first is empty."""
     (tmp_path / "tables").mkdir()
     (tmp_path / "figures").mkdir()
     (tmp_path / "tables" / "points.csv").write_text("")

@@ -1,4 +1,4 @@
-"""`storelab live`: which campaign, and where it listens."""
+"""`storelab live`: choice of the campaign, and of the address."""
 
 import socket
 

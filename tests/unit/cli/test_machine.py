@@ -1,4 +1,4 @@
-"""Output for machines: `--json` prints what the schema in docs/ says and nothing else; exit codes; completion."""
+"""Output for machines: `--json` prints what the schema in docs/ defines and nothing else; exit codes; completion."""
 
 import ast
 import json
@@ -228,7 +228,7 @@ def test_exit_codes_are_those_of_the_page():
 
 
 def exits(tree: ast.AST) -> list[str]:
-    """The arguments of all `sys.exit(…)`."""
+    """Return the arguments of all `sys.exit(…)`."""
     calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "sys.exit")
     return [ast.unparse(a) for call in calls for a in call.args]
 
@@ -298,7 +298,7 @@ def test_completion_scripts_are_valid(tmp_path):
 
 
 def test_bash_loads_the_completion_script():
-    """Bash itself says which function completes storelab, after `eval "$(storelab completion bash)"`."""
+    """Bash reports which function completes storelab, after `eval "$(storelab completion bash)"`."""
     _, script, _ = command_line.storelab("completion", "bash")
     asks = f"{script}\ncomplete -p storelab"
     done = subprocess.run(["bash", "-c", asks], capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""A signal to the program that started a campaign reaches all of it; Ctrl-C while the program loads is quiet."""
+"""A signal to the program that started a campaign reaches all its processes; Ctrl-C during loading is quiet."""
 
 import os
 import signal

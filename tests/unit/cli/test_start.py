@@ -1,4 +1,4 @@
-"""What a command loads: its own side, and no heavy package before it is needed."""
+"""Packages that a command loads: those of the command's side, and none of the large ones before they are needed."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_plan_loads_only_the_configuration(tmp_path):
 
 
 def test_client_starts_with_the_standard_library():
-    """Each point pays for each of its clients. A client loads what its workload and engine need."""
+    """Each point loads them for each of its clients. A client loads what its workload and engine need."""
     script = "import storelab.gang.client, sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-I", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.strip("'") for name in done.stdout.strip("[]\n").split(", ")}
@@ -72,7 +72,7 @@ def test_table_of_latex_needs_only_tables(tmp_path):
 
 
 def test_files_do_not_take_the_place_of_closed_streams(tmp_path):
-    """A record that is file 2 would get what libraries print to the standard error stream."""
+    """If a record became file descriptor 2, it would get the error output of libraries."""
     program = f"""
 import os, click, storelab.cli
 def look():

@@ -1,4 +1,4 @@
-"""The Snakefile's functions: what targets depend on, and what was made."""
+"""Functions of the Snakefile: dependencies of targets, and existing files."""
 
 import os
 
@@ -10,7 +10,7 @@ from storelab.core import evidence
 
 
 def test_tables_depend_on_plan_and_checksums(tmp_path):
-    """These two files change with every record, so that Snakemake need not look at thousands."""
+    """These two files change with every record, so that Snakemake does not need to check thousands of files."""
     collected.write(tmp_path)
     raw = tmp_path / "raw"
     assert workflow.existing(raw, "example") == [str(raw / "plan.json"), str(raw / "SHA256SUMS")]

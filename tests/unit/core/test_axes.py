@@ -1,4 +1,4 @@
-"""Axes: what sealed plans need of them, bounds, roles and words."""
+"""Axes: properties that sealed plans need, bounds, roles and words."""
 
 import json
 from dataclasses import replace
@@ -144,7 +144,7 @@ def test_axes_have_headings_and_values_have_words():
 
 
 def test_words_of_other_columns_and_types():
-    for column, value, said in (
+    for column, value, found in (
         ("clients", 2.0, "2 clients"),
         ("clients", 1, "1 client"),
         ("part_size_bytes", 0, ""),
@@ -157,7 +157,7 @@ def test_words_of_other_columns_and_types():
         ("workload", "get_range", "download of a range"),
         ("an_axis_of_tomorrow", 3, "an axis of tomorrow 3"),
     ):
-        assert words.value_text(column, value) == said
+        assert words.value_text(column, value) == found
     assert words.heading("an_axis_of_tomorrow") == "An axis of tomorrow"
 
 
@@ -170,8 +170,8 @@ def test_verdicts_on_other_axis_values_read_differently():
                 continue
             other = {"int": 7, "size": 12345, "percent": 3.0}.get(axis.kind)
             other = other or next(c for c in (*axis.choices, "x") if c != axis.default)
-            said = verdicts.described(base | {axis.column: other})
-            assert verdicts.described(base) != said, (workload.name, axis.name)
+            shown = verdicts.described(base | {axis.column: other})
+            assert verdicts.described(base) != shown, (workload.name, axis.name)
 
 
 def test_ceilings_of_two_payloads_read_differently():

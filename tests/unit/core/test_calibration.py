@@ -1,4 +1,4 @@
-"""Which points a campaign gets to measure the ceilings of its clients, and which axes they have."""
+"""The points with which a campaign measures the ceilings of its clients, and their axes."""
 
 import itertools
 from functools import partial

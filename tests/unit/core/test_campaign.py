@@ -1,4 +1,4 @@
-"""Campaign files: the least and greatest values of each key."""
+"""Campaign files: the smallest and largest values of each key."""
 
 import pytest
 from pydantic import ValidationError

@@ -143,9 +143,9 @@ def test_any_text_is_read_or_refused(text):
 
 def test_numbers_that_yaml_takes_for_others_are_refused():
     """YAML 1.1 has base 60 and base 8: `1:30` is 90, `010` is 8."""
-    for text, said in (("1:30", "90"), ("010", "8"), ("-07", "-7"), ("1:30.5", "90.5")):
+    for text, found in (("1:30", "90"), ("010", "8"), ("-07", "-7"), ("1:30.5", "90.5")):
         for form in ("a: {}", "a: [1, {}]", "{}: a"):
-            assert f"YAML reads '{text}' as {said}; " in refusal(yaml_text.parse, form.format(text), "f"), (text, form)
+            assert f"YAML reads '{text}' as {found}; " in refusal(yaml_text.parse, form.format(text), "f"), (text, form)
         assert yaml_text.parse(f"a: '{text}'", "f") == {"a": text}
     for text, value in (("0", 0), ("10", 10), ("-3", -3), ("0.5", 0.5), ("1e3", "1e3"), ("0x10", 16), ("1_000", 1000)):
         assert yaml_text.parse(f"a: {text}", "f") == {"a": value}

@@ -1,4 +1,4 @@
-"""Errors: refusals of the system name the path, and nothing secret or harmful is printed."""
+"""Errors: operating system errors name the path, and nothing secret or harmful is printed."""
 
 import errno
 
@@ -58,7 +58,7 @@ class Unprintable(Exception):
 
 
 def test_exceptions_without_text_are_printed():
-    """One whose `__str__` raises, and one without a message: the line that raised it is the reason."""
+    """If `__str__` raises, or there is no message, the line that raised the exception is the reason."""
     for kind in (Unprintable, AssertionError):
         try:
             raise kind

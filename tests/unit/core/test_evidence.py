@@ -1,4 +1,4 @@
-"""Evidence: every changed byte of a campaign's raw files is reported, and what is missing or renamed is named."""
+"""Evidence: every changed byte of a campaign's raw files is reported, and missing or renamed files are named."""
 
 import json
 import random

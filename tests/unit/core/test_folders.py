@@ -1,4 +1,4 @@
-"""What another user prepared in a folder where everybody may write is never written into."""
+"""storelab never writes into files that another user prepared in a folder that all users can write."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ OTHER = 54321
 
 @pytest.fixture
 def open_to_all(tmp_path):
-    """A folder like /dev/shm."""
+    """Return a folder like /dev/shm."""
     path = tmp_path / "shm"
     path.mkdir()
     path.chmod(0o1777)
@@ -25,12 +25,12 @@ def open_to_all(tmp_path):
 
 
 def as_other(monkeypatch):
-    """What is there already is another user's now."""
+    """Make existing files belong to another user."""
     monkeypatch.setattr(folders, "os", SimpleNamespace(**vars(os) | {"getuid": lambda: OTHER}))
 
 
 def test_prepared_links_and_folders_are_refused(open_to_all, tmp_path):
-    """The scratch folder, the folder of the bodies, and the files that are locked in both."""
+    """Return the scratch folder, the folder of the bodies, and the files that are locked in both."""
     (tmp_path / "theirs").mkdir()
     precious = tmp_path / "precious"
     precious.write_text("text")
@@ -75,7 +75,7 @@ def test_folder_of_another_user_or_open_to_others_is_refused(open_to_all, monkey
 
 @pytest.mark.skipif(os.getuid() != 0, reason="makes folders of another user")
 def test_state_results_and_work_of_another_user_are_refused(open_to_all):
-    """In a folder where everybody may write; elsewhere users may share them."""
+    """This holds only in a folder that all users can write; elsewhere users may share files."""
     config = SimpleNamespace(state=open_to_all / "state", campaign_dir=open_to_all / "results" / "c")
     config.raw = config.campaign_dir / "raw"
     config.raw.mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_state_results_and_work_of_another_user_are_refused(open_to_all):
 
 
 def test_work_on_another_disk_is_refused(tmp_path):
-    """Before anything is measured: records are renamed from work to raw."""
+    """It is checked before the measurement, because records are renamed from work to raw."""
     if not os.access("/dev/shm", os.W_OK) or Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no other disk")
     config = SimpleNamespace(state=tmp_path / "state", campaign_dir=tmp_path / "c", raw=tmp_path / "c" / "raw")

@@ -24,7 +24,7 @@ def point():
 
 @pytest.fixture
 def raw(tmp_path, point):
-    """The records of a point with two operations, of which one failed."""
+    """Return the records of a point with two operations, of which one failed."""
     folder = tmp_path / point.key
     folder.mkdir(parents=True)
     columns = {"client": [0, 0], "op": ["PUT", "PUT"], "object": ["k0", None], "count": [1, 1], "bytes": [4000, 0]}
@@ -185,14 +185,14 @@ def test_damage_of_a_file_by_itself(tmp_path):
     assert records.damage(path) is None and records.read_json(path)["a"] == 1
     text = path.read_text()
     assert records.read_json(path)["sum"] == hashlib.sha256(re.sub(r',\n "sum".*\n', "\n", text).encode()).hexdigest()
-    for changed, said in (
+    for changed, found in (
         (text.replace('"a": 1', '"a": 2'), "does not match its checksum"),
         (text.replace(' "sum"', ' "gone"'), "lost its checksum"),
         (text[:-3], "is not JSON"),
         ("[1]", "is not a mapping"),
     ):
         path.write_text(changed)
-        assert said in records.damage(path)
+        assert found in records.damage(path)
     path.write_text('{"a": 1}')
     assert records.damage(path) is None, "older versions wrote no checksum"
     path.unlink()

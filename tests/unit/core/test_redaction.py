@@ -1,4 +1,4 @@
-"""A secret that anything repeats is hidden: whole, in pieces, and as other formats write it."""
+"""A repeated secret is hidden: whole, in pieces, and in other formats."""
 
 import html
 import json
@@ -69,7 +69,7 @@ def test_tokens_of_the_environment_and_of_files_are_known(tmp_path):
 
 
 def test_client_records_nothing_secret(tmp_path):
-    """Not as the class of an error either, which is a server's own word."""
+    """It must not be an error class either, which is a server's own word."""
     result = Result({"end_ns": [1, 2], "bytes": [0, 1], "error": [TOKEN, None]}, {}, [], {})
     assert client.write_ops(tmp_path / "ops.0.parquet", result) == (1, 1, 1)
     assert records.read_table(tmp_path / "ops.0.parquet")["error"].to_pylist() == ["(a key or token, hidden)", None]
@@ -78,7 +78,7 @@ def test_client_records_nothing_secret(tmp_path):
 
 
 def test_pack_refuses_texts_with_secrets(tmp_path):
-    """Records that are there are not altered any more: the file is named."""
+    """Existing records are not changed any more: the file is named."""
     path = tmp_path / "failed.json"
     path.write_text(json.dumps({"reason": f"the token {TOKEN}"}))
     members._without_secrets({"raw/run.json": b'{"reason": "nothing"}', "a.parquet": TOKEN.encode()})

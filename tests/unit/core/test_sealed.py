@@ -1,4 +1,4 @@
-"""Sealed records: the same rows and texts in few files, whatever interrupts the sealing, and damage is named."""
+"""Sealed records: the same rows and texts in few files, after any interruption of the sealing; damage is named."""
 
 import errno
 import fcntl
@@ -26,7 +26,7 @@ def copy(tmp_path):
 
 
 def contents(raw):
-    """Return what the files of all points hold: path -> text, or rows."""
+    """Return the content of the files of all points: path -> text, or rows."""
     found = {}
     for path in raw.rglob("*"):
         name = path.relative_to(raw)
@@ -36,8 +36,8 @@ def contents(raw):
 
 
 def test_all_rows_and_texts_are_there(copy):
-    """Read by DuckDB and pandas alone, as somebody without storelab does."""
-    anomalies = copy / "raw/alpha/put/rep~001/anomalies.0.parquet"  # it has a column `key` of its own
+    """Read the files only with DuckDB and pandas, without storelab."""
+    anomalies = copy / "raw/alpha/put/rep~001/anomalies.0.parquet"  # it has its own column `key`
     rows = {"client": [0, 0], "key": ["a", "b"], "scenario": ["x", "y"], "same_front_end": [True, False]}
     records.write_table(anomalies, records.ANOMALIES, rows)
     evidence.write_sums(copy / "raw")
@@ -127,7 +127,7 @@ def test_killed_at_any_place_it_goes_on(copy):
         [sys.executable, "-c", KILLED, copy, *filter(None, sys.path)], capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split()[-1]) > 40, "as many places were tried"
+    assert int(done.stdout.split()[-1]) > 40, "the same number of places was tried"
 
 
 def test_damaged_rows_are_named(copy, monkeypatch):
@@ -164,7 +164,7 @@ def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
 
 
 def test_other_records_beside_a_seal_stay(copy, tmp_path):
-    """A folder of that name which is not what was sealed is never removed."""
+    """A folder of that name that was not sealed is never removed."""
     shutil.copytree(copy / "raw", tmp_path / "other")
     campaign.seal(copy, with_failures=True)
     other = copy / "raw.measured"
@@ -177,7 +177,7 @@ def test_other_records_beside_a_seal_stay(copy, tmp_path):
 
 @pytest.mark.parametrize("own_sum", [False, True])
 def test_altered_text_is_named(copy, own_sum):
-    """Sums and seal are written anew, as by somebody who alters a record on purpose; also the text's own sum."""
+    """Write sums and seal again, as somebody does who changes a record on purpose; also the sum of the text."""
     campaign.seal(copy, with_failures=True)
     raw = copy / "raw"
     table = pd.read_parquet(raw / "runs.parquet")
@@ -186,8 +186,8 @@ def test_altered_text_is_named(copy, own_sum):
     table.loc[row, "text"] = records.with_sum(json.loads(text)).decode() if own_sum else text
     table.to_parquet(raw / "runs.parquet")
     evidence.write_sums(raw)
-    told = records.read_json(raw / "SEAL") | {"sha256sums_sha256": records.sha256(raw / "SHA256SUMS")}
-    records.write_summed(raw / "SEAL", told)
+    content = records.read_json(raw / "SEAL") | {"sha256sums_sha256": records.sha256(raw / "SHA256SUMS")}
+    records.write_summed(raw / "SEAL", content)
     for message in looks(copy):
         assert f"run.json of {table.loc[row, 'point']}" in message
         assert ("SHA256SUMS.measured" if own_sum else "its checksum") in message

@@ -1,4 +1,4 @@
-"""ROOT files of the user: their baskets are tabled, unreadable branches named, and a wrong file is one error."""
+"""ROOT files of the user: their baskets are tabled, unreadable branches are named, and a wrong file is one error."""
 
 import http.server
 import re

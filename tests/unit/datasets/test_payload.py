@@ -1,4 +1,4 @@
-"""Names of many keys in a folder, and what a listing of them must be."""
+"""Names of many keys in a folder, and the correct listing of them."""
 
 import itertools
 
@@ -46,11 +46,11 @@ def test_wrong_listings_are_errors():
         for j in range(i, 12):
             assert checked([*FOLDER[: j + 1], FOLDER[i], *FOLDER[j + 1 :]]) == "KeyDoubled"
     assert checked([]) == "KeyMissing" and checked(FOLDER[:11]) == "KeyMissing"
-    assert checked(itertools.cycle(FOLDER)) == "KeyDoubled", "a listing without end ends here"
+    assert checked(itertools.cycle(FOLDER)) == "KeyDoubled", "an endless listing ends here"
 
 
 def test_other_orders_of_keys_are_errors():
     for order in itertools.permutations(range(4)):
         listed = [FOLDER[i] for i in order] + FOLDER[4:]
         assert checked(listed) == (None if list(order) == sorted(order) else "KeyOrder")
-        assert checked(listed[:3] + listed[4:]) == "KeyMissing", "missing counts more than order"
+        assert checked(listed[:3] + listed[4:]) == "KeyMissing", "missing keys count more than their order"

@@ -59,7 +59,7 @@ END = Endpoint("http://127.0.0.1:9")
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """A function that starts a program which speaks like davix's, and the program's log."""
+    """Return a function that starts a program with davix's protocol, and the program's log."""
     log, script = tmp_path / "log", tmp_path / "fake"
     script.write_text(FAKE.format(python=sys.executable, log=str(log)))
     script.chmod(0o755)
@@ -154,7 +154,7 @@ def test_missing_program_names_the_install_command(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / davix_program.NAME).write_text("x")
     (tmp_path / "bin" / f"{davix_program.NAME}.json").write_text('{"source": "of another day", "bytes": 1}')
-    assert not davix_program.present(tmp_path), "a program of an older source does not count"
+    assert not davix_program.present(tmp_path), "a program built from older source is not used"
 
 
 class Answering:

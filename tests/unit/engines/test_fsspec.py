@@ -12,7 +12,7 @@ MS = 10**6
 
 
 class OneWorker(FsspecClient):
-    """A worker whose tasks are given: each takes some time to hand out, and succeeds or fails."""
+    """A worker with given tasks: each takes some time to hand out, and succeeds or fails."""
 
     op, asynchronous = "GET", False
     prepare_tasks = check_content = None

@@ -1,4 +1,4 @@
-"""A mix by obstore, operation by operation, against a store in memory: it holds what the client believes."""
+"""A mix by obstore, operation by operation, with a store in memory, whose content must equal the client's view."""
 
 import random
 from collections import Counter
@@ -56,7 +56,7 @@ def population(start=20, most=30, weights=EVERY, seed=1) -> Population:
 
 
 class Play:
-    """Many operations in flight at a store that is a dictionary; each takes effect at some moment of its flight."""
+    """Run many operations at a store that is a dictionary; each takes effect at some time before its answer."""
 
     def __init__(self, known: Population, seed: int, fails=0.0):
         self.known, self.rng, self.fails = known, random.Random(seed), fails
@@ -95,7 +95,7 @@ class Play:
         if given.op == "LIST":
             self.known.holds(given, *seen)
         elif given.op in ("GET", "HEAD"):
-            assert seen == given.size, "what was asked for is there, as it was put"
+            assert seen == given.size, "the requested object exists with the uploaded content"
         if failed:
             self.failed.add(name)
         self.known.done(given, failed)
@@ -125,7 +125,7 @@ def test_honest_store_raises_no_error():
         for op, weight in EVERY.items():
             assert abs(sum(g.op == op.upper() for g in play.done) / len(play.done) - weight / 100) < 0.01, (op, seed)
         deleted = [g.number for g in play.done if g.op == "DELETE"]
-        assert len(set(deleted)) == len(deleted), "no name comes again"
+        assert len(set(deleted)) == len(deleted), "no name is used twice"
 
 
 def test_failed_objects_are_avoided_and_space_is_bounded():

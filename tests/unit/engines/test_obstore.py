@@ -1,4 +1,4 @@
-"""Operations of obstore, one by one, against a store in memory: what is asked, and what is counted."""
+"""Operations of obstore, one by one, with a store in memory: requests and counts."""
 
 from collections import Counter
 
@@ -20,7 +20,7 @@ SIZE = 10_000
 
 @pytest.fixture
 def client(tmp_path, monkeypatch):
-    """A function that returns an opened client of a kind, and its store."""
+    """Return a function that returns an opened client of a kind, and its store."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", FIRST.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", FIRST.secret_key)
     with honest_s3("any signature") as (url, store):

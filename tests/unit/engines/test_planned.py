@@ -1,4 +1,4 @@
-"""Selections by the engine `planned`, of a small ROOT file in a store in memory."""
+"""Selections by the engine `planned`, from a small ROOT file in a store in memory."""
 
 import re
 
@@ -14,7 +14,7 @@ TINY = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Folder of a small file and its side-car, and its facts."""
+    """Return the folder of a small file and its side-car, and its facts."""
     folder = tmp_path_factory.mktemp("root")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(generated.SCALES, "tiny", TINY)
@@ -41,7 +41,7 @@ def prepared(made, monkeypatch):
 
 
 def test_selections_are_read_and_timed(prepared):
-    """Every branch and entry; the bytes and requests of the rows are those that the store was asked for."""
+    """Every branch and entry is read; bytes and requests of the rows equal those that the store received."""
     for axes, opening in (({}, True), ({"header": "cached", "thrift": 2.0}, False)):
         client, store = prepared("good", **axes)
         store.asked.clear()
@@ -66,9 +66,9 @@ def test_changed_basket_is_an_error(prepared):
 
 
 def test_file_too_small_to_measure_with_is_read(prepared, monkeypatch):
-    """`check` and staging accept it; its reads are few requests, whatever the link."""
+    """`check` and staging accept it; its reads are few requests, on any link."""
     monkeypatch.setattr(client_module, "LEAST_SIZE", 2**40)
     client, _ = prepared("good")
     result = staged_root.read(client, 1)
     assert not staged_root.failed(result) and result.reads["entries"] == [TINY.entries]
-    assert result.engine["link"]["doubtful"] == ("all",), "no later point takes it"
+    assert result.engine["link"]["doubtful"] == ("all",), "no later point uses it"

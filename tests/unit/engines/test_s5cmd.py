@@ -1,4 +1,4 @@
-"""The program s5cmd against a store in memory: what it is asked to do, and what is counted of it."""
+"""The program s5cmd with a store in memory: its commands, and the counts of its operations."""
 
 import json
 import os
@@ -29,7 +29,7 @@ MINUTE = 60 * 10**9  # no test waits for it
 
 @pytest.fixture
 def prepared(tmp_path, monkeypatch):
-    """A function that returns a prepared client of a kind, and its store of six objects of 1000 B."""
+    """Return a function that returns a prepared client of a kind, and its store of six objects of 1000 B."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", FIRST.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", FIRST.secret_key)
     made = []
@@ -110,7 +110,7 @@ def test_operations_of_a_cut_link_hung(prepared):
 
 
 def test_program_that_ends_early_is_reported(prepared):
-    """An endless list has no end: a program that ends before the deadline failed, whatever its exit status."""
+    """The list of commands is endless: a program that ends before the deadline failed, with any exit status."""
     one, _ = prepared(s5cmd.S5cmdPut)
     one.commands = lambda: iter(())
     run(one)

@@ -1,4 +1,4 @@
-"""Gangs as a whole: signals that end them, credentials that travel along, nodes in records, and why one ended."""
+"""Whole gangs: signals that end them, credentials that they carry, nodes in records, and reasons of their end."""
 
 import base64
 import json

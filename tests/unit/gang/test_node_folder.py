@@ -1,4 +1,4 @@
-"""A gang's folder on a node: it has the files of its clients, and is swept where its agent was killed."""
+"""A gang's folder on a node: it contains the files of its clients, and is removed after its agent was killed."""
 
 from programs import python
 

@@ -59,7 +59,7 @@ prefork.run(preload, work)
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """A function that starts clients in a new folder and waits for them. CLIENT replaces `storelab.gang.client`."""
+    """Return a function that starts clients in a new folder and waits. CLIENT replaces `storelab.gang.client`."""
     module = tmp_path / "code" / "storelab_client.py"
     module.parent.mkdir()
     module.write_text(CLIENT)
@@ -98,7 +98,7 @@ def log(folder, rank):
 
 
 def test_clients_see_no_settings_of_user(started, monkeypatch, tmp_path):
-    """Also for clients with a host of their own, and for the process that is begun before they are wanted."""
+    """It also holds for clients on a separate host, and for the process that is started before they are needed."""
     settings = user_environment(tmp_path / "home", "http://elsewhere.test")
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
@@ -120,7 +120,7 @@ def test_client_has_rank_log_session_keys_and_status(started, monkeypatch):
     assert parent not in (os.getpid(), *pids.values())
     assert len(list(folder.glob("loaded.*"))) == 1, "loaded once"
     command = launcher.started[0].process.args
-    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "its owner can be seen, and cleaned up by"
+    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "its owner is known, so that it can be cleaned up"
     assert launcher.ended() == {}
     for rank, status in ((5, 7), (8, 0)):
         (folder / f"end.{rank}").write_text(str(status))
@@ -144,7 +144,7 @@ def test_stop_asks_each_client_once(started):
     there(folder, range(3), "asked")
     launcher.stop()
     launcher.stop()
-    assert launcher.ended() == dict.fromkeys(range(3), 143), "not asked twice"
+    assert launcher.ended() == dict.fromkeys(range(3), 143), "asked only once"
     assert gone(pids.values())
 
 
@@ -152,7 +152,7 @@ def test_client_that_ignores_the_end_is_killed(started):
     _, launcher = started(2, mark="deaf")
     launcher.stop()
     assert launcher.ended() == {0: -9, 1: -9}
-    assert launcher.started[0].process.returncode == 0, "by what forked them, which saw them end"
+    assert launcher.started[0].process.returncode == 0, "by the parent, which noticed their end"
 
 
 def test_clients_end_with_their_parent(started):
@@ -165,7 +165,7 @@ def test_clients_end_with_their_parent(started):
 
 @pytest.mark.parametrize("begun", [contextlib.nullcontext, partial(local.spare, [])])
 def test_failed_import_fails_every_client(started, begun):
-    """The log of the first client has the reason, whether the process was begun with them or before."""
+    """The log of the first client has the reason, whether the process was started with the clients or before."""
     with begun() as spare:
         folder, launcher = started(2, mark="broken", spare=spare)
         until(lambda: launcher.ended() == {0: 1, 1: 1})
@@ -188,7 +188,7 @@ def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
 
 
 def test_spare_process_forks_clients_of_this_host(started, tmp_path):
-    """Those of another host have a separate process there."""
+    """Clients of another host have a separate process there."""
     enters = ("/usr/bin/env", "HOST=other")
     with local.spare([str(tmp_path / "early")]) as spare:
         until((tmp_path / "early").exists)

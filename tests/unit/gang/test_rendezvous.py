@@ -35,7 +35,7 @@ class Late(Folder):
 
 
 def meet(folder, ranks, size, timeout=10.0, place=Folder, **leading):
-    """Return what each rank got (a Start, or the error), and what the leader got under 'leader'."""
+    """Return the result of each rank (a Start, or the error), and that of the leader under 'leader'."""
     out = {}
 
     def one(rank):

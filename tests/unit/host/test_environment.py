@@ -6,7 +6,7 @@ from storelab.host import environment
 
 
 def test_commit_of_a_checkout_of_another_user(tmp_path, monkeypatch):
-    """Git calls such a checkout dubious, and says nothing about it; the record had no commit."""
+    """Git refuses such a checkout as dubious without a message; the record had no commit."""
     for command in (
         ["init", "-q"],
         ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-mx"],

@@ -336,11 +336,11 @@ def test_cpu_time_of_a_real_process():
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         found = monitor.Monitor({}, lambda: {0: child.pid}, 10 * S)
         found.start(time.time_ns())
-        said = float(child.communicate()[0])
+        output = float(child.communicate()[0])
         found.stop()
     rows = rows_of(found, "client", "0")
     used = rows[-1]["cpu_user_s"] + rows[-1]["cpu_system_s"]
-    assert 0.1 * said < used <= said + 0.3 and found.summary["cpu_busy_s"] >= 0
+    assert 0.1 * output < used <= output + 0.3 and found.summary["cpu_busy_s"] >= 0
 
 
 def test_use_is_reported_each_second(monkeypatch):
@@ -363,7 +363,7 @@ def test_use_is_reported_each_second(monkeypatch):
         assert len(reports) * report_s <= 0.001 * seconds + report_s, "within its share of a core"
         for now, at, used in reports:
             s = at / S
-            assert 0 <= now - at <= 400 * MS, "the values are fresh"
+            assert 0 <= now - at <= 400 * MS, "the values are recent"
             assert (used.host_s, used.client_s) == pytest.approx((3 * s, 0.11 * 33 * s))
             assert used.server_s == pytest.approx(0.11 * 51 * s)
             assert (used.client_rss, used.server_rss) == (33_000, 51_000)

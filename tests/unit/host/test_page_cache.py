@@ -1,4 +1,4 @@
-"""The page cache: which files are counted, and where it is looked at."""
+"""The page cache: which files are counted, and on which file systems."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_looks_are_spread_evenly_over_all_bytes(tmp_path, monkeypatch):
 
 
 def test_holes_of_sparse_files_are_skipped(tmp_path):
-    """Their bytes come at once, whatever is cached."""
+    """Their bytes are available at once, cached or not."""
     with (tmp_path / "sparse").open("wb") as f:
         f.truncate(100 * 2**20)
         f.seek(50 * 2**20)

@@ -1,4 +1,4 @@
-"""Work in a store ends after a bound without progress, whoever stops answering, and however."""
+"""Work in a store ends after a limited time without progress, whichever part stops answering."""
 
 import itertools
 import socket
@@ -24,7 +24,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\nContent-Type: applicat
 
 @pytest.fixture
 def short(monkeypatch):
-    """A bound of one second."""
+    """Set the limit to one second."""
     for name, value in (("STALLED_S", 1.0), ("TELL_S", 0.3), ("LOOK_S", 0.05)):
         monkeypatch.setattr(patience, name, value)
     for name, text in FIRST.environ().items():
@@ -33,7 +33,7 @@ def short(monkeypatch):
 
 @pytest.fixture(params=["silent", "drips a header", "drips a body"])
 def stalled(request):
-    """Port of a server that takes requests and then sends nothing, or a byte every 50 ms for ever."""
+    """Return the port of a server that takes requests and then sends nothing, or one byte every 50 ms without end."""
     over = threading.Event()
 
     def answer(connection):
@@ -85,7 +85,7 @@ def test_every_way_into_a_stalled_server_ends(stalled, short, tmp_path):
 
 
 def test_steady_progress_is_never_ended(short):
-    """Four times the bound, with a step or 64 kB now and then."""
+    """The work takes four times the limit, with a step or 64 kB now and then."""
     assert patience.call("it", lambda: time.sleep(0.6) or 7) == 7
     with pytest.raises(KeyError):
         patience.call("it", {}.popitem)
@@ -120,7 +120,7 @@ def test_stream_hands_errors_and_early_ends_over(short):
 
 
 def test_own_traffic_counts_sockets(short):
-    """A trickle is counted to the byte, so that it is no progress."""
+    """A trickle is counted to the byte, so that it does not count as progress."""
     left, right = socket.create_server(("127.0.0.1", 0)), socket.socket()
     right.connect(left.getsockname())
     peer, _ = left.accept()
@@ -137,7 +137,7 @@ def test_own_traffic_counts_sockets(short):
 
 
 def test_staging_by_loadgen_ends_without_progress(short, monkeypatch):
-    """Errors are no progress; objects are."""
+    """Errors are not progress; objects are."""
     script = """
 import sys, time, json
 sys.stdin.readline()

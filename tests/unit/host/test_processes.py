@@ -1,4 +1,4 @@
-"""Short commands end with the process that asked, and the bytes that a process moves are known."""
+"""Short commands end with the process that started them, and the bytes that a process moves are known."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def test_short_command_ends_with_its_parent():
 
 
 def test_thread_asks_while_the_main_thread_has_the_lock_of_logging():
-    """Ctrl-C between two bytecodes of a fork leaves it locked: the monitor waited for ever, and with it the process."""
+    """Ctrl-C between two bytecodes of a fork leaves a lock held; the monitor and its process waited for it forever."""
     code = (
         "import logging, threading\n"
         "from storelab.host import processes\n"

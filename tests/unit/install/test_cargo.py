@@ -39,7 +39,7 @@ chmod 755 "$2/bin/tiny"
 
 @pytest.fixture
 def rust(tmp_path, monkeypatch):
-    """Return a function that puts such a cargo where Rust's installer would, and first in PATH."""
+    """Return a function that puts such a cargo into the folder of Rust's installer, and first in PATH."""
 
     def make(version: str = "1.95.0", built: str = "1.2.3") -> Path:
         home = tmp_path / "rust"

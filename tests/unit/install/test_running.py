@@ -1,4 +1,4 @@
-"""Steps of an installation: pip, or uv in an environment without pip; a failed step is reported in its own words."""
+"""Steps of an installation: pip, or uv in an environment without pip; a failed step prints its own message."""
 
 import importlib.util
 import sys

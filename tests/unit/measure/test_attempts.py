@@ -1,4 +1,4 @@
-"""Attempts: a kill at any moment leaves a whole record, and the next run removes the rest."""
+"""Attempts: a kill at any time leaves a whole record, and the next run removes everything else."""
 
 import fcntl
 import os
@@ -86,7 +86,7 @@ def killed_at(act: int, below: Path, call) -> bool:
 
 
 def test_killed_attempts_are_removed(tmp_path):
-    """Living ones stay, and failed ones stay until the next attempt, for the user to look at."""
+    """Living attempts stay, and failed ones stay until the next attempt, so that the user can inspect them."""
     config, key = settings(tmp_path / "x", results=str(tmp_path)), "alpha/put/rep~001"
     base = config.campaign_dir / "work" / key
     for name in ("0000dead", "00000001"):

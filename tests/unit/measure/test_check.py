@@ -33,7 +33,7 @@ def sweep(workload="get", **axes):
 
 @pytest.fixture
 def disks(monkeypatch):
-    """Free bytes by folder, longest path first; all other folders have plenty."""
+    """Set the free bytes by folder, longest path first; all other folders have plenty."""
     free = {}
 
     def usage(path):
@@ -115,7 +115,7 @@ def test_front_ends_and_accounts_within_those_of_store(tmp_path):
 
 
 def test_buckets_are_dealt_to_accounts(tmp_path):
-    """The account with the most has ceil(buckets / accounts)."""
+    """The account with most buckets has ceil(buckets / accounts)."""
     for buckets in range(1, 13):
         for accounts in range(1, min(buckets, 4) + 1):
             dealt = [0] * accounts
@@ -175,7 +175,7 @@ def test_limit_names_the_sweep_and_not_its_calibration(tmp_path):
 
 
 def test_data_sets_fit_on_the_disk_of_the_store(tmp_path, disks):
-    """64 objects of 1 MB, up to the last byte."""
+    """The limit holds 64 objects of 1 MB, to the last byte."""
     config, points = made(tmp_path, sweep(object_size="1 MB"))
     for free, able in ((64 * MB, True), (64 * MB - 1, False), (None, True)):
         message = refusal(check.room, config, points, {"a": StoreOnPaper(config, "a", free=free)})
@@ -183,7 +183,7 @@ def test_data_sets_fit_on_the_disk_of_the_store(tmp_path, disks):
 
 
 def test_bodies_fit_on_tmpfs(tmp_path, disks):
-    """Of objects that stay in memory, four bodies of 1 MB are files."""
+    """Objects stay in memory; only four bodies of 1 MB are files."""
     config, points = made(tmp_path, sweep("put", object_size="1 MB"))
     stores = {"a": StoreOnPaper(config, "a")}
     disks[str(tmp_path / "storelab-")] = 4 * MB
@@ -193,7 +193,7 @@ def test_bodies_fit_on_tmpfs(tmp_path, disks):
 
 
 def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch):
-    """Look at the nearest folder that exists."""
+    """Check the nearest folder that exists."""
     config, points = made(tmp_path, sweep("put", object_size="4 kB"))
     stores = {"a": StoreOnPaper(config, "a")}
     disks |= {str(tmp_path): 100 * MB, str(tmp_path / "storelab-"): 10**12}
@@ -201,7 +201,7 @@ def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch)
     monkeypatch.setattr(os, "access", lambda path, how: asked.append((path, how)) or True)
     check.room(config, points, stores)
     able = os.W_OK | os.X_OK
-    assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "far is not there yet, nor is state"
+    assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "neither `far` nor `state` exists yet"
     (tmp_path / "far").mkdir()
     check.room(config, points, stores)
     assert (tmp_path / "far", able) in asked
@@ -331,7 +331,9 @@ def test_workers_fit_into_the_limit_of_open_files(tmp_path, monkeypatch):
         monkeypatch.setattr(check.resource, "getrlimit", lambda _, hard=hard: (64, hard))
         config, points = made(tmp_path, sweep(workers=workers))
         message = refusal(check.open_files, config, points)
-        told = f"a client of {workers} workers opens up to {64 + 2 * workers} files, this shell allows {hard}"
-        assert message.startswith(f"sweeps.s: {told}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+        found = f"a client of {workers} workers opens up to {64 + 2 * workers} files, this shell allows {hard}"
+        assert (
+            message.startswith(f"sweeps.s: {found}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+        )
     monkeypatch.setattr(check.resource, "getrlimit", lambda _: (64, check.resource.RLIM_INFINITY))
     assert refusal(check.open_files, *made(tmp_path, sweep(workers=10_000))) == NONE

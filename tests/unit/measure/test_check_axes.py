@@ -139,14 +139,14 @@ def test_measuring_by_key_refuses_what_check_refuses(tmp_path, monkeypatch):
 
 
 def test_hint_names_the_scale_that_fits():
-    """A campaign asks for 500 clients. Whatever the factor was, one that makes at most 100.4 of them rounds to 100."""
+    """A campaign needs 500 clients. For any factor, one that gives at most 100.4 of them rounds to 100."""
     for scale in (0.5, 1.0, 2.0):
         sweep = {"workload": "put", "axes": {"clients": 500, "workers": 3}, "scaled_axes": ["clients"]}
         config = configured(stores={"a": URL}, sweeps={"s": sweep}, scale=scale)
         (one,) = plan.make(config, WORKLOADS)
         assert one.axes["clients"] == 500 * scale and one.axes["workers"] == 3
         assert check.factor(config, one, "clients", 100) == ", or set `scale` to 0.2"
-        assert check.factor(config, one, "clients", 0) == "", "none is so small"
+        assert check.factor(config, one, "clients", 0) == "", "no factor is that small"
         assert check.factor(config, one, "workers", 1) == check.factor(config, one, "buckets", 1) == ""
         fits = plan.make(config.model_copy(update={"scale": 0.2}), WORKLOADS)
         assert [p.axes["clients"] for p in fits] == [100]

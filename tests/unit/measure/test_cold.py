@@ -1,4 +1,4 @@
-"""Cold reads: what a point asks for, and which disk reads prove that nothing came from memory."""
+"""Cold reads: the data that a point needs, and disk reads that prove that nothing came from memory."""
 
 import os
 from pathlib import Path
@@ -101,7 +101,7 @@ def collected(store: Store, one, job=None) -> cold.Evidence:
 
 @pytest.fixture
 def evidence(monkeypatch, tmp_path):
-    """A function that returns `cold` of the record of a point of `served` bytes, of which `reads` came from disk."""
+    """Return a function that returns `cold` of the record of a point of `served` bytes with `reads` from disk."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

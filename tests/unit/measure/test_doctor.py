@@ -1,4 +1,4 @@
-"""`storelab doctor`: it looks at everything, and never raises."""
+"""`storelab doctor` checks everything, and never raises."""
 
 from storelab.measure import doctor
 from storelab.stores.config import Config

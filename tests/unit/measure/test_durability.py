@@ -1,4 +1,4 @@
-"""Readings of ledgers: for each account, next to faults while something is away, and in words for the terminal."""
+"""Readings of ledgers: for each account, during faults while an actor is away, and as text for the terminal."""
 
 import json
 from types import SimpleNamespace
@@ -87,7 +87,7 @@ def test_spans_in_which_an_actor_is_away():
 
 
 class Taking:
-    """Readings that note when they were taken: (when, live, ns since the start, the other arguments)."""
+    """Replace readings by a list of when they were taken: (when, live, ns since the start, the other arguments)."""
 
     def __init__(self, time, fails):
         self.taken, self.fails, self.time = [], fails, time
@@ -100,7 +100,7 @@ class Taking:
 
 @pytest.fixture
 def ran(monkeypatch):
-    """A function that runs readings next to acts on a clock that waits at once; returns what was taken."""
+    """Return a function that runs readings during acts, on a clock that does not wait; it returns the readings."""
 
     def run(given, ended_ns, duration_ns, fails=False):
         time = SimpleNamespace(ns=10**18 - S // 5)

@@ -1,4 +1,4 @@
-"""The acts of a fault during a run: upgrades one by one, and what the record says."""
+"""The acts of a fault during a run: upgrades one by one, and the entries of the record."""
 
 import threading
 import time
@@ -204,7 +204,7 @@ def test_versions_are_asked_ahead_of_the_run(tmp_path, monkeypatch):
 
 
 def test_state_counts_from_when_it_was_known(tmp_path, monkeypatch):
-    """An answer that a hung store gives later says nothing of the time before."""
+    """A late answer of a hung store is not evidence for the time before."""
     now = FakeClock(monkeypatch)
     now.ns = 10 * S
     answers = iter([("clean", 0), ("clean", 0), ("down", 0), ("clean", 3)])

@@ -1,4 +1,4 @@
-"""Faults that `storelab check` refuses, and those that take more than the redundancy tolerates."""
+"""Faults that `storelab check` refuses, and faults beyond the redundancy."""
 
 import os
 from types import SimpleNamespace

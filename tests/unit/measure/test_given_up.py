@@ -1,4 +1,4 @@
-"""A campaign that gives up: failures in a row, the estimate of time, and points of a store that is down."""
+"""A campaign that stops early: failures in a row, the estimate of time, and points of a store that is down."""
 
 import json
 import os

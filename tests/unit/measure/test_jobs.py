@@ -1,4 +1,4 @@
-"""Jobs of a sweep in parts: which earlier parts a client is given, and how long objects stay in the store."""
+"""Jobs of a sweep in parts: the earlier parts that a client receives, and how long objects stay in the store."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What a store may hold after acknowledged and unknown writes, against every order in which they can take effect."""
+"""Possible content of a store after acknowledged and unknown writes, compared with every order of their effects."""
 
 import itertools
 
@@ -8,7 +8,7 @@ STEP = 8  # between the begins of two writes; an acknowledgement comes half-way
 
 
 def reference(ops):
-    """Return what may be there at the end of (effect, acknowledged) in order: the last of every possible order."""
+    """Return the possible final content after (effect, acknowledged) in order: the last of every possible order."""
     out = set()
     for n in range(len(ops) + 1):
         for order in itertools.permutations(range(len(ops)), n):
@@ -39,7 +39,7 @@ def test_final_states_are_those_of_some_order():
 
 
 def seen_by(times, writes, at):
-    """Return what a read at a moment sees, if the writes took effect at these times (None: never)."""
+    """Return the result of a read at a time, if the writes took effect at these times (None: never)."""
     done = [(t, w.effect) for t, w in zip(times, writes, strict=True) if t is not None and t <= at]
     return max(done, default=(0, ABSENT))[1]
 

@@ -1,4 +1,4 @@
-"""Looks at objects that ledgers name: every byte is compared, each fault has examples."""
+"""Reading of the objects that ledgers name: every byte is compared, and each fault has examples."""
 
 import sys
 import threading
@@ -18,7 +18,7 @@ SIZE = 5000
 
 
 class Held:
-    """What a store holds: path of bucket and key -> bytes, or an exception; `ends` it was asked through."""
+    """Content of a store: path of bucket and key -> bytes, or an exception; `ends`: front-ends that were used."""
 
     def __init__(self):
         self.objects, self.ends, self.lock = {}, [], threading.Lock()
@@ -195,7 +195,7 @@ def test_live_look_accepts_concurrent_writes(tmp_path, held, monkeypatch):
 
 
 def test_every_acknowledgement_counts_after_the_clients(tmp_path, held):
-    """Also one that is late by the clock of this process."""
+    """It also holds for a read that is late by the clock of this process."""
     it = Written(tmp_path / "x", True)
     it.note(0, 1, ledger.NEW, at=time.time_ns() + 60 * 10**9)
     assert faults(it.read()) == {"lost": 1} and not faults(it.read(live=True))

@@ -1,4 +1,4 @@
-"""`plan.json`: settings that changed since a point was measured, and plans that drop records."""
+"""`plan.json`: settings that changed after a point was measured, and plans that drop records."""
 
 from make_examples import CONFIG, ONE_EACH
 from refusals import NONE, check_refused, refusal
@@ -51,7 +51,7 @@ def test_addresses_ports_and_links_may_change(tmp_path):
     settings, points = measured(tmp_path, lambda then: then["stores"]["a"].update(elsewhere))
     assert plan_file.differences(settings, points) == []
     plan_file.write(settings, points, WORKLOADS)
-    assert plan_file.up_to_date(settings, points, WORKLOADS), "the plan says what is used now"
+    assert plan_file.up_to_date(settings, points, WORKLOADS), "the plan has the current settings"
 
 
 def test_other_software_of_used_engines_is_a_difference(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""One point, measured in a folder: its record, what it leaves, and what a point that fails leaves."""
+"""One point, measured in a folder: its record, its remaining files, and those of a failed point."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ S = 10**9
 
 @pytest.fixture
 def campaign(tmp_path, monkeypatch):
-    """A configuration of one point of `put` in a folder, and its points."""
+    """Return a configuration of one point of `put` in a folder, and its points."""
     monkeypatch.chdir(tmp_path)
     for name in ("files", "scratch"):
         (tmp_path / name).mkdir()
@@ -52,7 +52,7 @@ def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
 
 
 def test_failures_leave_their_reason(campaign, monkeypatch):
-    """A store that fails is a failed point; a mistake of the user is one that was not tried, and goes on."""
+    """A store that fails gives a failed point; after a user's mistake the point is not tried, and the run continues."""
     config, points = campaign
     key = points[0].key
     failed = config.raw / key / records.FAILED

@@ -1,4 +1,4 @@
-"""Progress of a campaign while it is measured: the state file, estimates, the display in the terminal."""
+"""Progress of a campaign during measurement: the state file, estimates, the display in the terminal."""
 
 import os
 import platform
@@ -172,14 +172,14 @@ def test_display_shows_missing_rates():
     text = "\n".join(drawn(80, **unknown))
     assert "report their rates at the end" in text and "CPU" not in text and "12 s of 20 s" in text
     text = "\n".join(drawn(80, **unknown, start_ns=T0 + 11 * S))
-    assert "rates" not in text and "1 s of 20 s" in text, "they may still"
+    assert "rates" not in text and "1 s of 20 s" in text, "they may still run"
     text = "\n".join(drawn(80, seconds={name: [] for name in live.SECONDS}, stage="clients", start_ns=None))
     assert "starting the clients" in text and "rates" not in text
 
 
 @pytest.fixture
 def screen(monkeypatch):
-    """A pseudo-terminal that Snakemake would name, and what is written to it."""
+    """Return a pseudo-terminal that Snakemake would name, and the text that is written to it."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     monkeypatch.setenv("TERM", "xterm")

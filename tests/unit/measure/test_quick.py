@@ -1,4 +1,4 @@
-"""`storelab quick`: names from addresses, mistakes in words of the command line, and when it gives up."""
+"""`storelab quick`: names from addresses, mistakes in terms of the command line, and reasons to stop."""
 
 import re
 import subprocess
@@ -93,7 +93,7 @@ def test_quick_measures_in_its_own_folder_whatever_is_set(monkeypatch, tmp_path)
 
 
 def test_killed_quick_leaves_no_daemon_and_no_folder(tmp_path):
-    """After kill -9 of the process; an ordinary end leaves both to that process."""
+    """Both remain after kill -9 of the process; otherwise that process removes them."""
     code = f"""
         import os, signal, sys
         from pathlib import Path

@@ -129,7 +129,7 @@ def hung(workers: int, seconds: list[float], operations: int = 10_000, clients: 
 
 
 def test_expired_objects_have_a_hint():
-    """Only where objects are read that were staged."""
+    """It is checked only if staged objects are read."""
     for kind, words, staged, hint in (
         ("NoSuchKey", "NoSuchKey: status code: 404", True, True),
         ("FileNotFoundError", "The specified key does not exist (404)", True, True),

@@ -1,4 +1,4 @@
-"""Plans of the read planner, against brute force over all ways to merge and split, and against sums by hand."""
+"""Plans of the read planner, compared with brute force over all ways to merge and split, and with sums by hand."""
 
 import itertools
 import math
@@ -48,7 +48,7 @@ def runs_of(ranges):
 
 
 def joined(runs, together):
-    """Return the requests where `together` says for each gap whether it is asked for as well."""
+    """Return the requests; `together` has for each gap whether it is read as well."""
     out = [list(runs[0])]
     for run, over in zip(runs[1:], together, strict=True):
         if over:

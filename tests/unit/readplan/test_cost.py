@@ -1,4 +1,4 @@
-"""The time model of a link, against the same model in plain Python."""
+"""The time model of a link, compared with the same model in plain Python."""
 
 from dataclasses import asdict
 

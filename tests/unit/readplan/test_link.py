@@ -1,4 +1,4 @@
-"""The calibration of a link whose times are known exactly: what it tries, what it finds, and what noise can change."""
+"""The calibration of a link with known times: its trials, its results, and the influence of noise."""
 
 import itertools
 import math
@@ -88,7 +88,7 @@ def test_one_slow_trial_changes_nothing():
 
 
 def test_noise_exaggerates_fourfold_at_most():
-    """On a busy machine each trial takes up to twenty times as long; no value may be quicker than seen, times four."""
+    """On a busy machine each trial takes up to twenty times as long; no value may be below a fourth of the trials."""
     rng, doubtful = np.random.default_rng(5), set()
     true = Link(3e-4, 1e-4, 1e-4, 1e9, 8e8, 64, header_bytes=0)
     for size, _ in itertools.product((3_000_000, 200_000_000), range(60)):

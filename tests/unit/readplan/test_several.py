@@ -1,4 +1,4 @@
-"""Several ranges in a request: how they share one, what is read of right and wrong answers, probes, vector reads."""
+"""Several ranges in a request: how they are grouped, reading of right and wrong answers, probes, vector reads."""
 
 import asyncio
 import re
@@ -35,7 +35,7 @@ def test_groups_are_neighbours_within_both_bounds(weights, ranges, most, paralle
     for g, after in zip(groups, [*groups[1:], None], strict=False):
         size, weight = g.stop - g.start, sum(weights[g])
         assert size <= share and (weight <= most or size == 1)
-        assert after is None or size == share or weight + weights[g.stop] > most, "as many as may be"
+        assert after is None or size == share or weight + weights[g.stop] > most, "the largest allowed number"
 
 
 def http(url="http://127.0.0.1:9/x", **options):
@@ -93,7 +93,7 @@ def test_content_range_at_its_edges():
 
 
 class Server:
-    """Answers by `serve(pairs)`: (status, headers, body); `asked` has the pairs, `done` what became of the answers."""
+    """Answers by `serve(pairs)`: (status, headers, body); `asked` has the pairs, `done` the results of the answers."""
 
     def __init__(self, serve):
         self.serve, self.asked, self.done = serve, [], []
@@ -171,7 +171,7 @@ def test_wrong_answers_are_errors():
 
 
 def test_connections_go_back_once():
-    """After a question for the size and after one for a range: otherwise the next one waits for ever."""
+    """It holds after a request for the size and after one for a range; otherwise the next one waits forever."""
     gone, known, unknown = OSError("gone"), {"content-range": "bytes 0-0/77"}, {"content-range": "bytes 0-0/*"}
     for status, head, body, size, part in (
         (206, known, b"a", 77, b"a"),
@@ -189,7 +189,7 @@ def test_connections_go_back_once():
                 assert expected is None
             done = one.http.done
             assert done[-1] == "release" and done.count("release") == 1, (status, head)
-            assert ("close" in done) != ("read" in done) or body is gone, "nothing of it is left on the connection"
+            assert ("close" in done) != ("read" in done) or body is gone, "no bytes of it remain on the connection"
         assert one.requests == 2
 
 

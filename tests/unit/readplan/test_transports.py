@@ -1,4 +1,4 @@
-"""Transports with one range in a request: fsspec, obstore; what they send, give back, refuse and close."""
+"""Transports with one range in a request: fsspec, obstore; their requests, results, refusals and closing."""
 
 import threading
 from types import SimpleNamespace
@@ -151,7 +151,7 @@ def test_owned_file_system_closes_its_session():
 
 
 def test_close_drops_calls_that_wait():
-    """Calls in flight go on."""
+    """Calls in flight continue."""
     for one in (ObstoreTransport("store", "path", 2), HttpTransport("http://h/x", 2)):
         go, begun = threading.Event(), threading.Semaphore(0)
 

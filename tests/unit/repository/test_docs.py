@@ -1,4 +1,4 @@
-"""The documentation names what a user can name, and its numbers are those of records in the repository."""
+"""The documentation names everything that users can name, and its numbers equal those of records in the repository."""
 
 import csv
 import functools

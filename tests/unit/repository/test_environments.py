@@ -1,4 +1,4 @@
-"""Dependencies of package, locks and conda file agree; what `make setup` builds again. No conda is run."""
+"""Dependencies of package, locks and conda file agree; rules by which `make setup` builds again. No conda runs."""
 
 import fcntl
 import hashlib
@@ -83,7 +83,7 @@ case "$*" in *--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: is there" || 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with an environment, whose `storelab` notes its arguments."""
+    """Return a checkout with an environment, whose `storelab` writes down its arguments."""
     for name in ("envs/setup.sh", "envs/requirements.lock", "envs/dev.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -109,8 +109,8 @@ def test_setup_builds_go_programs_of_this_checkout(checkout):
     assert setup() == ("", [look, build]) and setup() == ("", [look])
     (checkout / "there").unlink()
     (checkout / "broken").touch()
-    told, asked = setup()
-    assert asked == [look, build] and told.count("\n") == 1 and "no network" in told
+    found, asked = setup()
+    assert asked == [look, build] and found.count("\n") == 1 and "no network" in found
     assert setup() == ("", [look]), "a failed build is not repeated at each `make`"
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")
@@ -136,7 +136,7 @@ def test_tools_of_developers_are_installed_on_request(checkout):
 
 
 def test_letters_in_path_of_checkout_need_no_locale(checkout):
-    """`make setup` leads Python to the package without the checkout's name, which not every locale has letters for."""
+    """`make setup` links Python to the package without the checkout's name, which some locales cannot encode."""
     folder = checkout.rename(checkout.with_name("clön ü'x"))
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
     (folder / "src").symlink_to(ROOT / "src")
@@ -163,7 +163,7 @@ def debian_has_python() -> bool:
 
 
 def test_python_of_debian_comes_first(checkout):
-    """It is a seventh faster than others. Use another one where the user names it."""
+    """It is a seventh faster than others. Another one is used if the user names it."""
     (other := checkout / "bin/python3").parent.mkdir()
     other.write_text("#!/bin/sh\nexit 1\n")
     other.chmod(0o755)

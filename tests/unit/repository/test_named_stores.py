@@ -41,12 +41,12 @@ def configured(folder: Path, block: dict) -> Path:
 
 @pytest.fixture
 def main(tmp_path):
-    """The config.yaml with the first block of the page on S3, which names the store `mine`."""
+    """Return config.yaml with the first block of the page on S3, which names the store `mine`."""
     return configured(tmp_path / "s3", WHOLE["s3"][0])
 
 
 def test_campaigns_measure_the_named_store(tmp_path):
-    """Campaigns with `use_stores` measure their own stores, and the message names what they leave out."""
+    """Campaigns with `use_stores` measure their own stores, and the message names the stores that they leave out."""
     wrong = []
     for page, found in WHOLE.items():
         for number, block in enumerate(found):

@@ -1,4 +1,4 @@
-"""Deployments of stores: their names, ports and accounts, and what a store cannot do. Nothing is started."""
+"""Deployments of stores: names, ports, accounts, and unsupported settings. Nothing is started."""
 
 import itertools
 from functools import partial

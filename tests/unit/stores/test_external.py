@@ -1,4 +1,4 @@
-"""A folder as a store: what storelab makes in it, finds again and removes, and what it does not touch."""
+"""A folder as a store: what storelab creates in it, finds again and removes, and what it does not touch."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -182,7 +182,7 @@ def test_unusable_folder_is_refused(tmp_path):
 
 @pytest.fixture
 def nobody(tmp_path):
-    """Root may write everywhere: for a moment it is somebody else, who may pass to the folder."""
+    """Root may write everywhere: the test acts as another user for a moment, who may enter the folder."""
     if ROOT:
         for above in (tmp_path, *tmp_path.parents[:-2]):
             above.chmod(above.stat().st_mode | 0o055)

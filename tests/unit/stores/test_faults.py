@@ -61,7 +61,7 @@ with Journal(Path(sys.argv[1])).taken("p"):
 
 
 def test_faults_of_a_killed_process_are_taken_back(tmp_path):
-    """Those of a process that runs stay."""
+    """Acts of a running process remain."""
     sw = store("minio", tmp_path)
     drive = sw.drive_folders()[0]
     drive.mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_faults_of_a_killed_process_are_taken_back(tmp_path):
 
 
 def test_upgrade_of_a_killed_process_is_left_to_up(tmp_path):
-    """`up` restarts each daemon that runs another program than configured."""
+    """`up` restarts each daemon that runs another program than the configured one."""
     sw = store("sw", tmp_path)
     faults.journal_of(sw).add({"act": "upgrade", "actor": "s3-1", "was": "1.0", "to": "2.0"})
     (line,) = faults.mend(sw)
@@ -86,7 +86,7 @@ def test_upgrade_of_a_killed_process_is_left_to_up(tmp_path):
 
 
 def test_removed_drive_cannot_be_made_again(tmp_path):
-    """A store that writes creates the folders that it misses (MinIO): the drive would be there, and empty."""
+    """A store that writes creates missing folders (MinIO): the drive would exist, and be empty."""
     drive = tmp_path / "drive-1"
     drive.mkdir()
     (drive / "old").touch()

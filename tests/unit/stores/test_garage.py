@@ -1,4 +1,4 @@
-"""Garage: the configuration of its nodes, its layout, and its administration with a web server in its place."""
+"""Garage: configuration of its nodes, layout, and administration with a web server in its place."""
 
 import json
 import tomllib
@@ -36,7 +36,7 @@ def prepared(state: Path, **settings):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """A program of that name, which prints its version."""
+    """Return a program of that name, which prints its version."""
     tools = tmp_path / "tools"
     script(tools / "bin" / "garage", "#!/bin/sh\necho 'garage cargo:2.5.0 [features: bundled-libs, lmdb]'\n")
     monkeypatch.setenv("STORELAB_TOOLS", str(tools))
@@ -45,7 +45,7 @@ def installed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def cluster():
-    """(node, answers of its administration: {call: (status, answer)}, what it was asked)."""
+    """Return (node, answers of its administration: {call: (status, answer)}, requests that it received)."""
     answers, asked = {"/health": (503, "no layout")}, []
 
     def answer(request):
@@ -222,7 +222,7 @@ def test_node_without_layout_lives(cluster):
 
 @pytest.fixture
 def asked(tmp_path, cluster, monkeypatch):
-    """A store of three nodes with data, two of which run; the first does not answer."""
+    """Return a store of three nodes with data, two of which run; the first does not answer."""
     s = store(tmp_path, servers=3, redundancy="replica-3")
     monkeypatch.setattr(s, "front_ends", lambda: ["node-1", "node-2"])
     monkeypatch.setattr(s, "_asked", {"node-1": GONE, "node-2": cluster[0]}.__getitem__)

@@ -51,7 +51,7 @@ def store(kind: str, folder: Path, **settings):
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Every program is there, and root runs storelab."""
+    """Pretend that every program exists, and that root runs storelab."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for module in (mounted, glusterfs, openafs):
         monkeypatch.setattr(module, "program", lambda name, kind, place: Path("/usr/sbin", name))
@@ -155,7 +155,7 @@ def test_volume_info_is_parsed():
 
 
 def answering(one, monkeypatch, info: str) -> list[tuple[str, ...]]:
-    """Record the commands to the volume's tool, which answers so to `volume info`."""
+    """Record the commands to the volume's tool, which gives this answer to `volume info`."""
     asked: list[tuple[str, ...]] = []
 
     def ask(*words, seconds=0.0):
@@ -250,7 +250,7 @@ def test_pid_files_of_ended_processes_are_removed(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def rx(answer: bytes):
-    """Yield the port of a server that answers one packet, and what it got."""
+    """Yield the port of a server that answers one packet, and the list of packets that it received."""
     got: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
@@ -268,7 +268,7 @@ def rx(answer: bytes):
 
 
 def test_rx_server_is_asked_for_its_version():
-    """The header of Rx has 28 bytes; its 21st is the type, 13 for a version. Bit 1 marks who began the connection."""
+    """The header of Rx has 28 bytes; its 21st is the type, 13 for a version. Bit 1 marks the side that connected."""
     with rx(bytes(28) + b"OpenAFS 1.8.9") as (port, got):
         assert openafs.answers("127.0.0.1", port)
     assert len(got[0]) == 29 and got[0][20] == 13 and got[0][21] & 1
@@ -279,7 +279,7 @@ def test_rx_server_is_asked_for_its_version():
 
 
 def made(one, monkeypatch, dump: bytes) -> list[tuple[str, ...]]:
-    """Return what `vos` is asked when the volume is made from such a dump."""
+    """Return the commands to `vos` when the volume is made from this dump."""
     asked: list[tuple[str, ...]] = []
 
     def ask(tool, *words, seconds=0.0):

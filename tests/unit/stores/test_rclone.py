@@ -1,4 +1,4 @@
-"""rclone without rclone: how its server is started, where its program is, and when it is healthy."""
+"""rclone without its program: how its server is started, where the program is, and when the server is healthy."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def store(state: Path, **settings):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """A program where `storelab install rclone` puts it, which prints a version."""
+    """Return a program where `storelab install rclone` puts it, which prints a version."""
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path / "tools"))
     text = "#!/bin/sh\necho 'rclone v1.75.2'\necho '- os/version: debian 12'\n"
     return script(tmp_path / "tools" / "rclone-1.75.2" / "bin" / "rclone", text)
@@ -65,7 +65,7 @@ def test_server_is_healthy_when_it_refuses_strangers(tmp_path, installed):
 
 
 def test_only_the_installed_program_is_used(tmp_path, monkeypatch, installed):
-    """Debian's rclone 1.60, which may be on PATH, serves no S3."""
+    """Debian's rclone 1.60, which may be in PATH, cannot serve S3."""
     monkeypatch.setenv("PATH", str(installed.parent))
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path / "empty"))
     check_refused("stores.r: rclone 1.75.2", "`storelab install rclone`", store(tmp_path / "state").up)

@@ -1,4 +1,4 @@
-"""External S3 stores: settings, credentials, and what else may answer at an endpoint."""
+"""External S3 stores: settings, credentials, and other servers that may answer at an endpoint."""
 
 import json
 import shutil
@@ -138,7 +138,7 @@ REFUSALS = [
 
 @pytest.fixture
 def server(keys):
-    """A function that returns how `up` refuses a store whose server gives one answer to everything."""
+    """Return a function that returns how `up` refuses a store whose server gives one answer to everything."""
     answer = [(200, {}, LIST)]
     with answering(lambda request: answer[0]) as port:
 
@@ -198,7 +198,7 @@ def test_certificates_are_verified(keys, tmp_path):
 
 
 def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
-    """Half a pair, a file that is no file of profiles, a character that no header has: a mistake, not a failure."""
+    """Half a pair, a file without profiles, an invalid character of a header: they are mistakes, not failures."""
     credentials = tmp_path / "credentials"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
     for name, other in (("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"), ("SECRET_ACCESS_KEY", "ACCESS_KEY_ID")):
@@ -222,8 +222,8 @@ def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
     ):
         credentials.write_bytes(text)
         for act in ("credentials", "require") if b"[mine]" not in text else ("credentials",):
-            told = refusal(getattr(store(profile="mine"), act))
-            assert told.startswith(message) and "hush" not in told, told
+            found = refusal(getattr(store(profile="mine"), act))
+            assert found.startswith(message) and "hush" not in found, found
 
 
 def test_proxy_is_looked_at_before_anything_is_done(monkeypatch):
@@ -236,7 +236,7 @@ def test_proxy_is_looked_at_before_anything_is_done(monkeypatch):
 
 
 def test_program_that_gives_no_keys_is_named(keys, monkeypatch, tmp_path):
-    """Cases: what it prints or does, words of the message. What it prints may hold keys, and is not shown."""
+    """Cases: output or action of the program, words of the message. The output may contain keys, and is not shown."""
     monkeypatch.setattr(patience, "STALLED_S", 0.2)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     old = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "my-secret", "Expiration": "2020-01-01T00:00:00Z"}

@@ -1,4 +1,4 @@
-"""SeaweedFS as an example of managed stores: its folder, its use from another host, its volumes. It is not started."""
+"""SeaweedFS as an example of managed stores: folder, use from another host, volumes. It is not started."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_store_that_was_never_up_can_go_down(tmp_path):
 
 
 def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypatch):
-    """Their folder is shared, and their pids mean nothing here: this one is of the test."""
+    """Their folder is shared, and their pids mean nothing on this host: this one is the pid of the test."""
     sw = store(tmp_path)
     sw.folder.mkdir()
     sw.make_keys(1)
@@ -61,7 +61,7 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
 
 
 class Way(MemoryAccess):
-    """Access to a front-end that may lose what it is given, or refuse it."""
+    """Access to a front-end that may lose or refuse objects."""
 
     loses = refuses = False
 

@@ -1,4 +1,4 @@
-"""Files of state and notes that hold something else than was written are named in one line, wherever they are read."""
+"""State files and notes with wrong content are named on one line, wherever they are read."""
 
 import json
 
@@ -24,7 +24,7 @@ def managed(tmp_path, kind):
 
 @pytest.fixture
 def readers(tmp_path):
-    """File -> function that reads it, what is right, and what else is wrong."""
+    """Return file -> function that reads it, a correct content, and wrong ones."""
     config = configured(name="camp", stores={"d": {"kind": "directory", "path": "/"}}, **folders(tmp_path))
     weed, garage, ceph = (managed(tmp_path / k, k) for k in ("seaweedfs", "garage", "ceph"))
     gluster, links = managed(tmp_path / "glusterfs", "glusterfs"), Network(tmp_path)

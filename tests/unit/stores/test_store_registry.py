@@ -47,7 +47,7 @@ class Toy(Directory):
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """A function that loads a configuration with one store of this kind; its keys."""
+    """Return a function that loads a configuration with one store of this kind; its keys."""
     (tmp_path / "toy_store.py").write_text(TOY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(stores.KINDS, "toy", "toy_store:Toy")
@@ -134,7 +134,7 @@ CLIENT = "import storelab.engines.contract, storelab.stores.base, storelab.core.
 
 
 def test_planning_and_clients_import_little():
-    """Settings are next to the class: its module must stay cheap. Clients need neither models nor stores."""
+    """Settings are next to the class, so its module must load quickly. Clients need neither models nor stores."""
     for code, *unwanted in (
         (PLAN, {"boto3", "botocore", "fsspec", "urllib3", "psutil", "XRootD"}, {"boto3", "botocore"}),
         (CLIENT, {"pydantic", "pyarrow", "yaml"}),

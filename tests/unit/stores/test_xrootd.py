@@ -22,7 +22,7 @@ from storelab.stores.xrootd.store import JoinedAccess, Settings, XRootD
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch):
-    """Nothing is started: whether XRootD is there makes no difference."""
+    """Nothing is started, so that the tests do not depend on an installed XRootD."""
     monkeypatch.setattr(XRootD, "program", lambda self: Path("/usr/bin/xrootd"))
     for asks in (module, network):
         monkeypatch.setattr(asks, "program", lambda name, kind, place: Path("/usr/bin", name))
@@ -57,7 +57,7 @@ def test_daemons_start_in_stages(tmp_path):
 
 
 def test_nodes_have_separate_addresses_and_one_port(tmp_path):
-    """Clients are redirected between them; what they receive is counted by the port (`engines/common/wire.py`)."""
+    """Clients are redirected between them; received bytes are counted by the port (`engines/common/wire.py`)."""
     cluster = store(tmp_path, servers=16)
     addresses = [cluster.address_of(node) for node in cluster.all_nodes()]
     assert len({*addresses, cluster.namespace.ours}) == 25 and cluster.namespace.ours == "10.213.77.1"
@@ -152,7 +152,7 @@ def answer(status: int, body: bytes) -> bytes:
 
 @pytest.fixture
 def speaker():
-    """A function that starts a server which sends these bytes after the login, and returns its port."""
+    """Return a function that starts a server which sends these bytes after the login, and returns its port."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve(said: bytes) -> None:
@@ -249,7 +249,7 @@ def test_several_servers_are_one_tree(joined):
 
 
 def test_replaced_file_stays_on_its_server(joined):
-    """A file that a redirector put elsewhere is not written a second time."""
+    """A file that a redirector put on another server is not written a second time."""
     joined.make_bucket("b")
     for i, way in enumerate(joined.ways):
         way.files["b"][f"k{i}"] = b"old"

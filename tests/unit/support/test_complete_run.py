@@ -1,4 +1,4 @@
-"""Complete runs: visible second tries, forbidden skips, a least number of passed tests, tests that hang."""
+"""Complete runs: visible retries, forbidden skips, a minimum number of passed tests, tests that hang."""
 
 import subprocess
 from types import SimpleNamespace
@@ -157,7 +157,7 @@ def test_second_tries_of_workers_are_listed(run):
 
 
 def test_hanging_test_is_named_with_its_stack(run, pytestconfig):
-    """The others go on, as with the time limit of pyproject.toml."""
+    """The other tests continue, as with the time limit of pyproject.toml."""
     assert float(pytestconfig.getini("timeout")) > 0
     method = pytestconfig.getini("timeout_method")
     done = run(HANGS, "--timeout=0.3", f"--timeout-method={method}", apart=True)

@@ -1,4 +1,4 @@
-"""Tests share processes without disturbing each other, and proxies count requests right."""
+"""Tests that share processes do not disturb each other, and proxies count requests correctly."""
 
 import struct
 import subprocess
@@ -11,7 +11,7 @@ from paths import ROOT
 
 @pytest.mark.heavy
 def test_changes_of_unit_tests_end_before_real_tests():
-    """A real test that runs after a unit test needs what is installed."""
+    """A real test after a unit test finds the installed programs."""
     files = ("tests/unit/core/test_units.py", "tests/real/test_golang.py")
     argv = (sys.executable, "-m", "pytest", "--setup-plan", "-m", "", "-p", "no:cacheprovider", *files)
     plan = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout

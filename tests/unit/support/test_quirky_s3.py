@@ -1,4 +1,4 @@
-"""Verdicts on servers with quirks: which of them a reason explains."""
+"""Verdicts on servers with quirks, with and without a reason that explains them."""
 
 import quirky_s3
 

@@ -53,7 +53,7 @@ def test_clients_take_accounts_in_turn():
 
 @pytest.fixture
 def job(tmp_path) -> Job:
-    """The job of the first of two clients with five accounts and ten buckets."""
+    """Return the job of the first of two clients with five accounts and ten buckets."""
     places = [Bucket(f"b{i}", "", i % 5) for i in range(10)]
     return Job(at(2, 5), 0, Endpoint("http://127.0.0.1:9"), places, tmp_path, None, account=0, accounts=(0, 2, 4))
 

@@ -1,4 +1,4 @@
-"""Steps of jobs through files, and the copies of a file that jobs share."""
+"""Steps of jobs through files, and copies of a file that jobs share."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Mixes around their measurement: objects at the start, what they need, and what the records say is left."""
+"""Mixes before and after their measurement: initial objects, their space, and remaining objects in the records."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -62,7 +62,7 @@ DONE = [  # number of the object, op, bytes, error, in the order of their ends
 
 @pytest.fixture
 def checked(tmp_path, monkeypatch):
-    """A function that returns the checks of a point with 8 objects at the start, and these operations and objects."""
+    """Return a function that returns the checks of a point with 8 initial objects, and these operations and objects."""
     one = point({"clients": 1, "sizes": "1 kB"}, 8)
     bodies = [f.read_bytes() for f in payload.body_files(tmp_path, one.fixed["data_seed"], 1000)]
 
@@ -108,7 +108,7 @@ def test_changed_content_is_recognised(checked):
 
 
 def test_mix_is_a_role_like_others():
-    """Its rate would use up the objects if they did not come again."""
+    """Its rate would use up the objects if they were not created again."""
     role = {"workload": "mix", "objects": 40, "axes": {"mix": "mine", "workers": 2, "arrival_rate": 500}}
     sweeps = {"both": {"duration": "10 s", "roles": {"traffic": role, "up": {"workload": "put"}}}}
     (one,) = planned(mixes={"mine": EVERY}, sweeps=sweeps)

@@ -1,4 +1,4 @@
-"""Several workloads at once, without a store: plan, refusals, jobs and records of points with roles."""
+"""Several workloads at the same time, without a store: plan, refusals, jobs and records of points with roles."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def made(*args, **more):
 
 @pytest.fixture(scope="module")
 def first():
-    """The point of the default sweep whose uploads have 4 workers."""
+    """Return the point of the default sweep whose uploads have 4 workers."""
     return next(p for p in made() if p.axes["uploads.workers"] == 4)
 
 
@@ -242,7 +242,7 @@ def test_limits_of_a_store_are_reported_at_their_place(first):
 
 
 def client(rank, role, begin, end, **more):
-    """Return what a client leaves, as far as the record uses it."""
+    """Return the results of a client, as far as the record uses them."""
     engine = {"name": "loadgen", "version": "1", "settings": {"workers": 4}}
     engine |= {"requests_per_operation": {"PUT": 1}, "hung": 0} | more.pop("engine", {})
     times = {"t0_ns": 1000 * S, "begin_ns": (1000 + begin) * S, "deadline_ns": (1000 + end) * S}
@@ -315,7 +315,7 @@ def test_clients_share_the_limits_of_the_point(tmp_path, first):
 
 @pytest.fixture
 def shared(tmp_path):
-    """(config, point, store, manifests) of roles with two accounts."""
+    """Return (config, point, store, manifests) of roles with two accounts."""
     config, one = configured(scratch=str(tmp_path)), made({"axes": {"accounts": 2, "buckets": 2}})[0]
     return config, one, Bucketful(config), {"payload-4kB-10x2a2": tmp_path / "m.json"}
 

@@ -46,12 +46,12 @@ def listed(value: Any) -> list[Any]:
 
 
 def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
-    """Each rule that the crate breaks, in words."""
+    """Return each rule that the crate breaks, in words."""
     graph = told["@graph"]
     by = {e.get("@id"): e for e in graph}
 
     def of(entity: Any, key: str) -> list[Any]:
-        """Entities that a property refers to."""
+        """Return the entities that a property refers to."""
         return [by[ref["@id"]] for ref in listed(entity.get(key)) if isinstance(ref, dict) and ref["@id"] in by]
 
     def types(entity: Any) -> set[str]:
@@ -61,7 +61,7 @@ def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
     if "https://w3id.org/ro/crate/1.1/context" not in listed(told["@context"]):
         yield "the context is that of 1.1"
     if len(by) != len(graph) or not all(e.get("@id") and e.get("@type") for e in graph):
-        yield "each entity has a type, and an @id of its own"
+        yield "each entity has a type, and a separate @id"
     for value in (v for e in graph for key, values in e.items() if key[0] != "@" for v in listed(values)):
         if isinstance(value, dict) and set(value) != {"@id"}:
             yield "the graph is flat"
@@ -97,7 +97,7 @@ def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
             yield "a folder is in the pack, and its name ends in /"
     for name in files:
         if quote(name, safe="/~") not in reached:
-            yield "each file of the pack stands in the crate"
+            yield "the crate lists each file of the pack"
     for ref in (v for e in graph for values in e.values() for v in listed(values) if isinstance(v, dict)):
         if not ref["@id"].startswith(("http://", "https://")) and ref["@id"] not in by:
             yield "what is referred to is there"
@@ -164,16 +164,16 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("rule", FAULTS)
 def test_a_crate_that_breaks_a_rule_is_seen(rule):
-    """The rules themselves: each finds what is planted for it."""
-    told = copy.deepcopy(CRATE)
-    FAULTS[rule]({e["@id"]: e for e in told["@graph"]})
-    assert rule in list(broken(told, FILES))
+    """Each rule finds the fault that is planted for it."""
+    found = copy.deepcopy(CRATE)
+    FAULTS[rule]({e["@id"]: e for e in found["@graph"]})
+    assert rule in list(broken(found, FILES))
 
 
 def test_what_was_not_made_is_not_told():
     files = {name: size for name, size in FILES.items() if "paper" not in name and "figures" not in name}
-    told = json.loads(members.metadata(ABOUT, files))
-    assert not list(broken(told, files)) and not [e for e in told["@graph"] if "figures" in e["@id"]]
+    content = json.loads(members.metadata(ABOUT, files))
+    assert not list(broken(content, files)) and not [e for e in content["@graph"] if "figures" in e["@id"]]
 
 
 def test_the_crate_says_when_by_whom_and_with_what():
@@ -195,10 +195,12 @@ def test_citation_and_deposit_have_what_their_formats_ask_for():
     """Citation File Format 1.2.0: cff-version, message, title and authors; Zenodo's deposit metadata: type, title,
     creators, description.
     """
-    told = yaml.safe_load(members.citation(ABOUT))
-    assert (told["cff-version"], told["type"], told["title"]) == ("1.2.0", "dataset", ABOUT.title) and told["message"]
-    assert [a["name"] for a in told["authors"]] == list(ABOUT.authors) and told["license"] == "CC-BY-4.0"
-    assert str(told["date-released"]) == "2026-05-06" and told["references"][0]["version"] == "0.2.0"
+    content = yaml.safe_load(members.citation(ABOUT))
+    assert (content["cff-version"], content["type"], content["title"]) == ("1.2.0", "dataset", ABOUT.title) and content[
+        "message"
+    ]
+    assert [a["name"] for a in content["authors"]] == list(ABOUT.authors) and content["license"] == "CC-BY-4.0"
+    assert str(content["date-released"]) == "2026-05-06" and content["references"][0]["version"] == "0.2.0"
     deposit = json.loads(members.zenodo(ABOUT))
     assert deposit["upload_type"] == "dataset" and deposit["license"] == "cc-by-4.0" and deposit["description"]
     assert deposit["creators"] == [{"name": name} for name in ABOUT.authors]

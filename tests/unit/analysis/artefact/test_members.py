@@ -1,4 +1,4 @@
-"""Members of a pack: what of a campaign's folder is packed."""
+"""Members of a pack: which files of a campaign's folder are packed."""
 
 import shutil
 

@@ -1,5 +1,5 @@
-"""A pack as a file: same members, same bytes; whatever is changed in it is refused by the name of the file; nothing
-gets out of the folder.
+"""A pack as a file: the same members give the same bytes, every change is refused with the file's name, and no member
+is written outside of the folder.
 """
 
 import json
@@ -50,12 +50,12 @@ def pack(tmp_path):
 def refusal(path: Path, folder: Path) -> str:
     with pytest.raises(UserError) as caught:
         archive.unpack(path, folder)
-    assert not folder.exists() and not [p for p in folder.parent.iterdir() if p.name.startswith(".")], "nothing is left"
+    assert not folder.exists() and not [p for p in folder.parent.iterdir() if p.name.startswith(".")], "nothing remains"
     return str(caught.value)
 
 
 def repacked(path: Path, change) -> Path:
-    """The pack with another list of (ZipInfo, content)."""
+    """Return the pack with another list of (ZipInfo, content)."""
     with zipfile.ZipFile(path) as old:
         entries = [(info, old.read(info)) for info in old.infolist()]
     with zipfile.ZipFile(path, "w") as new:
@@ -65,7 +65,7 @@ def repacked(path: Path, change) -> Path:
 
 
 def test_the_same_members_make_the_same_bytes(tmp_path, pack):
-    """Whatever their order, their times, and whether they come from files."""
+    """The order and times of members do not matter, nor whether they come from files."""
     written = {}
     for number, (name, content) in enumerate(reversed(KINDS.items())):
         place = tmp_path / "elsewhere" / str(number)
@@ -83,10 +83,10 @@ def test_what_is_unpacked_is_what_was_packed(tmp_path, pack):
     assert (where, files, there) == (tmp_path / "new/folder/results/c", len(KINDS), False)
     found = {p.relative_to(tmp_path / "new/folder").as_posix(): p for p in (tmp_path / "new/folder").rglob("*")}
     assert {name: p.read_bytes() for name, p in found.items() if p.is_file() and name != "SHA256SUMS"} == KINDS
-    assert len({p.stat().st_mtime_ns for p in found.values() if p.is_file()}) == 1, "none is older than another"
+    assert len({p.stat().st_mtime_ns for p in found.values() if p.is_file()}) == 1, "all files have the same age"
     sums = (tmp_path / "new/folder/SHA256SUMS").read_text().splitlines()[:-1]
     assert dict(reversed(line.split("  ")) for line in sums) == {n: records.sha256_of(c) for n, c in KINDS.items()}
-    assert stat.S_IMODE((tmp_path / "new/folder").stat().st_mode) & 0o055, "as any other new folder, not ours alone"
+    assert stat.S_IMODE((tmp_path / "new/folder").stat().st_mode) & 0o055, "as any other new folder, not only for us"
 
 
 def test_programs_stay_programs(tmp_path):
@@ -115,14 +115,14 @@ def test_a_flipped_byte_is_refused_by_the_name_of_its_file(tmp_path, pack, name)
 
 @pytest.mark.parametrize("name", [*KINDS, archive.SUMS])
 def test_a_change_that_the_zip_itself_does_not_see_is_refused_too(tmp_path, pack, name):
-    """Somebody opened the pack, edited a file and closed it: its CRC is right again."""
+    """A user opened the pack, edited a file and closed it: its CRC is right again."""
     flip = lambda entries: [(i, c[:-2] + b"x" + c[-1:] if i.filename == name else c) for i, c in entries]  # noqa: E731
     line = refusal(repacked(pack, flip), tmp_path / "new")
     assert f"{pack}: {name}" in line and ("changed after it was packed" in line or "it was changed" in line)
 
 
 def test_no_change_of_a_pack_is_unseen(tmp_path):
-    """Of every second byte of a small pack: what is unpacked is what was packed, or the pack is refused in one line."""
+    """Every second byte of a small pack is changed: the result is the packed content, or a refusal on one line."""
     path, small = tmp_path / "c.zip", {"a": b"bc"}
     archive.write(path, small)
     whole, refused = path.read_bytes(), 0
@@ -260,7 +260,7 @@ def test_a_pack_that_fails_leaves_nothing(tmp_path):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project folder with a measured campaign, and files that stand for its tables and figures."""
+    """Write a project folder with a measured campaign, and files in place of its tables and figures."""
     root = tmp_path_factory.mktemp("project")
     folder = root / "results" / "example"
     make(folder, repetitions=1, failed=(), sweeps=ONE_EACH)
@@ -335,7 +335,7 @@ def test_a_paper_that_is_older_than_the_tables_is_left_out(project):
     try:
         names = set(packed(project)[0])
         assert "results/example/paper.pdf" in names and "results/example/report.html" not in names
-        assert not {n for n in names if "notes" in n or "mine" in n}, "what people left there is theirs"
+        assert not {n for n in names if "notes" in n or "mine" in n}, "files of users stay"
         os.utime(folder / "paper.pdf", (1, 1))
         found, left = packed(project)
         assert "results/example/paper.pdf" not in found and left == ["paper.pdf"]
@@ -394,4 +394,4 @@ def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
     assert artefact._find(settings, "mine")[1] == artefact._find(settings, "results/example")[1]
     assert artefact._find(settings, "results/example/")[1] == Path("results/example")
     (project / "archive/example/raw").mkdir(parents=True)
-    assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "wherever its results lie"
+    assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "in any folder of results"

@@ -48,7 +48,7 @@ def test_the_whole_counts_repetitions():
 
 
 def change_points(folder, factor, day: str | None = None) -> None:
-    """Multiply the rates in points.csv by what `factor` returns for the table, and date the runs."""
+    """Multiply the rates in points.csv by the result of `factor` for the table, and date the runs."""
     path = folder / "tables" / "points.csv"
     points = pd.read_csv(path)
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
@@ -127,7 +127,7 @@ def many_points(tmp_path_factory):
 
 @pytest.mark.heavy
 def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_points, tmp_path):
-    """One point of 40 is 10 % slower: alone it would be told, with p = 2 / 924 = 0.002; among 40 it is not."""
+    """One point of 40 is 10 % slower: by itself it is detected, with p = 2 / 924 = 0.002; among 40 it is not."""
     other = changed(many_points, tmp_path / "other", [0.9] + [1.0] * 39, "2026-11-01")
     output = run(many_points, other, "--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex", "--fail-on", "slower")
     assert output.exit_code == 0, output.output
@@ -148,7 +148,7 @@ def test_many_true_differences_stay(many_points, tmp_path):
 
 
 def test_other_days_are_warned_of_and_widen_the_intervals(many_points, tmp_path):
-    """All points 3 % slower on another day: different, until two more days tell that days differ by as much."""
+    """All points are 3 % slower on another day: different, until two more days show that days differ by as much."""
     other = changed(many_points, tmp_path / "other", [0.97], "2026-11-02")
     days = [
         changed(many_points, tmp_path / f"day{i}", [f], f"2026-11-0{i}") for i, f in ((3, 1.0), (4, 1.03), (5, 0.98))

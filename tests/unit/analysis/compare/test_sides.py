@@ -1,4 +1,4 @@
-"""Two sides of a comparison whose runs are given: rows, ratios, corrections and words, recomputed here."""
+"""Two sides of a comparison with given runs: rows, ratios, corrections and words, computed again here."""
 
 import math
 from pathlib import Path
@@ -140,8 +140,8 @@ def test_store_by_store():
     )
     table, _ = compare.compare(a, b)
     assert list(table["store_a"][:2]) == list(table["store_b"][:2]) == ["x", "y"] and table["ratio"][0] == 1
-    said = compare.described(table[table["workload"] != "all"])
-    assert said == ["x, get", "y, get"]
+    shown = compare.described(table[table["workload"] != "all"])
+    assert shown == ["x, get", "y, get"]
 
 
 def test_words_of_rows():
@@ -164,7 +164,7 @@ def test_days():
 
 
 def test_days_widen_what_is_said():
-    """Three campaigns of other days: the variance over them of each point's mean logarithm, meaned over the points."""
+    """Three campaigns of other days: the variance of each point's mean logarithm over them, averaged over points."""
     a, b = side("a", runs(100, 1)), side("b", runs(130, 2))
     days = [
         side(f"d{i}", [(*r[:5], r[5] * factor) for r in runs(100, 10 + i)]) for i, factor in enumerate((1.0, 1.2, 0.9))

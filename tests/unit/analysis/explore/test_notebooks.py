@@ -80,7 +80,7 @@ def staged(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lonely(tmp_path_factory):
-    """A campaign of two uploads, whose size no other campaign has."""
+    """Return a campaign of two uploads, whose size no other campaign has."""
     folder = tmp_path_factory.mktemp("alone") / "lonely"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(make_examples, "per_client", lambda point: 100)
@@ -91,7 +91,7 @@ def lonely(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def kept():
-    """What is opened once for all tests."""
+    """Return objects that are opened once for all tests."""
     return cache(opened.open_campaign)
 
 
@@ -138,7 +138,7 @@ def frames(picker, place):
 
 
 def ops(raw, key):
-    """run.json of a point, and its operations row by row."""
+    """Return run.json of a point, and its operations row by row."""
     run = json.loads((raw / key / "run.json").read_text())
     files = sorted((raw / key).glob("ops.*.parquet"))
     return run, [row for path in files for row in pq.read_table(path).to_pylist()]
@@ -153,7 +153,7 @@ def csv(name, table):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_cells_are_short_calls_without_outputs(name):
-    """The code that notebooks share is in the package; a notebook begins with three sentences."""
+    """Code that notebooks share is in the package; a notebook begins with three sentences."""
     heading, sentences = "".join(NOTEBOOKS[name][0]["source"]).split("\n\n")
     assert heading.startswith("# ") and len(re.findall(r"[.?](?= |$)", sentences)) == 3 and "?" in sentences
     first, *others = CODE[name]
@@ -201,7 +201,7 @@ def test_operations_are_those_of_the_records(example):
 
 
 def test_latencies_of_operations_are_in_milliseconds(lab):
-    """From when an operation was due, or began; a bin has none."""
+    """The latency counts from when an operation was due, or began; a bin has neither."""
     o = opened.open_campaign(lab / "results/several")
     key = next(iter(o.campaign.runs))
     run, rows = ops(o.campaign.raw, key)
@@ -223,7 +223,7 @@ def test_explore_shows_points_and_medians(there, example, undrawn_figures):
     assert states.groupby("workload")["points"].sum().to_dict() == planned
     assert states[states["state"] == "failed"]["points"].tolist() == [1]
     (failed,) = picker.opened.campaign.failures
-    assert each["key"].tolist() == [failed], "of many points those that do not count are listed"
+    assert each["key"].tolist() == [failed], "if there are many points, the invalid ones are listed"
     assert of_kind(picker.shown[1], str)[0].startswith("89 points that count are not listed")
 
     (medians,) = frames(picker, 2)
@@ -234,7 +234,7 @@ def test_explore_shows_points_and_medians(there, example, undrawn_figures):
 
 
 def test_explore_puts_the_calibration_last(lab):
-    """209 points are planned, and those of the near-null server come first."""
+    """209 points are planned, those of the near-null server first."""
     o = opened.open_campaign(lab / "results/broad")
     assert o.table("points")["store"].iloc[0] == "nullserver"
     states, *others = overview.points(o)
@@ -251,7 +251,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert len(medians) == 6 and "get" in drill.measured(picker.opened)[0][0]
     assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     kept = len(picker.opened.table("environment"))
-    assert kept == len(picker.opened.whole("environment")) > 0, "a table without such a column stays whole"
+    assert kept == len(picker.opened.whole("environment")) > 0, "a table without this column is not filtered"
 
 
 def test_what_has_no_engine_or_size_stays():
@@ -314,13 +314,13 @@ def test_drill_opens_on_detailed_records(lab):
     o = opened.Opened(campaign, known={"details": tells})
     usual = [name for name, _ in drill.figures(opened.Opened(campaign, known={"details": dict.fromkeys(tells, 0)}))]
     figures = [name for name, _ in drill.figures(o)]
-    told = {
+    content = {
         name: [tells[drill.points(o, name, place)[0][1]] for _, place in drill.symbols(o, name)]
         for name in figures[:-1]
     }
     assert sorted(figures) == sorted(usual) and figures[-1] == usual[-1] == drill.ANY
-    assert max(told[usual[0]]) == 0 and told[figures[0]][0] == 2
-    best = [max(values) for values in told.values()]
+    assert max(content[usual[0]]) == 0 and content[figures[0]][0] == 2
+    best = [max(values) for values in content.values()]
     assert best == sorted(best, reverse=True) and {*best} == {0, 2}
     assert tells[drill.measured(o)[0][1]] == 2
     clients = {p["key"]: p["axes"].get("clients", 1) for p in campaign.points}
@@ -384,7 +384,7 @@ def test_the_symbols_of_a_figure_are_the_rows_that_it_draws(example, kept):
     """Downloads of 10 MB: 1, 2 and 4 clients with one and two front-ends, each of three runs."""
     o = kept(example)
     symbols = drill.symbols(o, "throughput_download")
-    names = [said for said, _ in symbols]
+    names = [found for found, _ in symbols]
     assert names[:2] == ["1 client, 1 front-end", "1 client, 2 front-ends"] and len(names) == 6
     points = [key for _, place in symbols for _, key in drill.points(o, "throughput_download", place)]
     large = [p for p in o.plan["points"] if p["workload"] == "get" and p["axes"]["object_size"] == 10**7]
@@ -416,8 +416,10 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
 def test_drill_says_why_a_point_has_no_record(there, example):
     o = opened.open_campaign(example)
     key = next(iter(o.campaign.failures))
-    heading, said = drill.of_point(o, key)
-    assert heading.startswith("#### ") and "client 3 did not arrive" in said and "\\_all\\_" in said  # text, no markup
+    heading, found = drill.of_point(o, key)
+    assert (
+        heading.startswith("#### ") and "client 3 did not arrive" in found and "\\_all\\_" in found
+    )  # text, no markup
 
 
 # --- compare --------------------------------------------------------------------------------------
@@ -471,8 +473,8 @@ def test_compare_offers_only_what_has_a_point_in_common(there, lab):
 
 def test_unknown_axis_is_at_its_default():
     def plan(**axes):
-        told = {"get": {"axes": [{"name": "size", "default": 1}, {"name": "later", "default": 0}]}}
-        return {"workloads": told, "points": [{"store": "s", "workload": "get", "axes": axes}]}
+        content = {"get": {"axes": [{"name": "size", "default": 1}, {"name": "later", "default": 0}]}}
+        return {"workloads": content, "points": [{"store": "s", "workload": "get", "axes": axes}]}
 
     older = systems._planned(plan(size=4), "s")
     assert older == systems._planned(plan(size=4, later=0), "s") != systems._planned(plan(size=4, later=1), "s")
@@ -505,8 +507,8 @@ def test_compare_begins_with_what_has_most_in_common(lab):
 @pytest.mark.parametrize("workload", ["roles-tenants", "probe", "calibrate"])
 def test_compare_offers_only_points_with_a_rate(workload):
     plan = {"workloads": {workload: {"axes": []}}, "points": [{"store": "s", "workload": workload, "axes": {}}]}
-    told = {"workloads": {"get": {"axes": []}}, "points": [{"store": "s", "workload": "get", "axes": {}}]}
-    assert systems._planned(plan, "s") == set() != systems._planned(told, "s")
+    content = {"workloads": {"get": {"axes": []}}, "points": [{"store": "s", "workload": "get", "axes": {}}]}
+    assert systems._planned(plan, "s") == set() != systems._planned(content, "s")
 
 
 @pytest.fixture
@@ -563,9 +565,9 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
     assert set(selections["source"]) == {"measured", "published"}
 
     claims = csv("broad", "claims")
-    said, (counts, judged) = picker.shown[4][0], frames(picker, 4)
+    found, (counts, judged) = picker.shown[4][0], frames(picker, 4)
     held = collections.Counter(claims["verdict"])
-    assert f"{claims['claim'].nunique()} findings" in said and f"; {held['not measured here']} of them" in said
+    assert f"{claims['claim'].nunique()} findings" in found and f"; {held['not measured here']} of them" in found
     assert counts["confirmed"].sum() == held["confirmed"] and len(judged) == len(claims) - held["not measured here"]
 
 
@@ -589,8 +591,8 @@ def test_faults_shows_what_was_done_and_how_the_store_recovered(there):
     acts = events[events["kind"] == "act"]
     assert acts[acts["name"] == "kill"]["begin_s"].tolist() == [several.KILLED / 1000] * 3
     assert acts[acts["name"] == "restart"]["begin_s"].tolist() == [several.RESTARTED / 1000] * 3
-    told = sorted(events[events["name"] == "degraded"]["begin_s"])
-    assert told == [several.noticed(rep) / 1000 for rep in (1, 2, 3)]
+    found = sorted(events[events["name"] == "degraded"]["begin_s"])
+    assert found == [several.noticed(rep) / 1000 for rep in (1, 2, 3)]
     uploads = recovery[(recovery["role"] == "uploads") & (recovery["source"] == "measured")].iloc[0]
     failed = [(several.noticed(r) - several.KILLED) * 20 // 1000 + (4200 - several.KILLED) // 100 for r in (1, 2, 3)]
     assert uploads["failed_median_operations"] == sorted(failed)[1]
@@ -652,9 +654,9 @@ def test_without_a_rate_verdicts_says_so(there):
 def test_scaling_shows_each_curve_with_its_runs(there):
     picker = there("scaling", "broad")
     known, points = csv("broad", "scaling"), csv("broad", "points")
-    figure, said, table = picker.shown[0]
+    figure, found, table = picker.shown[0]
     assert table["shape"].tolist() == known["curve"].tolist()
-    assert said == f"Shown: {len(figure.axes)} of {len(known)} curves; the table has all."
+    assert found == f"Shown: {len(figure.axes)} of {len(known)} curves; the table has all."
     points = points[points["state"] == "ok"]
     for ax, row in zip(figure.axes, known.to_dict("records"), strict=False):
         own = points[points["store"].eq(row["store"]) & points["workload"].eq(row["workload"])]
@@ -697,7 +699,7 @@ def test_what_if_is_the_planners_answer_on_a_measured_link(there, staged, undraw
     (plans,), text = frames(picker, 1), of_kind(picker.shown[1], str)[0]
     assert "a link that was measured" in text and "1 % of the volume" in text
     clients = [client for run in o.campaign.runs.values() for client in run["clients"]]
-    told = next(c["engine"]["link"] for c in clients if (c.get("engine") or {}).get("link"))
+    found = next(c["engine"]["link"] for c in clients if (c.get("engine") or {}).get("link"))
     file = reads.files(o)[0][1]
     baskets = pq.read_table(file).to_pylist()
     sizes = collections.Counter()
@@ -719,7 +721,7 @@ def test_what_if_is_the_planners_answer_on_a_measured_link(there, staged, undraw
             else:
                 merged.append([offset, offset + size])
         asked = sum(end - begin for begin, end in merged)
-        heads = row["its requests"] * told.get("header_bytes", 700)
+        heads = row["its requests"] * found.get("header_bytes", 700)
         assert row["its wire [MB]"] == pytest.approx((asked + heads) / 1e6, rel=1e-6)
         assert row["its requests"] >= len(merged) and row["quickest plan [s]"] <= row["time of that [s]"]
         assert row["quickest plan [s]"] > added / 1000
@@ -741,15 +743,15 @@ def test_link_that_was_not_measured_is_called_made_up(there, staged):
 
 
 def test_tables_of_reads_are_complete_and_narrow(there):
-    """What is the same in all rows is said once; no row is left out, and no column with a value that differs."""
+    """Values that are the same in all rows are printed once; all rows and all columns that differ are shown."""
     picker = there("sparse", "broad")
     one, every = frames(picker, 0)
     known = csv("broad", "sparse")
-    said = next(text for text in of_kind(picker.shown[0], str) if text.startswith("In all rows: "))
+    shown = next(text for text in of_kind(picker.shown[0], str) if text.startswith("In all rows: "))
     wanted = [c for c in (*reads.SELECTION, *reads.METRICS) if c in known and known[c].notna().any()]
     same = [c for c in wanted if c in reads.SELECTION and known[c].nunique(dropna=False) == 1]
     assert len(every) == len(known) and [c for c in wanted if c not in same] == [c for c in every if c in wanted]
-    assert same and all(opened.escaped(c) in said for c in same) and not {*same} & {*every}
+    assert same and all(opened.escaped(c) in shown for c in same) and not {*same} & {*every}
     assert len(one) == len(csv("broad", "table2"))
     html = opened.table_html(every)
     assert html.count("<tr") == len(known) + 1 and "overflow: auto" in html and "_<wbr>" in html
@@ -827,7 +829,7 @@ def test_a_later_menu_follows_what_was_chosen_before():
 
 
 def test_menus_show_what_is_chosen(lab, monkeypatch):
-    """With somebody there: menus of campaign, filters and points."""
+    """With a user: menus of campaign, filters and points."""
     w = pytest.importorskip("ipywidgets")
     monkeypatch.delenv(opened.NAMED, raising=False)
     monkeypatch.chdir(lab)
@@ -860,7 +862,7 @@ def test_what_stands_in_records_is_text():
 
 
 def test_frame_of_charts_fetches_nothing():
-    """Text of records does not leave its place; the document has library, data and a policy."""
+    """Text of records stays text; the document has library, data and a policy."""
     hostile = "</script></iframe><img src=//x onerror=alert(1)>"
     figure = {"title": hostile, "caption": hostile, "note": "", "panels": []}
     shown = opened.displayable(opened.Charts({hostile: figure})).data
@@ -895,5 +897,5 @@ def test_a_kept_notebook_asks_for_nothing_from_the_network():
     assert set(options) == {"require_js_url", "mathjax_url"}
     fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
     node = nbformat.read(ROOT / "notebooks" / "explore.ipynb", as_version=4)
-    assert fetched.search(HTMLExporter().from_notebook_node(node)[0]), "by itself it asks"
+    assert fetched.search(HTMLExporter().from_notebook_node(node)[0]), "without an option it asks"
     assert fetched.findall(HTMLExporter(**options).from_notebook_node(node)[0]) == []

@@ -1,4 +1,4 @@
-"""Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
+"""Figures: those with data are drawn with units, bars and n, the others are left out; same tables, same bytes."""
 
 import shutil
 from concurrent.futures import Future
@@ -38,12 +38,14 @@ RATE = Measure((Curve("rate", "ps"),), "Rate")
 @pytest.mark.parametrize("name", OF_ONE_SYSTEM)
 def test_each_figure_says_what_it_shows(example, name):
     fig = draw(catalogue.FIGURES[name], build.read(example, catalogue.FIGURES[name].table))
-    said = texts(fig)
-    assert ("Clients" in said or name == "entries") and "n = " in said and "range" in said and "share one host" in said
-    assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
-    assert ("4 kB" in said and "objects/s" in said) if name.startswith("metadata") else True
+    shown = texts(fig)
+    assert (
+        ("Clients" in shown or name == "entries") and "n = " in shown and "range" in shown and "share one host" in shown
+    )
+    assert ("10 MB" in shown and "MB/s" in shown) if name.startswith("throughput") else True
+    assert ("4 kB" in shown and "objects/s" in shown) if name.startswith("metadata") else True
     if name != "entries":
-        assert "1 front-end" in said and "2 front-ends" in said and "s5cmd" in said
+        assert "1 front-end" in shown and "2 front-ends" in shown and "s5cmd" in shown
         assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
 
 
@@ -54,14 +56,14 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
     table = build.read(tmp_path, "throughput")
     rates = table.set_index(["workload", "object_size_bytes", "clients"])["rate_median_per_s"]
     assert rates["stat", 4000, 2] > 9 * rates["stat", 10**7, 2] > 0 and (table["throughput_median_mb_per_s"] == 0).all()
-    said = texts(draw(catalogue.FIGURES["metadata_stat"], table))
-    assert "HEAD requests [objects/s]" in said and "4 kB" in said and "10 MB" in said and "MB/s" not in said
+    shown = texts(draw(catalogue.FIGURES["metadata_stat"], table))
+    assert "HEAD requests [objects/s]" in shown and "4 kB" in shown and "10 MB" in shown and "MB/s" not in shown
     best = {name: value for name, value, _ in numbers(table)}
     assert best["best_metadata_stat"] == rates["stat", 4000, 4] and not {n for n in best if "throughput" in n}
     keys = table[table["workload"] == "list"].set_index(["page_size", "clients"])["rate_median_per_s"]
     assert keys[1000, 2] == pytest.approx(2 * 5.5 * 1000, rel=0.1) and best["best_metadata_list"] == keys.max()
-    said = texts(draw(catalogue.FIGURES["metadata_list"], table))
-    assert "Keys listed [keys/s]" in said and "1000 keys" in said and "pages of 100" in said and "n = 2" in said
+    shown = texts(draw(catalogue.FIGURES["metadata_list"], table))
+    assert "Keys listed [keys/s]" in shown and "1000 keys" in shown and "pages of 100" in shown and "n = 2" in shown
     typeset = latex_rates.throughput(table)
     assert "keys/s" in typeset
 
@@ -90,9 +92,9 @@ def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
         ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
     ):
         fig = draw(catalogue.FIGURES[name], table)
-        said = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
-        assert "n = 2" in said or "2 runs" in said
-        assert all(w in said for w in words), said
+        shown = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
+        assert "n = 2" in shown or "2 runs" in shown
+        assert all(w in shown for w in words), shown
         assert "planned" in catalogue.caption(catalogue.FIGURES[name], table) or name == "replay"
     bars = draw(catalogue.FIGURES["phases"], table).axes[0]
     assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
@@ -119,7 +121,7 @@ def requests(tmp_path_factory):
 
 
 def by_clients(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of one client as those of 1, 2 and 4."""
+    """Return rows of one client as rows of 1, 2 and 4 clients."""
     return pd.concat([rows.assign(clients=n) for n in (1, 2, 4)], ignore_index=True)
 
 
@@ -130,9 +132,9 @@ def test_gaps_and_the_front(requests):
     dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
     fig = draw(catalogue.FIGURES["front"], requests)
-    said = [{t.get_text() for t in ax.texts} for ax in fig.axes]
+    shown = [{t.get_text() for t in ax.texts} for ax in fig.axes]
     labels = {"0 B", "32 KiB", "1 MiB", "least time", "at most 3×", "thrift 15", " needed"}
-    assert labels == said[0] and len(said) == 2
+    assert labels == shown[0] and len(shown) == 2
     for name, word in (("front", "thrift"), ("gaps", "obstore")):
         assert word in catalogue.caption(catalogue.FIGURES[name], requests)
     one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
@@ -143,17 +145,17 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
     fig = draw(catalogue.FIGURES["volume"], requests)
     titles = ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
     assert [ax.get_title() for ax in fig.axes if ax.get_title()] == titles
-    replayed = draw(
-        catalogue.FIGURES["replay"], by_clients(requests)
-    )  # the other requests stand in figures of their own
+    replayed = draw(catalogue.FIGURES["replay"], by_clients(requests))  # the other requests have separate figures
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
     assert len(draw(catalogue.FIGURES["volume"], old).axes) == 3
 
 
 def test_eight_curves_of_two_axes_become_panels(reads):
-    """Four volumes by two readers: a row for each reader, with the colours of the volumes; eight volumes by one: an
-    ordered palette."""
+    """Four volumes by two readers have a row for each reader, with the colours of the volumes.
+
+    Eight volumes by one reader have an ordered palette.
+    """
     table = build.read(reads, "sparse")
     table = table[table["workload"] == "read_volume"]
 
@@ -236,7 +238,7 @@ def test_lines_of_links_are_left_out_where_they_mean_nothing():
         found = list(limits(pd.DataFrame(rows), measure))
         assert [line.at.max() for line in found] == values, rows
     (short,) = limits(pd.DataFrame(cases[-1][0]), mb)
-    assert list(short.at.index) == pytest.approx([8 - 8 / 3, 8 + 8 / 3]), "no line reaches zero, whatever the axis"
+    assert list(short.at.index) == pytest.approx([8 - 8 / 3, 8 + 8 / 3]), "no line reaches zero on any axis"
 
 
 def test_captions_name_ceilings_and_shared_cores(example):
@@ -335,7 +337,7 @@ def test_points_of_one_x_are_apart():
 
 
 def test_few_operations_are_open_and_bound_points_half_filled():
-    """Of a metric that is no rate, no point is open."""
+    """A metric that is not a rate has no open points."""
     rows = rates(clients=[1, 2, 4], rate_median_ps=[1.0, 2.0, 3.0], few=[True, False, pd.NA], engine="e")
     rows = rows.rename(columns=lambda name: name.replace("_ps", "_per_s")).assign(bound_by=[None, None, "link"])
     for unit, opened in (("per_s", [1.0]), ("ms", [])):
@@ -345,9 +347,9 @@ def test_few_operations_are_open_and_bound_points_half_filled():
         lines = [line for line in fig.axes[0].lines if line.get_linestyle() == "None" and len(line.get_xdata()) == 1]
         assert [line.get_xdata()[0] for line in lines if line.get_markerfacecolor() == "white"] == opened
         assert [line.get_xdata()[0] for line in lines if line.get_fillstyle() == "bottom"] == [4.0]
-        for said in (texts(fig), catalogue.caption(spec, known).replace("H", "h").replace("O", "o")):
-            assert "half-filled symbols: bound by the link" in said
-            assert ("open symbols: rates of fewer than 10 operations" in said) is bool(opened)
+        for result in (texts(fig), catalogue.caption(spec, known).replace("H", "h").replace("O", "o")):
+            assert "half-filled symbols: bound by the link" in result
+            assert ("open symbols: rates of fewer than 10 operations" in result) is bool(opened)
 
 
 def test_runs_are_dots_behind_their_median(workers):
@@ -375,9 +377,7 @@ def test_labels_cover_no_point_and_no_other_label():
 
 
 def rates(**columns) -> pd.DataFrame:
-    """A table of groups: a store each for a value of `rate_median_ps`, with clients 1, 2 for two values of one
-    store.
-    """
+    """Return a table of groups: one store for each `rate_median_ps`, and clients 1, 2 for two values of one store."""
     rows = pd.DataFrame({"store": "a", "workload": "get", "clients": 1, "n": 3, "interval": "range"} | columns)
     values = rows["rate_median_ps"]
     return rows.assign(rate_low_ps=values * 0.9, rate_high_ps=values * 1.1)
@@ -389,7 +389,7 @@ def drawn(rows: pd.DataFrame, *measures: Measure, **more) -> list:
 
 
 def test_panels_that_are_compared_share_their_axis_of_values():
-    """Of a store that knows no value neither end is taken, and it says so. 110 is the end of the highest bar."""
+    """A store without values has no mark at either end, and a note. 110 is the end of the highest bar."""
     rows = rates(store=[*"aabbc"], clients=[1, 2, 1, 2, 1], rate_median_ps=[10.0, 20.0, 50.0, 100.0, None])
     a, b, c = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Rate in other words", where={"store": "a"}))
     assert a.get_ylim() == b.get_ylim() and b.get_ylim()[0] == 0 and 110 <= b.get_ylim()[1] < 130
@@ -406,7 +406,7 @@ def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
     low, high = axes[0].get_ylim()
     assert 0 < low <= 0.9 and 220 <= high < 1000
     ticks = [sorted(v for v in ax.get_yticks() if low <= v <= high) for ax in axes]
-    assert ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100, "of the shared range"
+    assert ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100, "fraction of the shared range"
     latencies = drawn(rows, Measure((Curve("rate", "ps"),), "Latency [ms]", scale="log"))
     assert len({ax.get_ylim() for ax in latencies}) == 1
 
@@ -471,7 +471,7 @@ def test_same_table_same_bytes(example, kind):
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_path, jobs):
-    """It would show what the figure was before."""
+    """An old figure must not remain."""
     shutil.copytree(example, tmp_path / "c", ignore=lambda at, _: ["figures"] if at == str(example) else [])
     names, figures = ["metadata_upload", "entries"], tmp_path / "c" / "figures"
     figures.mkdir()
@@ -502,11 +502,11 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
 
 
 def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
-    """No first value is chosen of what else varied, and what a figure holds fixed is said."""
+    """No value of a varied axis is chosen by itself, and the caption states the values that a figure holds fixed."""
     rows = requests[(requests["workload"] == "replay")]
     two = pd.concat([rows.assign(front_ends=n) for n in (1, 2)], ignore_index=True)
     for name, count in (("gaps", 2), ("front", 4)):
         titles = [ax.get_title() for ax in draw(catalogue.FIGURES[name], two).axes if ax.get_title()]
         assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
-    told = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
-    assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
+    caption = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
+    assert caption.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")

@@ -1,4 +1,4 @@
-"""Figures that a campaign declares: docs/figures.md shows them; the plan has them, and they are in the paper."""
+"""Figures that a campaign declares, as in docs/figures.md: the plan contains them, and the paper shows them."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ def campaign(example, tmp_path_factory):
     """
     folder = shutil.copytree(example, tmp_path_factory.mktemp("own") / "campaign")
     plan = records.read_json(folder / "raw" / "plan.json")
-    models = {name: figures.Figure.model_validate(said) for name, said in (SHOWN | EMPTY).items()}
+    models = {name: figures.Figure.model_validate(content) for name, content in (SHOWN | EMPTY).items()}
     records.write_json(folder / "raw" / "plan.json", plan | {"figures": figures.resolved(models, WORKLOADS.values())})
     return folder
 
@@ -64,8 +64,8 @@ def test_the_pages_examples_are_drawn(campaign, monkeypatch):
 def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
     write.build(campaign, ["download_by_engine", "nothing_there"])
     folder = campaign / "figures"
-    told = records.read_json(folder / "nothing_there.json")
-    assert (told["table"], told["empty"]) == ("throughput.csv", True)
+    content = records.read_json(folder / "nothing_there.json")
+    assert (content["table"], content["empty"]) == ("throughput.csv", True)
     assert not (folder / "nothing_there.pdf").exists()
     assert not records.read_json(folder / "download_by_engine.json")["empty"]
     ended, _, err = command_line.storelab("figures", "--campaign-dir", str(campaign), "downloads")
@@ -101,8 +101,8 @@ def test_a_mistake_is_one_line(change, said):
 
 
 def test_axes_become_columns_and_values_are_parsed():
-    said = resolved(**FOUR, where={"object_size": ">= 1 MB", "clients": "most"})["mine"]
-    assert said["where"] == {"object_size_bytes": ">= 1000000", "clients": "most"} and said["panels"] == ["store"]
+    found = resolved(**FOUR, where={"object_size": ">= 1 MB", "clients": "most"})["mine"]
+    assert found["where"] == {"object_size_bytes": ">= 1000000", "clients": "most"} and found["panels"] == ["store"]
 
 
 def test_a_curve_never_mixes_two_settings_and_limits_are_lines(campaign):

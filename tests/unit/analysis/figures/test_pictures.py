@@ -1,4 +1,4 @@
-"""Reference pictures (pytest-mpl): a figure that looks different is seen.
+"""Reference pictures (pytest-mpl): a changed look of a figure is detected.
 
 Small pictures in `tests/data/pictures/` are those of figures of synthetic campaigns; larger ones in `docs/pictures/`
 are the figures of the reference campaign that README.md shows. docs/figures.md says how to renew them.
@@ -116,4 +116,4 @@ def test_fonts_are_embedded_without_the_tables_that_place_glyphs(monkeypatch):
     opened.clear()
     pdf = write.render(fig, "pdf")
     assert opened and not any(set(write.SHAPING) & set(font.keys()) for font in opened)
-    assert b"/FontFile2" in pdf and subset.load_font is seen, "what was there before is there again"
+    assert b"/FontFile2" in pdf and subset.load_font is seen, "the state is restored"

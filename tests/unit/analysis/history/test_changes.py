@@ -14,7 +14,7 @@ from storelab.analysis.history import series
 
 
 def every_place(n: int, most: int):
-    """All ways to cut n entries into stretches of 2 or more."""
+    """Return all ways to cut n entries into stretches of 2 or more."""
     for m in range(1, most + 1):
         for places in itertools.combinations(range(2, n - 1), m):
             if all(b - a >= 2 for a, b in itertools.pairwise([0, *places, n])):
@@ -22,7 +22,7 @@ def every_place(n: int, most: int):
 
 
 def worth(values: np.ndarray, places: tuple[int, ...]) -> float:
-    """The criterion, by its definition: what the stretches leave unexplained, and a price for each change."""
+    """Compute the criterion by its definition: the unexplained rest of the stretches, and a price for each change."""
     n = len(values)
     left = sum(np.var(part) * len(part) for part in np.split(values, places))
     return -n * math.log(left / (np.var(values) * n)) - series.PENALTY * len(places) * math.log(n)
@@ -38,7 +38,7 @@ def test_the_places_are_the_best_of_all(seed):
 
 
 def test_p_is_the_part_of_all_orders():
-    """Of 8 entries all 40320 orders can be tried, by brute force; 999 of them tell p to some thousandths."""
+    """For 8 entries, brute force tries all 40320 orders; 999 of them give p to some thousandths."""
     values = np.array([0.1, -0.3, 0.2, 0.05, 2.9, 3.2, 3.05, 2.8])
     cuts = list(every_place(8, 3))
     orders = np.array(list(itertools.permutations(values)))
@@ -93,8 +93,8 @@ def test_too_few_entries_and_no_scatter():
     step = [0.0] * 6 + [1.0] * 6
     found = series.find_changes(step)
     assert found.places == (6,) and found.p < 0.05
-    (told,) = series.told_steps(step, found.places, found.p)
-    assert (told.shift, told.low, told.high) == pytest.approx((1.0, 1.0, 1.0))
+    (result,) = series.told_steps(step, found.places, found.p)
+    assert (result.shift, result.low, result.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_a_step_has_the_interval_of_students_t():
@@ -106,7 +106,7 @@ def test_a_step_has_the_interval_of_students_t():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_newest_is_a_further_value_of_its_stretch(seed):
-    """As a regression on an indicator of the newest entry says."""
+    """Compare with a regression on an indicator of the newest entry."""
     values = np.random.default_rng(seed).normal(size=9)
     values[-1] += seed
     theirs = linregress([0.0] * 8 + [1.0], values)
@@ -143,7 +143,7 @@ def test_false_and_true_as_the_benchmark_has_them():
     """With few draws and wide bounds."""
     rng = np.random.default_rng(10)
     assert truth.changed(rng, 40, truth.ENTRIES["skewed"], 12) <= 0.15
-    told, placed = truth.levels(rng, 8, 24, (8, 16), 5.0)
-    assert told >= 0.9 and placed >= 0.8
+    found, placed = truth.levels(rng, 8, 24, (8, 16), 5.0)
+    assert found >= 0.9 and placed >= 0.8
     assert truth.newest_told(rng, 40, truth.ENTRIES["normal"], 12) <= 0.15
     assert truth.newest_told(rng, 12, truth.ENTRIES["normal"], 12, 6.0) >= 0.8

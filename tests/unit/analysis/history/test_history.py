@@ -1,4 +1,4 @@
-"""A campaign over months: its entries on disk, what changed when, rules for CI, bad entries in one line."""
+"""A campaign over months: its entries on disk, times of changes, rules for CI, and bad entries on one line."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def scaled(points: pd.DataFrame, factor: float, workload: str | None = None) -> 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """A campaign with its tables, from which every entry is made."""
+    """Return a campaign with its tables, from which every entry is made."""
     folder = tmp_path_factory.mktemp("one") / "site"
     make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, use_stores=["alpha", "beta"])
     build.build(folder, MADE)
@@ -57,15 +57,15 @@ def later(one, target, days: int) -> None:
     shutil.copytree(one / "raw", target / "raw", copy_function=os.link)
     for head in (target / "raw" / key / "run.json" for key in evidence.heads(target / "raw")):
         run = records.read_json(head)
-        told = records.with_sum(run | {"start_ns": run["start_ns"] + days * DAY})
-        records.write_atomic(head, told, sync=False)  # a new file: the linked one stays
+        content = records.with_sum(run | {"start_ns": run["start_ns"] + days * DAY})
+        records.write_atomic(head, content, sync=False)  # a new file: the linked one stays
     evidence.write_sums(target / "raw")
     derived.write_sums(target, MADE)
 
 
 @pytest.fixture(scope="module")
 def results(one, tmp_path_factory):
-    """`site` with DAYS entries: scatter of 1 % between days; what SLOW and NEW_KERNEL say."""
+    """Fill `site` with DAYS entries: a scatter of 1 % between days, and the changes SLOW and NEW_KERNEL."""
     folder, rng = tmp_path_factory.mktemp("results"), np.random.default_rng(20251009)
     for number in range(DAYS):
         site = folder / "site"
@@ -99,10 +99,10 @@ def asked(*arguments) -> tuple[int, str, str]:
 
 
 def refused(call, *words: str) -> None:
-    """One line that has all of these words."""
-    with pytest.raises(UserError) as told:
+    """Check that there is one line with all of these words."""
+    with pytest.raises(UserError) as raised:
         call()
-    assert all(word in str(told.value) for word in words), str(told.value)
+    assert all(word in str(raised.value) for word in words), str(raised.value)
 
 
 # --- on disk ----------------------------------------------------------------------------------------------------------
@@ -119,9 +119,13 @@ def test_a_second_entry_of_a_day_takes_the_place_of_no_other(one, tmp_path):
     for number in (1, 2, 3):
         shutil.copytree(one, site)
         (site / "notes.txt").write_text(str(number))
-        told = valid("history add", asked("add", "--campaign-dir", site, "--json")[1])
+        content = valid("history add", asked("add", "--campaign-dir", site, "--json")[1])
         wanted = day(0) + (f".{number}" if number > 1 else "")
-        assert (told["entry"], told["entries"], told["folder"]) == (wanted, number, str(tmp_path / f"site@{wanted}"))
+        assert (content["entry"], content["entries"], content["folder"]) == (
+            wanted,
+            number,
+            str(tmp_path / f"site@{wanted}"),
+        )
         assert not site.exists()
         now = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
         assert before.items() <= now.items()
@@ -165,7 +169,7 @@ def test_points_that_failed_are_added_by_request_alone(tmp_path):
 def test_bad_entries_are_told_in_one_line(one, tmp_path):
     site, entry = tmp_path / "site", tmp_path / "site@mine"
     refused(lambda: entries.read(site), "has no history", "site@…", "storelab history add")
-    (tmp_path / "site@2025.tar.gz").write_text("an archive is no entry")
+    (tmp_path / "site@2025.tar.gz").write_text("an archive is not an entry")
     refused(lambda: entries.read(site), "has no history")
     entry.mkdir()
     refused(lambda: entries.read(site), "site@mine/raw/plan.json", "not a measured campaign")
@@ -232,15 +236,15 @@ def test_the_whole_is_the_geometric_mean_over_the_points(results, found):
         axes = [p["store"], p["workload"], p["object_size_bytes"], p["clients"]]
         return float(np.log(speeds).groupby(axes).mean().mean())
 
-    assert whole.newest_p_corrected == pytest.approx(whole.newest.p), "a family of its own"
+    assert whole.newest_p_corrected == pytest.approx(whole.newest.p), "a separate family"
     for number, value in enumerate(whole.values):
         assert value.median == pytest.approx(np.exp(logs(number) - logs(0)))
 
 
 def test_what_else_changed_is_told_at_its_entry(results):
     _, out, _ = asked("--campaign-dir", results / "site")
-    told = re.split(r"^(\d{4}-\d\d-\d\d), compared with \S+:$", out.partition("Changes")[2], flags=re.MULTILINE)
-    blocks = dict(zip(told[1::2], told[2::2], strict=True))
+    result = re.split(r"^(\d{4}-\d\d-\d\d), compared with \S+:$", out.partition("Changes")[2], flags=re.MULTILINE)
+    blocks = dict(zip(result[1::2], result[2::2], strict=True))
     assert set(blocks) == {day(SLOW), day(NEW_KERNEL)}
     kernel = blocks[day(NEW_KERNEL)]
     assert "no change of level" in kernel and "environment: kernel 6.1.0 -> 6.2.0" in kernel
@@ -276,7 +280,7 @@ def test_the_page_and_the_figure(found, tmp_path):
     assert "from here on slower" in page and "store alpha: version 4.48" in page and 'role="img"' in page
     assert "store alpha: version 4.48" in (tmp_path / "x.txt").read_text()
     assert (tmp_path / "x.png").read_bytes()[1:4] == b"PNG"
-    assert said.svg(said.figure(small)) in page, "the same history, the same letters"
+    assert said.svg(said.figure(small)) in page, "the same history has the same letters"
 
 
 def test_the_table(results, found, tmp_path):
@@ -302,23 +306,23 @@ def test_the_figure_has_a_panel_a_series_and_marks_what_changed(found):
 
 @pytest.mark.heavy
 def test_json_is_what_the_text_says(results, found):
-    told = valid("history", asked("--campaign-dir", results / "site", "--json")[1])
-    assert [e["name"] for e in told["entries"]] == [day(i) for i in range(DAYS)]
-    assert [bool(e["environment"]) for e in told["entries"]] == [i in (SLOW, NEW_KERNEL) for i in range(DAYS)]
+    content = valid("history", asked("--campaign-dir", results / "site", "--json")[1])
+    assert [e["name"] for e in content["entries"]] == [day(i) for i in range(DAYS)]
+    assert [bool(e["environment"]) for e in content["entries"]] == [i in (SLOW, NEW_KERNEL) for i in range(DAYS)]
     changed = {("put", (day(SLOW),)), ("get", ()), ("all", (day(SLOW),))}
-    assert {(s["workload"], tuple(c["at"] for c in s["changes"])) for s in told["series"]} == changed
-    assert told["series"][0]["axes"]["object_size_bytes"] == 4000 and told["worse"] is None
+    assert {(s["workload"], tuple(c["at"] for c in s["changes"])) for s in content["series"]} == changed
+    assert content["series"][0]["axes"]["object_size_bytes"] == 4000 and content["worse"] is None
     text = asked("--campaign-dir", results / "site")[1]
-    assert all(s["said"] in text for s in told["series"])
+    assert all(s["said"] in text for s in content["series"])
 
 
 def test_one_store_and_the_entries_since_a_day(results):
     options = ("--store", "beta", "--since", day(4), "--json")
-    told = valid("history", asked("--campaign-dir", results / "site", *options)[1])
-    assert [e["name"] for e in told["entries"]] == [day(i) for i in range(4, DAYS)]
-    assert {s["store"] for s in told["series"]} == {"beta", None}
-    assert not any("alpha" in line for e in told["entries"] for line in e["environment"])
-    assert all(s["changes"] == [] and "too few entries" in s["reason"] for s in told["series"]), "7 entries"
+    content = valid("history", asked("--campaign-dir", results / "site", *options)[1])
+    assert [e["name"] for e in content["entries"]] == [day(i) for i in range(4, DAYS)]
+    assert {s["store"] for s in content["series"]} == {"beta", None}
+    assert not any("alpha" in line for e in content["entries"] for line in e["environment"])
+    assert all(s["changes"] == [] and "too few entries" in s["reason"] for s in content["series"]), "7 entries"
 
 
 # --- rules for CI -----------------------------------------------------------------------------------------------------
@@ -344,11 +348,11 @@ def test_a_slow_newest_entry_fails_at_once(one, results, tmp_path):
     derived.write_sums(tmp_path / "site", MADE)
     entries.add(tmp_path / "site")
     code, out, err = asked("--campaign-dir", tmp_path / "site", "--fail-on", "newest", "--json")
-    told = valid("history", out)
-    slow = {s["workload"] for s in told["series"] if s["newest"]["verdict"] == "slower"}
-    assert code == 1 and told["worse"] == 3 and slow == {"get", "all"}, err
-    assert {s["newest"]["before"] for s in told["series"] if s["workload"] == "put"} == {DAYS - SLOW}
-    assert {s["newest"]["before"] for s in told["series"] if s["workload"] == "get"} == {DAYS}
+    content = valid("history", out)
+    slow = {s["workload"] for s in content["series"] if s["newest"]["verdict"] == "slower"}
+    assert code == 1 and content["worse"] == 3 and slow == {"get", "all"}, err
+    assert {s["newest"]["before"] for s in content["series"] if s["workload"] == "put"} == {DAYS - SLOW}
+    assert {s["newest"]["before"] for s in content["series"] if s["workload"] == "get"} == {DAYS}
 
 
 def test_latencies_are_worse_where_they_are_higher():
@@ -409,7 +413,7 @@ def test_names_of_the_series_are_those_of_compare(found):
 
 
 def test_rules_are_spelled_once():
-    told = json.loads((ROOT / "docs/machine.schema.json").read_text())["$defs"]["history"]["properties"]
-    assert {"fail_on", "worse"} <= told.keys()
+    shown = json.loads((ROOT / "docs/machine.schema.json").read_text())["$defs"]["history"]["properties"]
+    assert {"fail_on", "worse"} <= shown.keys()
     page = (ROOT / "docs/history.md").read_text()
     assert all(f"`{rule}`" in page for rule in RULES) and all(f"`{kind}`" in page for kind in KINDS)

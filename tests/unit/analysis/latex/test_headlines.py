@@ -1,4 +1,4 @@
-"""The paper's first page: numbers chosen by hand from tables made by hand, and nothing that was not measured.
+"""The paper's first page: its numbers, chosen by hand from tables made by hand, and no unmeasured ones.
 
 Every campaign has an abstract with a number of each system that it measured, and without method.
 """
@@ -20,7 +20,7 @@ NONE = pd.DataFrame()
 
 
 class Tables(dict):
-    """Tables by name; all others are empty."""
+    """Return tables by name; all others are empty."""
 
     def __missing__(self, name: str) -> pd.DataFrame:
         return pd.DataFrame()
@@ -31,7 +31,7 @@ def known(told: pd.DataFrame | None = None, **tables: pd.DataFrame) -> dict:
 
 
 def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
-    """Rows of a table of groups; `value` is the median, its interval a tenth to both sides."""
+    """Return rows of a table of groups; `value` is the median, and its interval is a tenth to both sides."""
     out = []
     for row in rows:
         value = row.pop("value")
@@ -41,7 +41,7 @@ def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
 
 
 def rates(*rows: dict) -> pd.DataFrame:
-    """throughput.csv: MB/s of large objects, objects/s of small ones."""
+    """Return throughput.csv: MB/s of large objects, objects/s of small ones."""
     large = groups([dict(r) for r in rows if r["object_size_bytes"] >= 1e6], "throughput", "mb_per_s")
     small = groups([dict(r) for r in rows if r["object_size_bytes"] < 1e6], "rate", "per_s")
     table = pd.concat([large, small], ignore_index=True)
@@ -59,7 +59,7 @@ def verdicts(*rows: tuple) -> pd.DataFrame:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The rows below the heading, by cell; lines of a cell by `|`."""
+    """Return the rows below the heading, by cell; lines of a cell are separated by `|`."""
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
     return [
         [c.strip().replace(r"\newline ", "|") for c in line.split("&")] for line in body.split(r" \\") if line.strip()
@@ -73,14 +73,14 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
         DOWN | {"value": 900.0, "object_size_bytes": 4000},
         UP | {"value": 100.0, "n": 1},
     )
-    told = verdicts(
+    known_verdicts = verdicts(
         ("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 700.0, "buckets"),
         ("alpha", "get", "s5cmd", "100 MB objects", "MB/s", 800.0, "client network"),
         ("alpha", "get", "s5cmd", "4 kB objects", "objects/s", 900.0, "server CPU"),
         ("alpha", "put", "s5cmd", "10 MB objects", "MB/s", 100.0, "server CPU"),
         ("beta", "get", "s5cmd", "10 MB objects", "MB/s", 9000.0, "errors"),
     )
-    best = known(told, throughput=table)
+    best = known(known_verdicts, throughput=table)
     text = page.summary(best)
     for heading in ("Download, large [MB/s]", "Upload, large [MB/s]", "Download, small [objects/s]"):
         assert heading in text
@@ -88,13 +88,13 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
     speeds = ["800|[720, 880]|100~MB, n~=~5", "100|10~MB, n~=~1", "900|[810, 990]|4~kB, n~=~6"]
     limits = r"client network \emph{(download large)}|server CPU \emph{(upload large, download small)}"
     assert cells(text) == [["alpha", *speeds, limits]]
-    told = {name for name, holds in facts(headlines=best).items() if holds and "summary" in name}
-    assert told == {"summary_intervals"}
+    known_verdicts = {name for name, holds in facts(headlines=best).items() if holds and "summary" in name}
+    assert known_verdicts == {"summary_intervals"}
 
 
 @pytest.mark.parametrize("name", ["broad", pytest.param("reference", marks=pytest.mark.heavy)])
 def test_each_rate_has_the_verdict_on_itself(name):
-    """The row of verdicts.csv with the same rate, whatever its unit."""
+    """Return the row of verdicts.csv with the same rate, in any unit."""
     tables = Tables({t: build.read(built(name), t) for t in ("throughput", "verdicts")})
     found = [h for of in page.headlines(tables).values() for h in of]
     on = tables["verdicts"].set_index(["deployment", "best"])["verdict"].sort_index()
@@ -114,8 +114,8 @@ def test_sentence_says_that_operations_are_few():
 
 def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
     table = rates(DOWN | {"value": 500.0, "n": 1}, UP | {"value": 50.0, "n": 1, "store": "beta"})
-    told = verdicts(("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 500.0, "disturbed"))
-    best = known(told, throughput=table)
+    known_verdicts = verdicts(("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 500.0, "disturbed"))
+    best = known(known_verdicts, throughput=table)
     assert cells(page.summary(best)) == [
         ["alpha", "500|10~MB, n~=~1", "--", "disturbed"],
         ["beta", "--", "50.0|10~MB, n~=~1", "not known"],
@@ -130,7 +130,7 @@ def test_rate_of_an_arrival_process_is_no_best():
 
 
 def curves(**columns) -> pd.DataFrame:
-    """scaling.csv of one store: downloads of 1 MB over 1 to 4 front-ends, by one client and by eight."""
+    """Return scaling.csv of one store: downloads of 1 MB over 1 to 4 front-ends, by one client and by eight."""
     rows = {"store": "alpha", "workload": "get", "object_size_bytes": 10**6, "clients": [1, 8], "front_ends": pd.NA}
     rows |= {"axis": "front_ends", "metric": "throughput", "values": 3, "least": 1, "most": 4, "n": 9}
     rows |= {"curve": ["not rising", "still rising"], "linearity_value": [0.0, 0.99], "linearity_low": [-0.1, 0.985]}
@@ -159,13 +159,13 @@ def test_overlapping_ranges_are_no_ranking():
         ((50, 80, 120, 180), ""),
         ((50, 80), ""),
     ]
-    for speeds, said in cases:
+    for speeds, result in cases:
         stores = zip("abcd", map(float, speeds), strict=False)
         table = rates(*(DOWN | {"value": speed, "store": store} for store, speed in stores))
         found = re.findall(
             r"anges overlap: (?:large download \()?([^).]*)", page.abstract(known(throughput=table), NONE)
         )
-        assert found == [said] * bool(said), speeds
+        assert found == [result] * bool(result), speeds
         single = page.abstract(known(throughput=table.assign(n=1)), NONE)
         assert "overlap" not in single, "a single run has no range"
 
@@ -219,29 +219,31 @@ def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
         for engine, percent, value in readers
     ]
     sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0, clients=2)
-    told = verdicts(
+    known_verdicts = verdicts(
         ("alpha", "read_entries", "planned", "file S, 1 % of entries", "operations/s", 50.0, "errors"),
         ("alpha", "read_entries", "planned", "file S, 0.1 % of entries", "operations/s", 6.0, "client CPU"),
         ("alpha", "read_entries", "uproot-s3fs", "file S, 0.1 % of entries", "operations/s", 7.0, "buckets"),
     )
-    [row] = cells(page.summary(known(told, sparse=sparse)))
+    [row] = cells(page.summary(known(known_verdicts, sparse=sparse)))
     assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, 2 clients, n~=~6", "client CPU"]
     few = sparse.assign(volume_fraction_percent=1.0, entries_median_per_s=999.0)
     both = pd.concat([sparse.assign(entries=sparse["entry_fraction_percent"] / 10), few])
-    assert cells(page.summary(known(told, sparse=both)))[0][1].startswith("60.0|[54.0, 66.0]|0.0100 of 10 entries")
+    assert cells(page.summary(known(known_verdicts, sparse=both)))[0][1].startswith(
+        "60.0|[54.0, 66.0]|0.0100 of 10 entries"
+    )
     whole = sparse[sparse["entry_fraction_percent"] == 100]
-    assert not known(told, sparse=whole)  # a read of the whole file is not sparse
+    assert not known(known_verdicts, sparse=whole)  # a read of the whole file is not sparse
 
 
 def test_sparse_reads_have_the_verdict_of_all_branches():
     axes = {"volume_fraction_percent": 100.0, "entry_fraction_percent": 0.1, "clients": 2}
     sparse = groups([{"workload": "read_entries", "engine": "planned", "value": 6.0} | axes], "entries", "per_s")
     one, every = (f"file M, 0.1 % of entries, {percent} % of volume" for percent in (1, 100))
-    told = verdicts(
+    known_verdicts = verdicts(
         ("alpha", "read_entries", "planned", one, "operations/s", 12.0, "server CPU"),
         ("alpha", "read_entries", "planned", every, "operations/s", 6.0, "client CPU"),
     )
-    [[reads]] = known(told, sparse=sparse).values()
+    [[reads]] = known(known_verdicts, sparse=sparse).values()
     assert reads.verdict == "client CPU"
 
 
@@ -251,8 +253,8 @@ def test_jobs_show_the_most_events():
         | {"cache": "none", "read_ahead_bytes": 0}
         for c, v in ((1, 400.0), (2, 700.0))
     ]
-    told = verdicts(("alpha", "events", "fsspec", "file S", "operations/s", 7.0, "client CPU"))
-    best = known(told, events=groups(rows, "events", "per_s"))
+    known_verdicts = verdicts(("alpha", "events", "fsspec", "file S", "operations/s", 7.0, "client CPU"))
+    best = known(known_verdicts, events=groups(rows, "events", "per_s"))
     assert cells(page.summary(best)) == [["alpha", "700|[630, 770]|2 jobs, no cache, n~=~6", "client CPU"]]
 
 
@@ -268,8 +270,10 @@ def test_nothing_measured_is_no_summary_and_many_systems_have_small_letters(numb
 def test_many_systems_are_in_one_sentence_for_each_kind_of_work():
     speeds = {"a": 100.0, "b": 300.0, "c": 200.0, "d": 50.0}
     table = rates(*(DOWN | {"value": speed, "store": store} for store, speed in speeds.items()))
-    told = [(s, "get", "s5cmd", "10 MB objects", "MB/s", 1.0, "errors" if s == "d" else "client CPU") for s in "abcd"]
-    question, rates_said, limits, open_, *_ = page.abstract(known(verdicts(*told), throughput=table), NONE).splitlines()
+    found = [(s, "get", "s5cmd", "10 MB objects", "MB/s", 1.0, "errors" if s == "d" else "client CPU") for s in "abcd"]
+    question, rates_said, limits, open_, *_ = page.abstract(
+        known(verdicts(*found), throughput=table), NONE
+    ).splitlines()
     assert question == "We ask of four storage systems how fast objects move and what limits these rates."
     order = re.findall(r"\\texttt\{(\w)\}[a-z ]* (\d+)", rates_said)
     assert order == [("b", "300"), ("c", "200"), ("a", "100"), ("d", "50")]
@@ -280,8 +284,8 @@ def test_many_systems_are_in_one_sentence_for_each_kind_of_work():
 
 def test_findings_are_counted_once_for_all_systems():
     rows = [("p", "confirmed"), ("p", "refuted"), ("q", "refuted"), ("q", "refuted"), ("r", "undecided")]
-    said = page.findings(pd.DataFrame(rows, columns=["claim", "verdict"]))
-    assert said.endswith("2 could be decided: 1 does not hold and 1 holds for some systems only.")
+    found = page.findings(pd.DataFrame(rows, columns=["claim", "verdict"]))
+    assert found.endswith("2 could be decided: 1 does not hold and 1 holds for some systems only.")
 
 
 CAMPAIGNS = ["broad", "systems", "two_stores", "timed", "calibrated", "several", "soak", "roles"]
@@ -294,9 +298,9 @@ def test_abstract_has_a_number_of_each_system_and_no_method(name):
     points = build.read(built(name), "points")
     text = TexFiles(name)["paper"]
     text = text.split(r"\begin{abstract}")[1].split(r"\end{abstract}")[0]
-    said = [line for line in text.splitlines() if line and not line.startswith("We ask")]
+    shown = [line for line in text.splitlines() if line and not line.startswith("We ask")]
     for system in set(points.loc[points["state"] == "ok", "store"]) - {"none", "nullserver"}:
-        assert any(re.search(rf"texttt.{system}[,}}].*?\d", line) for line in said), system
+        assert any(re.search(rf"texttt.{system}[,}}].*?\d", line) for line in shown), system
     assert "nan" not in text and "--" not in text
     assert not [word for word in METHOD if word in text.lower()]
 

@@ -54,7 +54,7 @@ def test_escape():
     assert parts.escape("“a” ‘b’ 1–2 3—4 x−y μs ≤ Ș ﬁ Ǻ e\u0301 \u200b.") == (
         r"``a'' `b' 1\textendash{}2 3\textemdash{}4 x-y \textmu{}s $\leq$ Ș fi A e ."
     )
-    assert not parts.lost, "each has a form that the fonts have"
+    assert not parts.lost, "each character has a form that the fonts contain"
     assert parts.escape("ŧ漢") == "??"
     assert parts.lost_names() == ["U+0167 LATIN SMALL LETTER T WITH STROKE", "U+6F22 CJK UNIFIED IDEOGRAPH-6F22"]
     assert parts.escape("12 345 MB/s") == r"12\,345~MB/s" and parts.escape("up --links") == "up -{}-links"

@@ -1,7 +1,6 @@
-"""Opening a file is no reading: one definition, the same in sparse.csv, events.csv, LaTeX.
+"""Opening a file is not a read: one definition, the same in sparse.csv, events.csv and LaTeX.
 
-The example's first reads bear an opening of 1 MB in 3 requests and 1 ms (tests/support/make_examples.py), on top of
-what a read takes.
+The example's first reads include an opening of 1 MB in 3 requests and 1 ms (tests/support/make_examples.py).
 """
 
 import json
@@ -53,12 +52,12 @@ def test_opening_is_in_columns_of_its_own_and_in_no_other(tmp_path):
     for _, r in [*sparse.iterrows(), *events.iterrows()]:
         assert opening(r) == pytest.approx([3, 1.0, 0.001])
     assert not [c for c in [*sparse, *events] if c.startswith("open_")]
-    said = latex_sparse.entries(sparse)
-    assert "; opening the file: 3 requests, 1~MB, 1~ms" in said
+    found = latex_sparse.entries(sparse)
+    assert "; opening the file: 3 requests, 1~MB, 1~ms" in found
 
 
 def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):
-    """Cold access: every read of the example opens, and bears 1 MB and 3 requests more."""
+    """Cold access: every read of the example opens the file, which adds 1 MB and 3 requests."""
 
     def cold(path):
         for file in path.parent.glob("reads.*.parquet"):
@@ -80,7 +79,7 @@ def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):
 
 
 def test_an_opening_that_nobody_told_makes_no_number(tmp_path):
-    """An older record: reads that did not open still tell what a read takes."""
+    """An older record: reads that did not open the file still show the cost of a read."""
 
     def older(path):
         run = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""One paper from several campaigns: findings, methods, what is shown, codes and where each number comes from."""
+"""One paper from several campaigns: findings, methods, shown results, codes, and the source of each number."""
 
 import csv
 import re
@@ -90,10 +90,10 @@ def test_each_campaign_judges_in_its_own_column():
     ]
     page = findings.first_page(found, ["a", "b"])
     assert r"more \emph{(a report)} & -- & \textbf{C} & \textbf{R} \\" in page and "any of them: less." in page
-    said = " ".join(findings.sentences(found, "raw"))
-    assert "(Expected: at least 2.) This is confirmed" in said
-    assert re.search(r"is confirmed in \\texttt\{a\} \(alpha: 3 .*\); it is refuted in \\texttt\{b\} \(beta: 1 ", said)
-    assert "contradict each other; Table~\\ref{tab:differences}" in said and "2.0" not in said and ": 2 " not in said
+    shown = " ".join(findings.sentences(found, "raw"))
+    assert "(Expected: at least 2.) This is confirmed" in shown
+    assert re.search(r"is confirmed in \\texttt\{a\} \(alpha: 3 .*\); it is refuted in \\texttt\{b\} \(beta: 1 ", shown)
+    assert "contradict each other; Table~\\ref{tab:differences}" in shown and "2.0" not in shown and ": 2 " not in shown
     assert findings.totals(found) == {"findings": 2, "measured": 1, YES: 0, NO: 0, "both": 1, OPEN: 0}
 
 
@@ -162,7 +162,7 @@ def test_methods_of_sealed_campaigns_differ_in_much():
     assert (row["differs"], row["reference"], row["testbed2015"]) == (True, "1 to 6", "3")
     assert found.loc["calibration", "testbed2015"] == found.loc["calibration", "reference"] == "measured"
     assert found.loc["hosts of the clients", "testbed2015"] == "1 to 8"
-    assert found.loc["stores", "testbed2015"] == "testbed 4.48", "the null server of the calibration is none"
+    assert found.loc["stores", "testbed2015"] == "testbed 4.48", "the null server of the calibration does not count"
 
 
 def test_long_table_of_differences_spans_pages():
@@ -247,7 +247,7 @@ def test_every_figure_and_table_has_one_place():
     shown = [n for part in every for n in fragments.chosen(part.figures, figures)]
     assert sorted(shown) == sorted(figures)
     held = [n for part in every for n in fragments.chosen(part.tables, tables)]
-    assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others stand in the appendix or elsewhere"
+    assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others are in the appendix or elsewhere"
 
 
 def test_sections_labels_and_references_of_the_paper(paper):
@@ -281,10 +281,10 @@ def test_joined_prose_has_no_numbers():
 
 
 def test_first_page_has_results_of_each_campaign_and_one_figure(paper):
-    said = tex(paper).split(r"\begin{abstract}")[1].split(r"\end{abstract}")[0]
+    shown = tex(paper).split(r"\begin{abstract}")[1].split(r"\end{abstract}")[0]
     for name in ("broad", "example"):
-        assert re.search(rf"texttt.{name}.: .*?alpha.*?\d.*?n~=~\d.*?\\Code", said), name
-    assert tex(paper).count("\n\\Lead{") == 1 and said.count("?") == 1
+        assert re.search(rf"texttt.{name}.: .*?alpha.*?\d.*?n~=~\d.*?\\Code", shown), name
+    assert tex(paper).count("\n\\Lead{") == 1 and shown.count("?") == 1
 
 
 # --- mistakes -------------------------------------------------------------------------------------

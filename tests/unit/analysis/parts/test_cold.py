@@ -44,6 +44,6 @@ def test_paper_shows_proof_next_to_request():
         ["cold", "cold", "101"],
         ["once", "not shown", "--"],
         ["warm", "warm", "0"],
-    ], "without the warm row that has nothing cold to compare with"
+    ], "without the warm row, which has no cold counterpart"
     assert rates.accesses(table[table["access"] == "warm"]) == ""
     assert rates.accesses(table.drop(columns="access")) == ""

@@ -1,4 +1,4 @@
-"""Derived files that are not as they were made are named and refused, or made again; never used, never a traceback."""
+"""Derived files that were changed are named and refused, or made again; never used, and never with a traceback."""
 
 import shutil
 import subprocess
@@ -111,9 +111,9 @@ def test_damaged_figures_and_tex_are_refused(folder, monkeypatch):
             if damage(was) == was:
                 continue
             path.write_bytes(damage(was))
-            with pytest.raises(UserError, match=f"{command} --campaign-dir") as told:
+            with pytest.raises(UserError, match=f"{command} --campaign-dir") as raised:
                 latex.build(folder)
-            assert str(path) in str(told.value), (path, kind)
+            assert str(path) in str(raised.value), (path, kind)
             if path == index:
                 assert in_process(folder, "latex", "--campaign-dir", str(folder), "paper")[0] == 2
         path.write_bytes(was)

@@ -1,4 +1,4 @@
-"""Groups of rows (`parts/groups.py`): held against groups that are found row by row, in plain Python."""
+"""Groups of rows (`parts/groups.py`), compared with groups that plain Python finds row by row."""
 
 import math
 
@@ -12,7 +12,7 @@ BY = ["store", "clients", "size", "engine", "fraction", "nothing", "unknown"]
 
 
 def rows(n, seed):
-    """Axes that vary, that have one value, that are null in some rows, and in all; of every kind that tables have."""
+    """Return axes that vary, have one value, are null in some rows or in all; of every kind that tables have."""
     draw = np.random.default_rng(seed)
     pick = lambda *values: [values[i] for i in draw.integers(0, len(values), n)]  # noqa: E731
     frame = {"store": pick("a", "b"), "clients": pick(1, 2, 4), "size": pick(4096, None), "engine": ["s5cmd"] * n}
@@ -36,7 +36,7 @@ def test_groups_are_those_found_row_by_row(seed):
     # null comes last, as pandas sorts
     order = [*found]
     assert order == sorted(expected, key=lambda key: [(v is None, 0 if v is None else v) for v in key])
-    assert all(list(key) == BY for key, _ in groups.grouped(frame, BY)), "in the order that was asked for"
+    assert all(list(key) == BY for key, _ in groups.grouped(frame, BY)), "in the requested order"
 
 
 def test_one_group_has_all_rows_and_none_without_rows():
@@ -55,7 +55,7 @@ def test_a_value_beside_nulls_is_no_single_value():
 
 
 def test_values_of_records_and_of_csv_are_alike():
-    """CSV has no integers next to a gap, and truths as words."""
+    """CSV has no integers next to a missing value, and writes truth values as words."""
     told = [4000, True, "4 kB", None, math.nan]
     read = pd.Series([4000.0, "True", "4 kB", pd.NA, None], dtype=object)
     assert groups.alike(told) == groups.alike(read) == [4000.0, "True", "4 kB", None, None]

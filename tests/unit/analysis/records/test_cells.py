@@ -1,4 +1,4 @@
-"""What roles did in phases and in steps of time, against plain loops over drawn operations."""
+"""Operations of roles in phases and in steps of time, compared with plain loops over drawn operations."""
 
 import pandas as pd
 import pytest
@@ -48,7 +48,7 @@ def test_steps_count_what_ends_in_them(tmp_path, binned, step, width):
     made = roles.in_steps(campaign_of(tmp_path, rows, run), pd.DataFrame({"key": ["k"], "step_ns": [step]}))
     names = ["operations", "bytes", "errors"]
     found = {place: list(row) for place, row in made.cells.set_index(["role", "cell"])[names].iterrows()}
-    assert min(cell for _, cell in found) == 0, "what ended before the start is in no step"
+    assert min(cell for _, cell in found) == 0, "operations that ended before the start are in no step"
     for role in ("uploads", "deletions"):
         mine = of_role(rows, role)
         for cell in range(22 * S // step):
@@ -68,7 +68,7 @@ def hung(begun, client=0, due=None, took=None):
 
 
 def test_hung_operations_are_longer_than_all_that_ended(tmp_path):
-    """Three of eleven uploads hung: one since before the fault, one during it, one of the end."""
+    """Three of eleven uploads hung: one from before the fault, one from during it, one at the end."""
     times = ((2, 5), (3, 7), (6, 10), (7, 20), (8, 30), (8.5, 40), (9, 50), (12, 60))
     made = in_phases(tmp_path, [*(upload(*t) for t in times), hung(4.5, due=4), hung(8), hung(15)])
     before, during, after = (made.loc[("uploads", name)] for name in ("before", "during", "after"))
@@ -82,7 +82,7 @@ def test_hung_operations_are_longer_than_all_that_ended(tmp_path):
 
 
 def test_phase_in_which_all_hung_has_a_row(tmp_path):
-    """What hung in bins lasted at least as long as the lower end of its bucket."""
+    """Hung operations in bins lasted at least as long as the lower end of their bucket."""
     made = in_phases(tmp_path, [hung(7, client=2), hung(0, took=9 * S), hung(0, took=2 * S)])
     assert made["hung"].to_dict() == {
         **{("deletions", "during"): 1, ("deletions", "after"): 1},
@@ -115,4 +115,4 @@ def test_the_longest_of_a_bin_is_the_end_of_its_last_bucket():
     assert found.loc[0, "latency_p50_ms"] == pytest.approx(1, rel=0.02) and found.loc[0, "latency_p99_ms"] <= 2
     assert found.loc[0, ["latency_p50_ms", "latency_p90_ms"]].is_monotonic_increasing
     few = found.loc[1, ["latency_p50_ms", "latency_p90_ms", "latency_p99_ms"]].isna().tolist()
-    assert few == [False, True, True], "5 operations tell a half, and no tenth"
+    assert few == [False, True, True], "5 operations are enough for a median, not for a tenth"

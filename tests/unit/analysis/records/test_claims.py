@@ -55,7 +55,7 @@ def test_campaigns_have_what_findings_compare():
 
 
 def found_of(name: str, *parts: pd.DataFrame) -> str:
-    """What a finding of the list says of these runs."""
+    """Return the judgement of a finding of the list on these runs."""
     rows = {"throughput": pd.concat(parts, ignore_index=True)}
     return table_of.judged({name: published.findings()[name]}, rows)["verdict"].iloc[0]
 

@@ -1,9 +1,8 @@
-"""A campaign whose every value is known beforehand: drawn operations, and their windows, rates and medians recomputed
-here in plain loops.
+"""A campaign with known values: windows, rates and medians of drawn operations, computed again by plain loops.
 
-Operations lie at random, some exactly on the edges of the windows; clients end early, start late, sit on two hosts;
-operations fail; some come in bins across the edges; a run is invalid, one failed, some groups have an even number of
-runs.
+Operations are at random times, some exactly on the edges of the windows. Clients end early, start late, and run on two
+hosts. Operations fail, and some are in bins across the edges. A run is invalid, one failed, and some groups have an
+even number of runs.
 """
 
 import copy
@@ -55,7 +54,7 @@ LAMBDA = Fraction(5, 14)  # Hettmansperger and Sheather, 6 runs: (6 - 1) / 10 / 
 
 
 class Run:
-    """One point's raw records, and what follows from them."""
+    """The raw records of one point, and the values that follow from them."""
 
     def __init__(self, point, seed):
         rng = random.Random(seed)
@@ -139,7 +138,7 @@ class Run:
         }  # fmt: skip
 
     def inside(self, low, high, good):
-        """(operations, bytes) that ended in (low, high], of a bin the part that lies there."""
+        """Return (operations, bytes) that ended in (low, high]; a bin counts by its fraction in it."""
         count = nbytes = Fraction(0)
         for op in (op for ops in self.ops for op in ops if (op["error"] is None) == good):
             if op["latency_hist"]:
@@ -154,7 +153,7 @@ class Run:
         return max(op["end_ns"] for ops in self.ops for op in ops)
 
     def expected(self):
-        """Column of points.csv -> value."""
+        """Return column of points.csv -> value."""
         self.known = self.known or self._expected()
         return dict(self.known)
 
@@ -198,27 +197,27 @@ class Run:
 
 
 def write(folder, run, rng, state):
-    """The files of a run; state: ok, invalid, failed, or again (failed once, then measured)."""
+    """Write the files of a run; state: ok, invalid, failed, or again (failed once, then measured)."""
     place = folder / "raw" / run.point.key
     if state in ("failed", "again"):
         records.fail(place, run.point, "client 1 did not arrive")
     if state == "failed":
         return
-    told = run.run_json(rng)
+    found = run.run_json(rng)
     for name, kinds, files in (("ops", records.OPS, run.ops), ("reads", records.READS, run.reads)):
         for client, rows in enumerate(files):
             columns = {c: [r[c] for r in rows] for c in rows[0]}
             records.write_table(place / f"{name}.{client}.parquet", kinds, columns)
     if state == "invalid":
-        told |= {"valid": False, "budget": {"reason": "too many failed"}}
+        found |= {"valid": False, "budget": {"reason": "too many failed"}}
     if state == "again":
-        told |= {"earlier": records.earlier(place, asdict(run.point))}
-    records.finish(place, told)
+        found |= {"earlier": records.earlier(place, asdict(run.point))}
+    records.finish(place, found)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """(folder's tables, runs by key, state by key)."""
+    """Return (tables of the folder, runs by key, state by key)."""
     folder = tmp_path_factory.mktemp("built")
     settings = config.Config.model_validate(copy.deepcopy(CONFIG))
     points = plan.make(settings, WORKLOADS)
@@ -237,7 +236,7 @@ def built(tmp_path_factory):
 
 
 def same(found, expected, where):
-    """Numbers to nine digits, all else exactly."""
+    """Compare numbers to nine digits, and all other values exactly."""
     if isinstance(expected, float):
         assert float(found) == pytest.approx(expected, rel=1e-9, abs=1e-9), where
     else:
@@ -263,7 +262,7 @@ def test_every_cell_of_points(built):
 
 
 def spread(values):
-    """(median, low, high) of runs: of 6 the interpolated ranks, of fewer the extremes."""
+    """Return (median, low, high) of runs: from the interpolated ranks for 6 runs, else from the extremes."""
     v = sorted(values)
     half = len(v) // 2
     median = v[half] if len(v) % 2 else (v[half - 1] + v[half]) / 2
@@ -275,7 +274,7 @@ def spread(values):
 
 
 def groups(runs, states, workload):
-    """Group (its axes as text) -> all its runs."""
+    """Return group (its axes as text) -> all its runs."""
     out = defaultdict(list)
     for key, run in runs.items():
         if run.point.workload == workload:
@@ -344,8 +343,9 @@ def test_every_cell_of_throughput(built, workload):
 
 
 def test_means_of_reads(built):
-    """`windows.reads`: means over all reads, sums of those whose wire bytes are known, rates by the part of
-    each read that lies in the window.
+    """Compute `windows.reads`: means over all reads, sums over reads with known wire bytes, and rates.
+
+    Rates count each read by its fraction in the window.
     """
     tables, runs, _ = built
     found = windows.reads(tables["campaign"])
@@ -420,9 +420,7 @@ def mean(rows, column):
 
 
 def test_curves_hold_the_runs_that_count(built):
-    """scaling.csv: over the clients, one curve for each size; its runs are those that are neither invalid nor
-    failed.
-    """
+    """Check scaling.csv over the clients: one curve for each size, from runs that are neither invalid nor failed."""
     tables, runs, states = built
     table = tables["scaling"]
     table = table[table["workload"] == "get"]
@@ -447,7 +445,7 @@ def test_curves_hold_the_runs_that_count(built):
 
 
 def test_completions_of_a_point(built):
-    """In ten slices until the last completion, each client apart."""
+    """The ten slices end at the last completion, for each client separately."""
     tables, runs, _ = built
     key, run = next((k, r) for k, r in runs.items() if r.point.axes["clients"] == 3 and r.point.workload == "get")
     found = windows.completions(tables["campaign"], key, 10)
@@ -491,8 +489,9 @@ def test_numbers_of_points(built):
 
 
 def test_noise_compares_even_with_odd_repetitions(built):
-    """A group's ratio: the median over all pairs of an even and an odd run (of logarithms); its scatter: that of its
-    logarithms.
+    """Compute the ratio of a group, the median over all pairs of an even and an odd run, and the scatter.
+
+    Both are of logarithms.
     """
     tables, runs, states = built
     table = tables["noise"]
@@ -537,7 +536,7 @@ def test_more_numbers_of_points(built):
 
 
 def test_steadiness_is_that_of_the_completions_in_slices(built):
-    """A window has as many of 40, 20, 10 slices as keep each longer than a bin and two longer than an operation."""
+    """A window has 40, 20 or 10 slices: the most for which a slice is longer than a bin and than two operations."""
     tables, runs, states = built
     table = tables["points"].set_index("key")
     for key, run in runs.items():

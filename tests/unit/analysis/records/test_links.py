@@ -1,4 +1,4 @@
-"""The capacity of links: from records, and declared next to them."""
+"""The capacity of links, from records and from declarations."""
 
 import pytest
 

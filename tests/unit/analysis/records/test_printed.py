@@ -1,4 +1,4 @@
-"""Every printed number has a place, and each place shows it as printed."""
+"""Every printed number has a place, and each place shows it as it was printed."""
 
 import itertools
 import math

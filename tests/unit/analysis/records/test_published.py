@@ -1,4 +1,4 @@
-"""Published numbers, against the printed tables by hand."""
+"""Published numbers, compared with the printed tables by hand."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rates of few operations: closed forms, an independent sum of shares, and what leaves no rate."""
+"""Rates of few operations: closed forms, an independent sum of fractions, and cases without a rate."""
 
 import math
 

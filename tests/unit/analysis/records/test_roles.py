@@ -1,4 +1,4 @@
-"""Faults in records: when an act was undone, and when the store was whole again."""
+"""Faults in records: when an act was undone, and when the store was healthy again."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def event(kind, second, done=None, act="", actor="a", **more):
 def test_upgrade_lasts_until_last_daemon_is_healthy():
     upgrades = [event("act", 5, 6, "upgrade"), event("act", 6, 8, "upgrade", "b"), event("undone", 21, 22, "upgrade")]
     run = {"deadline_ns": 20 * S, "events": upgrades}
-    assert roles.was_undone(run) and roles.undone_ns(run) == 8 * S, "not when it was taken back after the run"
+    assert roles.was_undone(run) and roles.undone_ns(run) == 8 * S, "not if it was undone after the run"
     run["events"] += [event("act", 9, 9, "kill"), event("act", 12, 13, "restart")]
     assert roles.undone_ns(run) == 13 * S
 
@@ -94,7 +94,7 @@ def test_phases_of_roles_that_come_and_go():
     assert found == [BEFORE, ("during", 5, 7), ("after", 7, 20)], "there was nothing left to delete"
     found = seconds(deletions(5, 10, stopped=7), {2: 6.9})
     assert found == [BEFORE, ("during", 5, 6.9), ("after", 6.9, 20)], "the process stops after the last deletion"
-    assert seconds(deletions(5, 10), {2: 9.9})[1] == ("during", 5, 10), "what was in flight was given up at the end"
+    assert seconds(deletions(5, 10), {2: 9.9})[1] == ("during", 5, 10), "operations in flight were abandoned at the end"
 
 
 def test_last_operations_end_a_phase(tmp_path):
@@ -105,11 +105,11 @@ def test_last_operations_end_a_phase(tmp_path):
     spans = roles.phase_table(campaign)
     found = spans[spans["cell"] == "during"].set_index("role")["end_ns"].to_dict()
     assert found == {"uploads": ns(6.9), "deletions": ns(6.9)}
-    assert spans["end_ns"].max() == ns(20), "what was in flight was given up at the deadline"
+    assert spans["end_ns"].max() == ns(20), "operations in flight were abandoned at the deadline"
 
 
 def test_healing_of_a_store():
-    """Events; whether the store reports, when it noticed, and when it was whole."""
+    """Check events: whether the store reports, when it noticed the fault, and when it was healthy."""
     cases = [
         ([KILL], (False, None, None)),
         ([CLEAN, KILL, RESTART], (True, None, None)),

@@ -6,7 +6,7 @@ from storelab.analysis.records.selection import select
 
 
 def test_conditions_select_rows():
-    """The least and the most are those of what the other conditions leave."""
+    """The smallest and largest values are those of the rows that the other conditions select."""
     table = pd.DataFrame({"a": [1, 1, 2, 3], "b": [5, 4, 3, 9]})
     cases = [
         *[({"b": "least"}, [2]), ({"b": "most"}, [3]), ({"a": 1, "b": "least"}, [1]), ({"a": 1, "b": "most"}, [0])],

@@ -1,4 +1,4 @@
-"""Rows of Parquet files in one scan, each with what its file maps to."""
+"""Rows of Parquet files in one scan, each with the value that its file maps to."""
 
 from small_records import AGREED, campaign_of, operations
 
@@ -8,7 +8,7 @@ MS = 10**6
 
 
 def test_two_scans_at_once_are_apart(tmp_path):
-    """They are of one database."""
+    """All rows are of one database."""
     tables = {"first": {"ops.0": operations(1, 2, 3)}, "second": {"ops.0": operations(4, 5)}}
     campaign = campaign_of(tmp_path, tables)
     both, alone = scan.connect(campaign, "ops"), scan.connect(campaign, "ops", ["second"])
@@ -18,7 +18,7 @@ def test_two_scans_at_once_are_apart(tmp_path):
 
 
 def test_records_of_older_schemas_have_the_later_columns_as_null(tmp_path):
-    """The monitor's `files` came with schema 4; a run of before has null there, whatever stands beside it."""
+    """The monitor's `files` came with schema 4; a run with an older schema has null there, next to any other run."""
     least = {"host": ["n"], "what": ["host"], "name": ["n"], "time_ns": [1]}
     tables = {"old": {"monitor.n": least}, "new": {"monitor.n": least | {"files": [12]}}}
     campaign = campaign_of(tmp_path, tables, old={"schema": 3}, new={"schema": 4})
@@ -50,8 +50,8 @@ def test_bounds_of_a_run(tmp_path):
     clients = [(1, 9), (3, 30), (None, None)]
     clients = [{"start_ns": b and AGREED + b, "end_ns": e and AGREED + e} for b, e in clients]
     fixed = {"fixed": {"warm_up_ns": 2, "bin_ns": 50}}
-    told = {"k": {"clients": clients, "point": fixed}, "none": {"clients": []}}
-    found = scan.bounds(campaign_of(tmp_path, {"k": {}, "none": {}}, **told)).set_index("key")
+    content = {"k": {"clients": clients, "point": fixed}, "none": {"clients": []}}
+    found = scan.bounds(campaign_of(tmp_path, {"k": {}, "none": {}}, **content)).set_index("key")
     assert found.loc["k"].to_dict() == {
         **{"agreed_ns": AGREED, "overlap_begin_ns": AGREED + 5, "first_end_ns": AGREED + 9, "bin_ns": 50}
     }

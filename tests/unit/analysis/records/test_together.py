@@ -1,4 +1,4 @@
-"""Axes that go together: rows in the plan, curves along them, and what a wrong row says."""
+"""Axes that vary together: rows in the plan, curves along them, and messages about wrong rows."""
 
 import itertools
 
@@ -200,7 +200,7 @@ def throughput(rows, speed, **fixed) -> pd.DataFrame:
 
 
 def lines(fig) -> list:
-    """(places, values) of every curve."""
+    """Return (places, values) of every curve."""
     data = [container.lines[0] for ax in fig.axes for container in ax.containers]
     return [([round(float(x), 6) for x in d.get_xdata()], list(map(float, d.get_ydata()))) for d in data]
 
@@ -212,7 +212,7 @@ def test_the_figure_runs_along_the_row_and_says_all_its_values():
     (ax,) = fig.axes
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1\n3", "2\n6", "3\n9"]
     assert list(ax.get_xticks()) == [1, 2, 3] and ax.get_xlabel() == "Front-ends and clients together"
-    assert lines(fig) == [([1, 2, 3], [100.0, 200.0, 300.0])], "one curve, and no lone points"
+    assert lines(fig) == [([1, 2, 3], [100.0, 200.0, 300.0])], "one curve, and no separate points"
     assert "n = 3 runs" in catalogue.caption(figure, throughput(ROWS, lambda _: 1.0))
 
 
@@ -236,7 +236,7 @@ def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_
 
 
 def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
-    """Accounts and buckets go together, at two clients: only with more clients a figure has clients as its axis."""
+    """Accounts and buckets vary together at two clients; clients are an axis of a figure only if there are more."""
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
     one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
@@ -266,8 +266,8 @@ def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
     fig = draw(catalogue.of(written)["mine"], table)
     curves = {tuple(y) for _, y in lines(fig)}
     assert curves == {(30.0, 60.0, 90.0), (90.0, 90.0)}
-    said = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert sorted(said) == ["9 clients", "with 3 to 9 clients"]
+    shown = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert sorted(shown) == ["9 clients", "with 3 to 9 clients"]
 
 
 def test_every_group_of_the_plan_is_along_and_no_other():
@@ -279,7 +279,7 @@ def test_every_group_of_the_plan_is_along_and_no_other():
     kept = table[one.along(table)]
     expected = {(n, 3 * n, s) for n in (1, 2, 3) for s in (4000, 10**6)}
     assert {tuple(row) for row in kept[names].to_numpy().tolist()} == expected
-    assert one.only(table).sum() == 5, "clients 3 of one front-end are of the product, too"
+    assert one.only(table).sum() == 5, "3 clients of one front-end are also in the product"
 
 
 def test_scaling_has_a_curve_along_the_rows():
@@ -290,7 +290,7 @@ def test_scaling_has_a_curve_along_the_rows():
     points = pd.DataFrame(rows)
     rates = 350.0 * points["front_ends"] * np.exp(rng.normal(0, 0.01, len(points)))
     points = points.assign(overlap_rate_per_s=rates, overlap_throughput_mb_per_s=rates)
-    assert of_rates.scaling_table(points, axes).empty, "no axis varies alone"
+    assert of_rates.scaling_table(points, axes).empty, "no axis varies by itself"
     found = of_rates.scaling_table(points, axes, couplings.couplings_of(written))
     (curve,) = found.to_dict("records")
     assert curve["axis"] == "front_ends, clients" and pd.isna(curve["front_ends"]) and pd.isna(curve["clients"])

@@ -93,8 +93,8 @@ def test_windows_to_the_nanosecond(tmp_path, ends):
     last = max(ends, default=10)
     for name, begin, end in (("overlap", 2, 10), ("first_done", 0, 10), ("last_done", 0, last)):
         inside = sum(begin < e <= end for e in ends)
-        told = [row[f"{name}_{c}"] for c in ("operations", "bytes", "errors")]
-        assert told == [inside, 7 * inside, 0], name
+        found = [row[f"{name}_{c}"] for c in ("operations", "bytes", "errors")]
+        assert found == [inside, 7 * inside, 0], name
         assert [row[f"{name}_{c}_s"] * S for c in ("begin", "end", "length")] == pytest.approx(
             [begin, end, end - begin]
         )
@@ -113,7 +113,7 @@ def test_what_hung_is_no_last_completion(tmp_path):
 
 
 def test_completions_come_in_a_hundred_slices_for_each_client(tmp_path):
-    """An operation ends in the middle of each hundredth; one more fails, and of the other client there is one."""
+    """An operation ends in the middle of each hundredth; one more fails, and the other client has one."""
     ends = [10 * i + 5 for i in range(99)] + [1000]
     ops = operations(*ends, 13, errors=[None] * 100 + ["SlowDown"])
     found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": ops}}), "k")

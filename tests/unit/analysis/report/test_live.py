@@ -1,4 +1,4 @@
-"""The page of a campaign while it is measured: what is found of it, the server, its metrics.
+"""The page of a campaign during measurement: what the page reads of it, its server, its metrics.
 
 Nothing is measured here: states and records are written by hand.
 """
@@ -33,12 +33,12 @@ def planned(folder, keys, name="c"):
         store, workload, _ = key.split("/")
         own = {"order": order, "key": key, "store": store, "workload": workload, "rep": 1, "sweep": "s"}
         points.append(own | {"axes": {"clients": 1, "engine": "s5cmd"}, "fixed": {"duration_ns": 20 * S}})
-    told = {"schema": 1, "campaign": {"name": name, "title": f"{name} {HOSTILE}"}, "points": points}
-    records.write_summed(folder / "raw" / "plan.json", told)
+    content = {"schema": 1, "campaign": {"name": name, "title": f"{name} {HOSTILE}"}, "points": points}
+    records.write_summed(folder / "raw" / "plan.json", content)
 
 
 def ended(folder, key, kind="ok", reason="it broke"):
-    """A record's head as far as the page reads it: 2 clients, 20 s, 3000 operations, 12 MB; or a failure."""
+    """Write the head of a record as far as the page reads it: 2 clients, 20 s, 3000 operations, 12 MB; or failed."""
     if kind == "failed":
         records.write_json(folder / "raw" / key / "failed.json", {"reason": reason})
         return
@@ -52,13 +52,13 @@ def says(folder, key, stage="measuring", who=None, run=None, **more):
     point = {"key": key, "store": "a", "workload": "put", "said": "clients=1", "clients": 2, "duration_s": 20.0}
     rates = {"operations_per_s": [None, 150.0], "bytes_per_s": [None, 6e5], "errors_per_s": [None, 1.0]}
     cores = {"client_cores": [None, 0.5], "server_cores": [None, None], "host_cores": [None, 1.5]}
-    told = (who or live.process(os.getpid())) | {
+    found = (who or live.process(os.getpid())) | {
         **{"run": run, "campaign": "c", "number": 1, "points": 3, "left_s": 60.0, "point": point, "stage": stage},
         **{"begun_ns": time.time_ns(), "start_ns": None, "written_ns": time.time_ns(), "cores": 2, "clients_told": 2},
         **{"operations": 300, "errors": 2, "bytes": 1_200_000, "client_rss_bytes": 10**8, "server_rss_bytes": None},
         **{"outcome": None, "reason": None, "seconds": {"at_s": [1.0, 2.0]} | rates | cores},
     }
-    live.write(folder, told | more)
+    live.write(folder, found | more)
 
 
 KEYS = [f"a/put/clients~0001_rep~{n:03d}" for n in (1, 2, 3)]
@@ -75,38 +75,38 @@ def watched(tmp_path):
 def after(found):
     found._looked = found._lived = 0.0  # as if the time between two looks had passed
     found.look()
-    told = json.loads(json.dumps(found.told(), allow_nan=False))
-    return told["mood"], told
+    content = json.loads(json.dumps(found.told(), allow_nan=False))
+    return content["mood"], content
 
 
 def test_mood_and_counts_follow_the_campaign(watched):
     folder, dead = watched.folder, {"host": platform.node(), "pid": 2**22 - 1, "born": 5}
-    mood, told = after(watched)
-    assert mood == "waiting" and told["counts"] == {"done": 0, "invalid": 0, "failed": 0, "to come": 3}
+    mood, state = after(watched)
+    assert mood == "waiting" and state["counts"] == {"done": 0, "invalid": 0, "failed": 0, "to come": 3}
     says(folder, KEYS[0])
-    mood, told = after(watched)
-    assert mood == "running" and told["state"]["operations"] == 300 and 0 < told["left_s"] <= 60
-    assert told["age_s"] >= 0
+    mood, state = after(watched)
+    assert mood == "running" and state["state"]["operations"] == 300 and 0 < state["left_s"] <= 60
+    assert state["age_s"] >= 0
     says(folder, KEYS[0], who=dead)
-    mood, told = after(watched)
-    assert mood == "killed" and str(2**22 - 1) in told["said"] and "Run the same command again" in told["said"]
-    assert told["left_s"] is None
+    mood, state = after(watched)
+    assert mood == "killed" and str(2**22 - 1) in state["said"] and "Run the same command again" in state["said"]
+    assert state["left_s"] is None
     ended(folder, KEYS[0])
     says(folder, KEYS[0], stage="ended", who=dead, run=live.process(os.getpid()) | {"begun_ns": 0})
-    mood, told = after(watched)
-    assert mood == "between" and told["counts"]["done"] == 1
+    mood, state = after(watched)
+    assert mood == "between" and state["counts"]["done"] == 1
     facts = {"operations_per_s": 150.0, "mb_per_s": 0.6, "started": "2025-10-09T08:53:20Z"}
-    assert told["recent"] == [{"key": KEYS[0], "state": "ok", "reason": None} | facts]
+    assert state["recent"] == [{"key": KEYS[0], "state": "ok", "reason": None} | facts]
     says(folder, KEYS[0], stage="ended", who=dead, run=dead | {"begun_ns": 0})
-    mood, told = after(watched)
-    assert mood == "stopped" and "2 of 3 points remain" in told["said"]
+    mood, state = after(watched)
+    assert mood == "stopped" and "2 of 3 points remain" in state["said"]
     ended(folder, KEYS[1], "failed", HOSTILE)
     ended(folder, KEYS[2], "invalid")
     says(folder, KEYS[2], stage="ended", who=dead)
-    mood, told = after(watched)
-    assert mood == "complete" and told["counts"] == {"done": 2, "invalid": 1, "failed": 1, "to come": 0}
+    mood, state = after(watched)
+    assert mood == "complete" and state["counts"] == {"done": 2, "invalid": 1, "failed": 1, "to come": 0}
     wrong = [(KEYS[1], "failed", HOSTILE), (KEYS[2], "invalid", "it broke")]
-    assert [(w["key"], w["state"], w["reason"]) for w in told["wrong"]] == wrong
+    assert [(w["key"], w["state"], w["reason"]) for w in state["wrong"]] == wrong
 
 
 def test_remote_host_counts_until_it_is_silent(watched):
@@ -114,26 +114,26 @@ def test_remote_host_counts_until_it_is_silent(watched):
     says(watched.folder, KEYS[0], who=far)
     assert after(watched)[0] == "running"
     says(watched.folder, KEYS[0], who=far, written_ns=time.time_ns() - 11 * S)
-    mood, told = after(watched)
-    assert mood == "silent" and "elsewhere" in told["said"]
+    mood, state = after(watched)
+    assert mood == "silent" and "elsewhere" in state["said"]
     says(watched.folder, KEYS[0], who=far, stage="data", written_ns=time.time_ns() - 11 * S)
-    assert after(watched)[0] == "running", "data are staged without a word"
+    assert after(watched)[0] == "running", "staging prints nothing"
 
 
 def test_earlier_failures_are_to_come(watched):
     ended(watched.folder, KEYS[0], "failed")
     assert after(watched)[1]["counts"]["failed"] == 1
     says(watched.folder, KEYS[1], run=live.process(os.getpid()) | {"begun_ns": time.time_ns() + S})
-    _, told = after(watched)
-    assert told["counts"]["failed"] == 0 and told["counts"]["to come"] == 3 and not told["wrong"]
+    _, state = after(watched)
+    assert state["counts"]["failed"] == 0 and state["counts"]["to come"] == 3 and not state["wrong"]
 
 
 def test_old_records_are_read_later(watched):
     ended(watched.folder, KEYS[0])
     ended(watched.folder, KEYS[1])
     (watched.raw / KEYS[1] / "run.json").write_text("{}")
-    _, told = after(watched)
-    assert told["counts"]["done"] == 2 and told["recent"] == [] and sorted(watched.unread) == KEYS[:2]
+    _, state = after(watched)
+    assert state["counts"]["done"] == 2 and state["recent"] == [] and sorted(watched.unread) == KEYS[:2]
 
     async def read():
         task = asyncio.create_task(watched._read_old())
@@ -142,18 +142,18 @@ def test_old_records_are_read_later(watched):
         task.cancel()
 
     asyncio.run(read())
-    _, told = after(watched)
-    assert [row["key"] for row in told["recent"]] == [KEYS[0]] and "verify" in watched.rows[KEYS[1]]["reason"]
+    _, state = after(watched)
+    assert [row["key"] for row in state["recent"]] == [KEYS[0]] and "verify" in watched.rows[KEYS[1]]["reason"]
 
 
 def test_damaged_plan_is_reported(watched):
     (watched.raw / "plan.json").write_text("{")
-    _, told = after(watched)
-    assert "plan.json" in told["said"] and "is not JSON" in told["said"] and told["planned"] == 3
+    _, state = after(watched)
+    assert "plan.json" in state["said"] and "is not JSON" in state["said"] and state["planned"] == 3
 
 
 def test_facts_agree_with_the_operations():
-    """By brute force over the operations of each record of the reference campaign that has them one by one."""
+    """Brute force over the operations of each record of the reference campaign that has them one by one."""
     compared, raw = 0, ROOT / "results/reference/raw"
     ops = pq.read_table(raw / "ops.parquet", columns=["point", "count", "bytes", "error"])
     for key in [key for key in evidence.heads(raw) if "/get/" in key][:4]:
@@ -184,7 +184,7 @@ def test_table_has_a_row_for_each_point(watched):
 
 
 def asked(folder, look, token=""):
-    """What `look(client, path)` finds at a server of this folder."""
+    """Return the result of `look(client, path)` at a server of this folder."""
 
     async def run():
         server = test_utils.TestServer(serve.app(folder, token))
@@ -233,7 +233,7 @@ def test_metrics_hold_known_values(tmp_path):
     assert found["storelab_operations_total", campaign, *point] == 300
     assert found["storelab_operations_per_second", campaign, *point] == 150
     assert found["storelab_cpu_cores", campaign, ("side", "host"), *point] == 1.5
-    assert ("storelab_cpu_cores", campaign, ("side", "store"), *point) not in found, "what is unknown is not 0"
+    assert ("storelab_cpu_cores", campaign, ("side", "store"), *point) not in found, "an unknown value is not 0"
     assert found["storelab_memory_bytes", campaign, ("side", "clients"), *point] == 10**8
     assert {f.name for f in families if f.documentation} == set(serve.NAMES)
 

@@ -1,4 +1,4 @@
-"""The page of a campaign, `report.html`: tables, figures and records are in it, and data cannot leave its block."""
+"""The page of a campaign, `report.html`: it contains tables, figures and records, and no data leave their block."""
 
 import collections
 import csv
@@ -105,7 +105,7 @@ def points_of(panel: dict) -> tuple[list, list]:
 
 
 def same_place(mine: list, theirs: list) -> bool:
-    """Equal in value; along x the printed curves are a little aside, so that no bar hides another."""
+    """Compare values; along x, the printed curves are shifted a little, so that no bar hides another."""
     if isinstance(theirs[-1], str):
         flat = [*(theirs[0] if isinstance(theirs[0], list) else theirs[:1])]
         own = [*(mine[0] if isinstance(mine[0], list) else mine[:1])]
@@ -117,7 +117,7 @@ def same_place(mine: list, theirs: list) -> bool:
 
 
 def unlike(mine: dict, theirs: dict) -> str:
-    """In what a panel of the page differs from the printed one; empty where it does not."""
+    """Return the differences between a panel of the page and the printed one; empty if there are none."""
     if [mine[axis]["label"] for axis in "xy"] != [" ".join(theirs[axis]["label"].split()) for axis in "xy"]:
         return "labels"
     if mine[mine["value"]]["scale"] != theirs[mine["value"]]["scale"]:
@@ -152,7 +152,7 @@ def test_page_draws_what_the_printed_figure_shows(pages, name, tmp_path):
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
 def test_rows_and_symbols_lead_to_their_points(pages, name):
-    """`n` counts valid runs: so many of the points behind are valid, and all agree in every axis."""
+    """`n` counts valid runs: the number of valid points behind it, which agree in every axis."""
     tables = pages(name)["tables"]
 
     def records(table: str) -> list[dict]:
@@ -186,19 +186,19 @@ def test_every_planned_point_has_its_details(made, pages, name):
     plan = json.loads((made(name) / "raw" / "plan.json").read_text())
     order = [p["key"] for p in sorted(plan["points"], key=lambda p: p["order"])]
     blocks, head = pages(name), pages(name)["head"]
-    told = {key: point for block in head["details"] for key, point in blocks[block].items()}
+    content = {key: point for block in head["details"] for key, point in blocks[block].items()}
     table = blocks["tables"]["points"]
-    assert list(told) == order == table["cells"][table["columns"].index("key")]
+    assert list(content) == order == table["cells"][table["columns"].index("key")]
     for place, key in enumerate(order):
-        assert key in blocks[f"details-{place // head['part']}"], "the page looks for it there"
+        assert key in blocks[f"details-{place // head['part']}"], "the page looks for the value there"
         if not evidence.has(made(name) / "raw", key):
-            assert told[key]["facts"][0][0] == "Failed"
+            assert content[key]["facts"][0][0] == "Failed"
             continue
         record = evidence.read(made(name) / "raw", key)
-        tables = {t["title"]: t["rows"] for t in told[key]["tables"]}
+        tables = {t["title"]: t["rows"] for t in content[key]["tables"]}
         assert len(tables["Clients"]) == len(record["clients"])
         assert [row[0] for row in tables.get("Checks", [])] == [check["name"] for check in record["checks"]]
-        facts = {heading: dict(rows) for heading, rows in told[key]["facts"]}
+        facts = {heading: dict(rows) for heading, rows in content[key]["facts"]}
         assert facts.get("Engine", {}).get("name") == record["engine"].get("name")
         assert facts.get("Environment", {}).get("kernel") == record.get("environment", {}).get("kernel")
 
@@ -206,14 +206,14 @@ def test_every_planned_point_has_its_details(made, pages, name):
 def test_rate_over_time_adds_up_to_the_operations(made, pages):
     found = 0
     for name in ("broad", "roles"):
-        told = {key: point for block in pages(name)["head"]["details"] for key, point in pages(name)[block].items()}
+        content = {key: point for block in pages(name)["head"]["details"] for key, point in pages(name)[block].items()}
         for path in sorted((made(name) / "raw").glob("*/*/*/run.json"))[:12]:
             run, key = json.loads(path.read_text()), str(path.parent.relative_to(made(name) / "raw"))
             files = [path.parent / file for file in run["files"] if file.startswith("ops.")]
             rows = [row for file in files for row in pq.read_table(file).to_pylist()]
             ended = [r for r in rows if run["start_ns"] < r["end_ns"] <= run["deadline_ns"]]
             good = sum(r["count"] for r in ended if r["error"] is None)
-            panel = next(p for p in told[key]["panels"] if p["y"]["label"] == "Operations/s")
+            panel = next(p for p in content[key]["panels"] if p["y"]["label"] == "Operations/s")
             line, lasts = panel["lines"][0], (run["deadline_ns"] - run["start_ns"]) / 1e9
             middles = line["x"]
             width = 2 * middles[0]
@@ -244,14 +244,14 @@ def test_failures_of_invalid_points_are_counted_apart():
 
 
 def test_engine_names_its_libraries():
-    told = [("s5cmd", "v2.3.0"), ("uproot-s3fs", "uproot 5.7.7, s3fs 2026.9.0"), ("planned", None)]
-    runs = {str(i): {"engine": {"name": name, "version": version}} for i, (name, version) in enumerate(told)}
-    said = ["s5cmd v2.3.0", "uproot-s3fs (uproot 5.7.7, s3fs 2026.9.0)", "planned"]
-    assert build._engines(SimpleNamespace(runs=runs)) == said
+    found = [("s5cmd", "v2.3.0"), ("uproot-s3fs", "uproot 5.7.7, s3fs 2026.9.0"), ("planned", None)]
+    runs = {str(i): {"engine": {"name": name, "version": version}} for i, (name, version) in enumerate(found)}
+    result = ["s5cmd v2.3.0", "uproot-s3fs (uproot 5.7.7, s3fs 2026.9.0)", "planned"]
+    assert build._engines(SimpleNamespace(runs=runs)) == result
 
 
 def test_few_operations_give_few_steps_over_time():
-    """Or most steps would have none, and look like a standstill."""
+    """Otherwise most steps would have no operations, and look like a standstill."""
 
     def steps(operations: int, errors: int = 0) -> float:
         run = {"start_ns": 0, "deadline_ns": 10**10, "engine": {"name": "obstore"}}
@@ -266,7 +266,7 @@ def test_words_broken_at_a_hyphen_are_joined():
 
 
 class Markup(html.parser.HTMLParser):
-    """Elements of a page with their attributes, and what stands between the tags of each script."""
+    """Return the elements of a page with their attributes, and the text between the tags of each script."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -327,9 +327,9 @@ def test_large_tables_are_cut(monkeypatch):
     cut = build.table_block([["a", "b"], *([str(i), ""] for i in range(100))], ["1"] * 100)
     assert cut["rows"] == 100 and cut["cells"][0] == ["0", "1", "2", "3", "4"] and len(cut["behind"]) == 5
     clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MOST_CLIENTS + 9)]
-    columns, told = details._clients({"clients": clients})
-    assert len(told) == details.MOST_CLIENTS + 1 and len(told[-1]) == len(columns)
-    assert told[-1][0].endswith(f" {len(clients)}")
+    columns, found = details._clients({"clients": clients})
+    assert len(found) == details.MOST_CLIENTS + 1 and len(found[-1]) == len(columns)
+    assert found[-1][0].endswith(f" {len(clients)}")
     assert len(details._text("x" * 10**6)) < 2 * details.LONGEST
 
 
@@ -346,6 +346,6 @@ def test_missing_tables_are_a_user_error(tmp_path):
 
 def test_library_is_complete_with_licences():
     page.packed_libraries.cache_clear()
-    told = {name: page.unpack(text) for name, text in page.packed_libraries().items()}
-    assert "factory(global.vega = {})" in told["library"] and "vegaLite" in told["library"]
-    assert "University of Washington" in told["licences"] and "d3-array" in told["licences"]
+    content = {name: page.unpack(text) for name, text in page.packed_libraries().items()}
+    assert "factory(global.vega = {})" in content["library"] and "vegaLite" in content["library"]
+    assert "University of Washington" in content["licences"] and "d3-array" in content["licences"]

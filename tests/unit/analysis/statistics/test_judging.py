@@ -1,4 +1,4 @@
-"""Tests of bounds on ratios, orders and exponents: against closed forms, with factors that are put in."""
+"""Tests of bounds on ratios, orders and exponents, compared with closed forms, with known factors."""
 
 import math
 
@@ -69,7 +69,7 @@ def test_order_with_steps_of_too_few_runs():
 
 
 def test_order_of_level_or_falling_steps():
-    assert judging.order(around(1, 1, 1)).p == 1.0, "all alike: a p of 1, whatever number of steps"
+    assert judging.order(around(1, 1, 1)).p == 1.0, "if all are equal, p is 1 for any number of steps"
     falling = around(4, 2, 2.001, 2.002)
     assert judging.order(falling).p == pytest.approx(3 * judging.ratio(falling[0], falling[1], ONE).p)
     fallen = judging.order(around(1.001, 1, 1, scatter=WIDE))
@@ -77,7 +77,7 @@ def test_order_of_level_or_falling_steps():
 
 
 def test_exponent_is_that_of_linear_regression():
-    """Against scipy's regression, another implementation."""
+    """Compare with scipy's regression, another implementation."""
     x, y = np.repeat([1.0, 2, 5], 4), np.random.default_rng(1).lognormal(2, 0.3, 12)
     found, other = judging.slope(x, y, Bound(0.3)), stats.linregress(np.log(x), np.log(y))
     reach = stats.t.ppf(0.975, 10) * other.stderr
@@ -103,7 +103,7 @@ def test_exponent_needs_repetitions():
 
 def test_exponent_without_scatter_or_of_zeros():
     found = judging.slope([1, 1, 2, 2], [3, 3, 3, 3], Bound(0.5))
-    assert (found.value, found.low, found.high, found.p) == (0, 0, 0, 0), "sure on either side of the bound"
+    assert (found.value, found.low, found.high, found.p) == (0, 0, 0, 0), "certain on both sides of the bound"
     for x, y in (([1, 0, 2, 2], [1, 1, 2, 2]), ([1, 1, 2, 2], [1, -1, 2, 2]), ([1, 1, 2, 2], [1, 0, 2, 2])):
         found = judging.slope(x, y, ONE)
         assert "no exponent" in found.reason and judging.verdict(found, ONE, found.p) == "cannot tell"

@@ -1,4 +1,4 @@
-"""Knees and peaks of curves, against closed forms, scipy and curves with a known truth."""
+"""Knees and peaks of curves, compared with closed forms, scipy and curves with a known truth."""
 
 import itertools
 import math
@@ -98,7 +98,7 @@ def test_slope_is_that_of_weighted_least_squares():
 def test_still_rising_has_no_knee():
     c = knees.fit(FIVE, scattered(100 * FIVE))
     assert c.shape == "still rising" and np.isnan(c.knee.value) and np.isnan(c.knee.high) and np.isnan(c.plateau.value)
-    assert c.knee.low > 8, "the knee lies beyond the last value but one"
+    assert c.knee.low > 8, "the knee is beyond the second last value"
     assert c.linearity.low <= 1 <= c.linearity.high and c.linearity.value == pytest.approx(1, abs=0.05)
 
 
@@ -163,7 +163,7 @@ def test_the_plateau_is_the_geometric_mean_beyond_the_knee():
 
 
 def residual(z, y, w):
-    """Of the weighted straight line through y over z; infinite where it falls."""
+    """Compute the slope of the weighted straight line through y over z; infinite if it falls."""
     design = np.column_stack([np.ones_like(z), z]) * np.sqrt(w)[:, None]
     coefficients, *_ = np.linalg.lstsq(design, y * np.sqrt(w), rcond=None)
     left = ((y * np.sqrt(w) - design @ coefficients) ** 2).sum()
@@ -200,9 +200,9 @@ def test_a_level_curve_is_told_by_the_f_test():
         _, squares = knees.profile(x, y)
         level = ((np.log(y) - np.log(y).mean()) ** 2).sum()
         f = (level - squares.min()) / 2 / (squares.min() / (len(y) - 3))
-        told = squares.argmin() == 0 or f <= stats.f.ppf(0.95, 2, len(y) - 3)
+        found = squares.argmin() == 0 or f <= stats.f.ppf(0.95, 2, len(y) - 3)
         if knees.peaked(x, y, squares.min()) is None:
-            assert (knees.knee(x, y)[0] == knees.LEVEL) == told
+            assert (knees.knee(x, y)[0] == knees.LEVEL) == found
 
 
 def test_the_last_step_rises_by_the_pooled_t_test():
@@ -232,7 +232,7 @@ def test_five_runs_at_three_values_are_enough():
 
 
 def by_least_squares(regressors, y, w):
-    """(coefficients, residual sum of squares) of y on a constant and these, by numpy's solver."""
+    """Return (coefficients, residual sum of squares) of y on a constant and these, by numpy's solver."""
     root = np.sqrt(w)
     columns = np.column_stack([np.ones_like(y), *regressors]) * root[:, None]
     found = np.linalg.lstsq(columns, y * root, rcond=None)[0]

@@ -1,4 +1,4 @@
-"""Many comparisons and several days: against closed forms, and their rates of error over synthetic campaigns."""
+"""Many comparisons and several days: closed forms, and rates of error over synthetic campaigns."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_no_day_no_variance():
 
 
 def test_days_widen_by_student_t():
-    """By hand: t(2) = 4.303 at 95 %, two campaigns of variance 0.0001."""
+    """By hand: t(2) = 4.303 at 95 %, and two campaigns with a variance of 0.0001."""
     narrow = ratios.Ratio(6, 6, 1.05, 1.04, 1.06, 0.96, ratios.FASTER, p=0.002)
     wide = ratios.with_days(narrow, 0.0001, 2)
     reach = 4.302653 * np.sqrt(0.0002)

@@ -63,7 +63,7 @@ def test_the_page_states_the_coverage_of_the_code():
 
 
 def test_ranks_that_hold_the_median_by_counting():
-    """The runs above the median are one of 2^n subsets, each as likely: the k-th of n is below and above it in some."""
+    """The runs above the median are one of 2^n equally likely subsets; the k-th of n is below or above it in some."""
     for n in range(1, 40):
         holds = [1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n for k in range(n + 1)]
         k = max([k for k in range(1, n + 1) if n - k + 1 > k and holds[k] >= 0.95] or [1])
@@ -86,7 +86,7 @@ def test_coverage_is_that_of_drawn_normal_runs():
 
 @pytest.mark.parametrize("n", range(1, 16))
 def test_order_statistics_by_counting(n):
-    """Each of the 2^n ways in which n runs may lie below or above the true median."""
+    """Yield each of the 2^n ways in which n runs may be below or above the true median."""
 
     def covered(k):
         return (

@@ -1,4 +1,4 @@
-"""Quantiles where some operations are known by a lower bound only, against ranks over a list."""
+"""Quantiles of operations of which some are only known by a lower bound, compared with ranks of a list."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ LEVELS = (0.5, 0.9, 0.99, 0.999)
 
 
 def ranked(ended, bounds, level):
-    """Return (quantile, whether it is a lower bound), with what never ended behind all that did."""
+    """Return (quantile, whether it is a lower bound); operations that never ended come last."""
     need = level * (len(ended) + len(bounds)) - 1e-9
     for i, value in enumerate(sorted(ended)):
         if i + 1 >= need:

@@ -1,4 +1,4 @@
-"""Ratios of two systems, against brute force and closed forms."""
+"""Ratios of two systems, compared with brute force and closed forms."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ def test_ratio_without_interval_covers_nothing():
 
 
 def test_whole_without_scatter_is_its_own_interval():
-    """Every repetition alike: B is 1.5 times A to the last digit, or equal to it."""
+    """All repetitions are the same: B is exactly 1.5 times A, or equal to it."""
     runs = [dict.fromkeys(range(8), speed) for speed in (2.0, 8.0)]
     found = ratios.whole(runs, [{rep: v * 1.5 for rep, v in side.items()} for side in runs])
     assert (found.low, found.ratio, found.high) == pytest.approx((1.5, 1.5, 1.5))
@@ -41,7 +41,7 @@ speeds_ = st.lists(st.floats(0.5, 2.0).map(lambda v: round(v, 3)), min_size=1, m
 
 
 def tail(n, m):
-    """P(U <= u), by going through every way to rank n against m runs."""
+    """Compute P(U <= u) from every way to rank n against m runs."""
     counts = np.zeros(n * m + 1)
     for ranks in itertools.combinations(range(n + m), n):
         counts[sum(ranks) - n * (n - 1) // 2] += 1

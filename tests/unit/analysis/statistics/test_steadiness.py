@@ -1,4 +1,4 @@
-"""Was a window steady: rates of false and of true alarms over synthetic windows, and each shape by its name."""
+"""Steadiness of a window: rates of false and true alarms over synthetic windows, and the name of each shape."""
 
 import math
 
@@ -41,11 +41,11 @@ def test_shapes_are_seen_and_named(name, phi):
 
 
 def test_thresholds_are_the_99_percent_quantiles_of_autocorrelated_noise():
-    """Drawn anew: each shape is told in about 1 % of the windows, by the F statistic alone."""
+    """With new draws, each shape is found in about 1 % of the windows, by the F statistic only."""
     rows = 1 + noise(np.random.default_rng(3), 2000, N, 0.05, 0.6)
     f = np.array([[f for f, _, _ in s.fits(row).values()] for row in rows])
-    told = (f > np.array(s.THRESHOLDS[N])).mean(axis=0)
-    assert ((told > 0.003) & (told < 0.02)).all(), told
+    found = (f > np.array(s.THRESHOLDS[N])).mean(axis=0)
+    assert ((found > 0.003) & (found < 0.02)).all(), found
 
 
 def test_f_statistic_of_a_line_is_that_of_linear_regression():

@@ -1,4 +1,4 @@
-"""Does a series rise, fall or stay: slopes and tests against scipy, brute force and draws of series that stay."""
+"""Trends of a series: slopes and tests, compared with scipy, brute force and draws of constant series."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ def test_the_slope_is_that_of_theil_and_sen_and_tau_that_of_kendall():
     values = 100 + 3 * times + rng.normal(size=20)
     found, theirs = t.trend(times, values), stats.theilslopes(values, times)
     assert found.slope == pytest.approx(theirs[0]) and found.tau == pytest.approx(stats.kendalltau(times, values)[0])
-    assert found.low < theirs[2] < found.slope < theirs[3] < found.high, "correlated values tell less"
+    assert found.low < theirs[2] < found.slope < theirs[3] < found.high, "correlated values have less information"
     assert found.level == np.median(values) and found.change == pytest.approx(found.slope * np.ptp(times))
     assert found.verdict == t.RISES and t.trend(times, -values).verdict == t.FALLS
 
@@ -70,7 +70,7 @@ def test_a_leak_and_a_decay_are_told_by_their_names(n):
 
 def test_what_is_small_is_no_trend_unless_the_least_change_says_so():
     times = np.arange(24.0)
-    assert t.trend(times, 100 + 0.2 * times).verdict == t.FLAT, "4.6 % of what is there"
+    assert t.trend(times, 100 + 0.2 * times).verdict == t.FLAT, "4.6 % of the value"
     assert t.trend(times, 100 + 0.25 * times).verdict == t.RISES
     assert t.trend(times, 100 + 0.2 * times, 4.0).verdict == t.RISES
     assert t.trend(times, 100 + 0.2 * times, 5.0).verdict == t.FLAT

@@ -1,4 +1,4 @@
-"""Tables are built from whole records only, and are the same for the same records."""
+"""Tables are built only from whole records, and are the same for the same records."""
 
 from importlib import import_module
 from inspect import signature
@@ -22,7 +22,7 @@ MEASURED = sorted(p.parents[1] for p in (DATA).glob("*/raw/plan.json"))
 
 @pytest.fixture
 def fresh(tmp_path):
-    """A small campaign that a test may change."""
+    """Return a small campaign that a test may change."""
     sweeps = {"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1, 2]}}}
     make(tmp_path, failed=(), sweeps=sweeps, repetitions=2)
     return tmp_path
@@ -34,7 +34,7 @@ def refused(folder, pattern):
 
 
 def test_build_writes_every_table(tmp_path):
-    """Also where no point was measured."""
+    """Tables are also built if no point was measured."""
     make(tmp_path, failed=("read_entries", "put", "get"), sweeps=ONE_EACH, repetitions=1)
     made = build.build(tmp_path)
     assert sorted(made) == sorted((tmp_path / "tables").glob("*.csv")) and {p.stem for p in made} == set(build.NAMES)
@@ -97,8 +97,8 @@ def test_missing_point_stops_build(fresh):
     evidence.write_sums(fresh / "raw")
     wanted = r"alpha/put/.*2 of 4 points.*`make measure CAMPAIGN=%s`"
     refused(fresh, wanted % fresh.name)
-    told = records.read_json(fresh / "raw/plan.json")
-    plan = {k: v for k, v in told.items() if k not in records.SUM_KEYS} | {"file": "other"}
+    content = records.read_json(fresh / "raw/plan.json")
+    plan = {k: v for k, v in content.items() if k not in records.SUM_KEYS} | {"file": "other"}
     records.write_summed(fresh / "raw/plan.json", plan)
     evidence.write_sums(fresh / "raw")
     refused(fresh, wanted % f"other CONFIG=name={fresh.name}")

@@ -1,4 +1,4 @@
-"""Ceilings of clients in tables, figures and the paper: from rates that are known exactly, and from drawn ones."""
+"""Ceilings of clients in tables, figures and the paper: from exactly known rates, and from drawn ones."""
 
 import copy
 import math
@@ -145,9 +145,11 @@ def test_client_bound_points_are_half_filled(tables):
     known, table = catalogue.FIGURES["metadata_upload"], tables["throughput"]
     table = pd.concat([table, table[table["clients"] == 2].assign(clients=4, bound_by=None)])
     fig = draw(known, table)
-    said = " ".join(fig.get_supxlabel().split())
+    shown = " ".join(fig.get_supxlabel().split())
     assert (
-        "filled symbols: bound by the client" in said and "CPU: clients" in said and "server 25 % of the host" in said
+        "filled symbols: bound by the client" in shown
+        and "CPU: clients" in shown
+        and "server 25 % of the host" in shown
     )
     half = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_fillstyle() == "bottom"]
     assert half == [2]  # beta with two front-ends, at 1 and 2 clients
@@ -261,7 +263,7 @@ def test_every_cell_of_drawn_calibrations():
 def test_every_ceiling_of_drawn_points():
     """The larger rate of before and after, of the same operation, engine, size, clients; of a link, or the clients."""
     table, same = drawn_cells.table("points").set_index("key"), ("engine", "object_size", "clients", "workers")
-    ceilings, told = defaultdict(list), Counter()
+    ceilings, found = defaultdict(list), Counter()
     for run in drawn_cells.runs().values():
         if run.point.workload == "calibrate" and run.point.axes["target"] == "network":
             ceilings[run.point.axes["operation"], *(run.point.axes[a] for a in same)].append(run)
@@ -273,6 +275,6 @@ def test_every_ceiling_of_drawn_points():
             of = "link" if best.over_link() and busy(best) < 50 else "client"
             expected = {"ceiling_rate_per_s": rate_of(best), "ceiling_percent": percent, "ceiling_of": of}
             expected["bound_by"] = of if 80 < percent <= 105 else None
-            told.update([of])
+            found.update([of])
         drawn_cells.check(table.loc[key], expected, key)
-    assert sum(told.values()) == 5 * 3 and set(told) <= {"link", "client"}
+    assert sum(found.values()) == 5 * 3 and set(found) <= {"link", "client"}

@@ -1,4 +1,4 @@
-"""The capability table: what clients and runs agree on; a probe is in no table of rates."""
+"""The capability table: answers on which clients and runs agree; a probe is in no table of rates."""
 
 from dataclasses import asdict
 
@@ -17,7 +17,7 @@ T0 = 1_760_000_000 * S
 
 
 def test_agreement_of_clients_and_runs():
-    """What was not tried gives way; contradictions are shown."""
+    """Questions that were not tried give way to answers; contradictions are shown."""
     cases = [
         ([("yes", "a"), ("yes", "b")], "yes", "a", 2),
         ([("error", "x"), ("yes", "b"), ("not tried", "c")], "yes", "b", 1),
@@ -34,12 +34,12 @@ def test_agreement_of_clients_and_runs():
 def record(config, point, answers):
     """Write a record as the measuring side does; `answers`: by client."""
     folder, clients = config.raw / point.key, []
-    for i, told in enumerate(answers):
-        n, end = len(told), T0 + S
+    for i, found in enumerate(answers):
+        n, end = len(found), T0 + S
         same = {"client": [i] * n, "start_ns": [T0] * n, "end_ns": [end] * n}
         ops = same | {"op": ["PROBE"] * n, "count": [1] * n, "bytes": [0] * n, "status": [0] * n}
         records.write_table(folder / f"ops.{i}.parquet", records.OPS, ops)
-        columns = dict(zip(("topic", "check", "answer"), zip(*told, strict=True), strict=True))
+        columns = dict(zip(("topic", "check", "answer"), zip(*found, strict=True), strict=True))
         columns |= same | {"evidence": ["seen"] * n}
         records.write_table(folder / f"answers.{i}.parquet", records.ANSWERS, columns)
         clients.append({"client": i, "start_ns": T0, "end_ns": end, "endpoint": "http://127.0.0.1:1"})
@@ -61,8 +61,8 @@ def campaign(tmp_path_factory):
     for p in points:
         apart = "yes" if p.axes["accounts"] == 2 else "not tried"
         https = "yes" if p.axes["scheme"] == "https" else "not tried"
-        told = [("ranges", "single range", "yes"), ("accounts", "read refused", apart), ("connection", "HTTPS", https)]
-        record(config, p, [told, [("ranges", "single range", "yes" if p.store == "b" else "no")]])
+        found = [("ranges", "single range", "yes"), ("accounts", "read refused", apart), ("connection", "HTTPS", https)]
+        record(config, p, [found, [("ranges", "single range", "yes" if p.store == "b" else "no")]])
     evidence.write_sums(config.raw)
     build.build(config.campaign_dir)
     return config.campaign_dir

@@ -80,10 +80,10 @@ def test_ratio_depends_on_named_values_only():
 
 def test_best_and_worst_count_for_all_pairs():
     stores = [runs(100 * f, store=s) for s, f in (("a", 1.0), ("b", 1.03), ("c", 1.3), ("d", 1.05))]
-    said = {"metric": "rate", "along": "store", "values": ["worst", "best"], "rule": "ratio", "at_least": 1.2}
-    row = judged(*stores, **said).iloc[0]
+    result = {"metric": "rate", "along": "store", "values": ["worst", "best"], "rule": "ratio", "at_least": 1.2}
+    row = judged(*stores, **result).iloc[0]
     assert row["system"] == "all systems" and row["value"] == pytest.approx(1.3, rel=1e-6)
-    pair = judged(stores[0], stores[2], **said).iloc[0]
+    pair = judged(stores[0], stores[2], **result).iloc[0]
     assert row["p"] == pytest.approx(6 * pair["p"]) and pair["p"] == pytest.approx(2 / math.comb(12, 6))
     assert "a 100" in row["evidence"] and "c 130" in row["evidence"]
 
@@ -128,18 +128,18 @@ def test_count():
 def test_count_of_failed_operations_is_over_runs():
     role = {"store": "a", "workload": "roles-x", "role": "up", "does": "put"}
     lost = pd.DataFrame([role | {"failed_operations": 0}] * 3)
-    said = {"table": "recovery", "metric": "failed_operations", "rule": "count", "at_most": 0, "enough": 3}
-    assert verdict(lost, **said) == "confirmed"
-    assert verdict(lost.iloc[:2], **said) == UNDECIDED
-    assert verdict(lost.assign(failed_operations=[0, 2, 0]), **said) == "refuted"
+    result = {"table": "recovery", "metric": "failed_operations", "rule": "count", "at_most": 0, "enough": 3}
+    assert verdict(lost, **result) == "confirmed"
+    assert verdict(lost.iloc[:2], **result) == UNDECIDED
+    assert verdict(lost.assign(failed_operations=[0, 2, 0]), **result) == "refuted"
     both = lost.assign(role=["up", "down", "down"], failed_operations=[7, 0, 0])
-    row = judged(both, **said).iloc[0]
+    row = judged(both, **result).iloc[0]
     assert (row["verdict"], row["value"], row["cases"]) == ("refuted", 7, 1), "one failure is enough against `never`"
     assert pd.isna(row["high"])
     roles = pd.concat([lost.assign(key=["k", "l", "m"], role=role) for role in ("up", "down")])
-    row = judged(roles, **said).iloc[0]
+    row = judged(roles, **result).iloc[0]
     assert (row["verdict"], row["n"], row["evidence"]) == ("confirmed", 3, "0 in 3 runs"), "two roles are one run"
-    assert verdict(roles[roles["key"] != "m"], **said) == UNDECIDED
+    assert verdict(roles[roles["key"] != "m"], **result) == UNDECIDED
 
 
 ORDER = {"metric": "rate", "along": "workers", "values": [1, 4, 16], "rule": "order"}
@@ -158,15 +158,15 @@ def test_order():
 
 
 def test_shape():
-    said = {"metric": "rate", "along": "clients", "rule": "shape", "shapes": ["peak"]}
+    result = {"metric": "rate", "along": "clients", "rule": "shape", "shapes": ["peak"]}
     falls = [runs(v, clients=c) for c, v in ((1, 100), (2, 200), (4, 400), (8, 200), (16, 100))]
     rises = [runs(100 * c, clients=c) for c in (1, 2, 4, 8)]
-    row = judged(*falls, **said).iloc[0]
+    row = judged(*falls, **result).iloc[0]
     assert row["verdict"] == "confirmed" and row["low"] <= 4 <= row["high"] and row["unit"] == "clients"
-    assert verdict(*rises, **said) == "refuted"
-    assert verdict(*[runs(100 * c, (1.0,), clients=c) for c in (1, 2, 4)], **said) == UNDECIDED
-    assert verdict(*rises, **said | {"shapes": ["peak", "still rising"]}) == "confirmed"
-    assert verdict(*rises[:2], **said) == "not measured here"
+    assert verdict(*rises, **result) == "refuted"
+    assert verdict(*[runs(100 * c, (1.0,), clients=c) for c in (1, 2, 4)], **result) == UNDECIDED
+    assert verdict(*rises, **result | {"shapes": ["peak", "still rising"]}) == "confirmed"
+    assert verdict(*rises[:2], **result) == "not measured here"
 
 
 def test_answer():
@@ -177,7 +177,7 @@ def test_answer():
     one = {"table": "capabilities", "where": {"store": "ceph"}, "rule": "answer", "answers": ["no"]}
     assert verdict(of(ceph="no", nginx="yes"), **one) == "confirmed"
     assert verdict(of(ceph="yes"), **one) == "refuted"
-    assert verdict(of(ceph="differs"), **one) == "confirmed", "one range only, other bytes: not what was asked"
+    assert verdict(of(ceph="differs"), **one) == "confirmed", "a single range or other bytes do not count"
     assert verdict(of(ceph="unclear"), **one) == UNDECIDED
     assert verdict(of(ceph="not tried"), **one) == verdict(of(nginx="no"), **one) == "not measured here"
     some = {"table": "capabilities", "along": "store", "rule": "answer", "answers": ["yes", "no"]}
@@ -241,18 +241,18 @@ def test_speed_limited_by_client_refutes_no_claim():
     ]
     assert row["would_decide"] == judging.MORE_RUNS
     linear = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in front_ends(1.0)]
-    assert verdict(*linear, **SLOPE) == "confirmed", "it rose all the same"
+    assert verdict(*linear, **SLOPE) == "confirmed", "it rose nevertheless"
     none = SLOPE | {"at_least": None, "at_most": 0.2}
     assert verdict(*busy, **none) == UNDECIDED and verdict(*flat, **none) == "confirmed"
 
 
 def test_shape_of_client_counts_and_of_busy_host_not():
-    said = {"metric": "rate", "along": "workers", "rule": "shape", "shapes": ["knee"]}
+    result = {"metric": "rate", "along": "workers", "rule": "shape", "shapes": ["knee"]}
     knee = [runs(100 * min(w, 4), workers=w) for w in (1, 2, 4, 8, 16)]
-    assert verdict(*knee, **said) == "confirmed"
-    assert verdict(*[part.assign(bound_by="client") for part in knee], **said) == "confirmed"
+    assert verdict(*knee, **result) == "confirmed"
+    assert verdict(*[part.assign(bound_by="client") for part in knee], **result) == "confirmed"
     busy = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in knee]
-    assert verdict(*busy, **said) == UNDECIDED
+    assert verdict(*busy, **result) == UNDECIDED
 
 
 def linked(parts: list[pd.DataFrame], *used: float | None) -> list[pd.DataFrame]:
@@ -262,19 +262,19 @@ def linked(parts: list[pd.DataFrame], *used: float | None) -> list[pd.DataFrame]
 
 def test_slope_counts_below_a_share_of_the_link():
     """1000 MB/s for each front-end, until 2500 MB/s are full, are linear; without the link it is undecided."""
-    said = SLOPE | {"below_link": 80}
+    result = SLOPE | {"below_link": 80}
     full = [runs(min(1000 * n, 2500), front_ends=n) for n in (1, 2, 3, 4)]
-    row = judged(*linked(full, 40, 80, 100, 100), **said).iloc[0]
+    row = judged(*linked(full, 40, 80, 100, 100), **result).iloc[0]
     assert (row["verdict"], row["n"]) == ("confirmed", 12) and row["value"] == pytest.approx(1, abs=1e-6)
     assert verdict(*linked(full, 40, 80, 100, 100), **SLOPE) == UNDECIDED, "the links were full"
-    row = judged(*full, **said).iloc[0]
+    row = judged(*full, **result).iloc[0]
     assert (row["verdict"], row["reason"]) == (UNDECIDED, "the capacity of the links is not known")
-    assert verdict(*linked(full, None, None, None, None), **said) == UNDECIDED
-    row = judged(*linked(full, 40, None, 100, 100), **said).iloc[0]
-    assert (row["verdict"], row["n"]) == ("confirmed", 12), "what is not known is not full"
-    assert verdict(*front_ends(1.0), **said) == "confirmed", "a link that is not known can only hold it down"
-    assert verdict(*linked(front_ends(0.3), 20, 30, 40), **said) == "refuted"
-    row = judged(*linked(full, 79, 95, 100, 100), **said).iloc[0]
+    assert verdict(*linked(full, None, None, None, None), **result) == UNDECIDED
+    row = judged(*linked(full, 40, None, 100, 100), **result).iloc[0]
+    assert (row["verdict"], row["n"]) == ("confirmed", 12), "an unknown link does not count as full"
+    assert verdict(*front_ends(1.0), **result) == "confirmed", "an unknown link can only reduce the rate"
+    assert verdict(*linked(front_ends(0.3), 20, 30, 40), **result) == "refuted"
+    row = judged(*linked(full, 79, 95, 100, 100), **result).iloc[0]
     assert row["verdict"] == UNDECIDED and row["reason"].startswith("3 of 4 numbers of front-ends used more than 80 %")
     assert (row["would_decide"], row["evidence"]) == (claims.FASTER_LINKS, "97.5 % of 2 × 10 Gbit/s")
     with pytest.raises(ValueError, match="below_link"):
@@ -283,28 +283,28 @@ def test_slope_counts_below_a_share_of_the_link():
 
 def test_full_links_hold_speeds_down():
     ratio = [runs(100, workload="put"), runs(100, workload="get")]
-    said = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
-    assert verdict(*linked(ratio, 50, 50), **said) == "refuted"
-    row = judged(*linked(ratio, 95, 95), **said).iloc[0]
+    result = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
+    assert verdict(*linked(ratio, 50, 50), **result) == "refuted"
+    row = judged(*linked(ratio, 95, 95), **result).iloc[0]
     assert (row["verdict"], row["reason"]) == (UNDECIDED, "the links were full (95 % of 2 × 10 Gbit/s)")
 
 
 def test_link_that_is_filled():
-    said = {"metric": "link_used", "rule": "level", "at_least": 75}
-    assert verdict(runs(100).assign(link_used_percent=90.0), **said) == "confirmed"
-    assert verdict(runs(100).assign(link_used_percent=60.0), **said) == "refuted"
+    result = {"metric": "link_used", "rule": "level", "at_least": 75}
+    assert verdict(runs(100).assign(link_used_percent=90.0), **result) == "confirmed"
+    assert verdict(runs(100).assign(link_used_percent=60.0), **result) == "refuted"
     for unknown in (runs(100), runs(100).assign(link_used_percent=None)):
-        row = judged(unknown, **said).iloc[0]
+        row = judged(unknown, **result).iloc[0]
         assert (row["verdict"], row["would_decide"]) == (UNDECIDED, claims.KNOWN_LINKS)
-        assert judged(unknown.assign(shared_host=True), **said)["would_decide"].iloc[0] == claims.OWN_HOSTS
+        assert judged(unknown.assign(shared_host=True), **result)["would_decide"].iloc[0] == claims.OWN_HOSTS
 
 
 def test_level_without_axis_is_held_back_too():
     """Uploads slowed down by deletions on a host that is busy: the processors may have done it."""
     slowed = pd.DataFrame({"store": "a", "does": "put", "phase": "during", "rate_over_before_ratio": [0.15, 0.16] * 3})
-    said = {"table": "roles", "metric": "rate_over_before", "rule": "level", "at_least": 0.8}
-    assert verdict(slowed, **said) == "refuted"
-    row = judged(slowed.assign(shared_host=True, host_cpu_percent=98.0), **said).iloc[0]
+    result = {"table": "roles", "metric": "rate_over_before", "rule": "level", "at_least": 0.8}
+    assert verdict(slowed, **result) == "refuted"
+    row = judged(slowed.assign(shared_host=True, host_cpu_percent=98.0), **result).iloc[0]
     assert row["verdict"] == UNDECIDED and row["would_decide"] == claims.OWN_HOSTS and "98 % busy" in row["reason"]
     ports = {"table": "resources", "metric": "ports", "rule": "level", "at_least": 90}
     few = runs(1).assign(ports_percent=5.0)
@@ -312,9 +312,9 @@ def test_level_without_axis_is_held_back_too():
 
 
 def test_measurement_that_does_not_reach_far_enough_is_not_judged():
-    said = SLOPE | {"reach": {"front_ends": 4}}
-    assert verdict(*front_ends(0.5), **said) == "refuted"
-    assert verdict(*front_ends(0.5)[:2], **said) == "not measured here"
+    result = SLOPE | {"reach": {"front_ends": 4}}
+    assert verdict(*front_ends(0.5), **result) == "refuted"
+    assert verdict(*front_ends(0.5)[:2], **result) == "not measured here"
     most = {"where": {"clients": "most"}, "reach": {"clients": 64}}
     assert verdict(*front_ends(0.5, clients=8), **SLOPE | most) == "not measured here"
     few = front_ends(0.0, clients=8)
@@ -323,51 +323,51 @@ def test_measurement_that_does_not_reach_far_enough_is_not_judged():
 
 
 def test_four_times_as_many_are_compared():
-    said = {"metric": "rate", "along": "clients", "values": ["most / 4", "most"], "rule": "ratio", "at_least": 1.46}
+    result = {"metric": "rate", "along": "clients", "values": ["most / 4", "most"], "rule": "ratio", "at_least": 1.46}
     grid = {1: 100, 5: 100, 10: 190, 20: 210, 21: 150}
-    row = judged(*[runs(v, clients=c) for c, v in grid.items()], **said).iloc[0]
+    row = judged(*[runs(v, clients=c) for c, v in grid.items()], **result).iloc[0]
     assert (row["verdict"], row["n"]) == ("confirmed", 12) and row["value"] == pytest.approx(2.1)
     assert row["evidence"] == "5 clients 100, 20 clients 210 /s" and len(row["points"].split()) == 12
-    assert verdict(*[runs(v, clients=c) for c, v in ((1, 1), (2, 2), (3, 3))], **said) == "not measured here"
+    assert verdict(*[runs(v, clients=c) for c, v in ((1, 1), (2, 2), (3, 3))], **result) == "not measured here"
     assert "most over most / 4" in row["expected"]
 
 
 def test_order_of_each_value():
-    said = ORDER | {"values": ["each"]}
-    assert verdict(*[runs(v, workers=w) for w, v in ((1, 1), (2, 2), (9, 3))], **said) == "confirmed"
-    assert verdict(*[runs(v, workers=w) for w, v in ((1, 1), (2, 3), (9, 2))], **said) == "refuted"
-    assert verdict(runs(1, workers=1), **said) == "not measured here"
+    found = ORDER | {"values": ["each"]}
+    assert verdict(*[runs(v, workers=w) for w, v in ((1, 1), (2, 2), (9, 3))], **found) == "confirmed"
+    assert verdict(*[runs(v, workers=w) for w, v in ((1, 1), (2, 3), (9, 2))], **found) == "refuted"
+    assert verdict(runs(1, workers=1), **found) == "not measured here"
 
 
 def test_finding_about_the_file_is_one_for_all_stores():
     read = {"workload": "read_entries", "scale": "S", "entries_per_read": 1.0, "file_entries": 1000.0}
     read |= {"clusters_per_read": 1.0, "file_clusters": 4.0, "share_amplification_ratio": 250.0}
     rows = [runs(1, SCATTER[:2], store=s, redundancy=r).assign(**read) for s, r in (("a", "x"), ("b", "y"), ("c", "y"))]
-    said = {"table": "sparse", "metric": "share_amplification", "rule": "level", "at_least": 20.5}
-    found = judged(*rows, **said, about="file")
+    result = {"table": "sparse", "metric": "share_amplification", "rule": "level", "at_least": 20.5}
+    found = judged(*rows, **result, about="file")
     assert found[["system", "verdict", "n"]].values.tolist() == [["file S", "confirmed", 6]]
     assert found["evidence"].iloc[0] == "median of 6 runs; 1 of 1000 entries in 1 of 4 clusters"
-    assert len(judged(*rows, **said)) == 3
+    assert len(judged(*rows, **result)) == 3
 
 
 def test_uploads_and_downloads_are_a_pair():
     both = [runs(100, workload="put", payload="default"), runs(300, workload="get", access="warm")]
-    said = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
-    assert judged(*both, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6)
+    result = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
+    assert judged(*both, **result).iloc[0]["value"] == pytest.approx(3, rel=1e-6)
     cold = runs(30, workload="get", access="cold")
-    assert judged(*both, cold, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6), "the default of what puts lack"
+    assert judged(*both, cold, **result).iloc[0]["value"] == pytest.approx(3, rel=1e-6), "the default, which puts lack"
 
 
 def test_partial_axis_separates_cases():
     plain = [runs(100, workload="put"), runs(300, workload="get")]
     parts = [runs(50, workload="put", part_size_bytes=5), runs(60, workload="get", part_size_bytes=5)]
-    said = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
-    row = judged(*plain, *parts, **said).iloc[0]
+    result = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
+    row = judged(*plain, *parts, **result).iloc[0]
     assert (row["cases"], row["confirmed"], row["refuted"]) == (2, 1, 1)
 
 
 def test_many_claims_are_corrected():
-    """The bound is the truth for 300 systems: one in twenty has p below 5 %, and with a correction next to none."""
+    """The bound is the truth for 300 systems: one in twenty has p below 5 %, and almost none after the correction."""
     rng = np.random.default_rng(7)
     x = np.tile(np.repeat([1, 2, 4], 6), 300)
     same = {"store": [f"s{i:03}" for i in range(300) for _ in range(18)], "workload": "get", "front_ends": x}
@@ -393,7 +393,7 @@ def test_paper_has_judged_and_missing_claims():
 
 
 def test_paper_has_a_sentence_for_each_reason_of_the_undecided():
-    """However many claims and systems there are: what would decide them, once."""
+    """The evidence names what would decide the claims only once, for any number of claims and systems."""
     few = [part for s in "abcd" for part in front_ends(1.0, SCATTER[:1], store=s)]
     busy = [
         p.assign(shared_host=True, host_cpu_percent=99.0) for s in "ab" for p in front_ends(0.0, store=s, clients=9)
@@ -424,7 +424,7 @@ def test_short_table_has_stores_before_files():
 
 
 def test_all_reasons_have_their_sentence():
-    """Whatever a rule lacks, the paper says why."""
+    """The paper gives the reason for everything that a rule lacks."""
     lacks = {
         v for name in ("MORE_RUNS", "NARROWER", "LONGER", "MORE_TRIES", "ANSWERS") if (v := getattr(judging, name))
     }
@@ -463,11 +463,11 @@ def test_words_of_claims():
         ({"rule": "shape", "shapes": ["knee", "peak"]}, rows, "knee or peak"),
         (answer, "throughput.csv: all rows; answer along store", "yes and no"),
     ]
-    for said, query, expected in words:
-        of = claim(**said)
+    for found, query, expected in words:
+        of = claim(**found)
         assert (claims.asked(of), claims.expected(of)) == (query, expected)
-        assert claims.bound_of(of).most == ("at_most" in said)
-        assert claims.bound_of(of).at == said.get("at_most", said.get("at_least", 1.0))
+        assert claims.bound_of(of).most == ("at_most" in found)
+        assert claims.bound_of(of).at == found.get("at_most", found.get("at_least", 1.0))
 
 
 def of_buckets(*medians):
@@ -487,13 +487,13 @@ def test_values_chosen_by_speed_count_for_all_pairs():
     ]
     for values, medians, base, over, pairs in chosen:
         group, of = of_buckets(*medians), claim(rule="ratio", along="buckets", values=values, at_least=1.2)
-        found, said, top = claims.CLAIM_RULES["ratio"](of, group, "rate_per_s")
+        found, result, top = claims.CLAIM_RULES["ratio"](of, group, "rate_per_s")
         one, other = (group.loc[group["buckets"] == b, "rate_per_s"] for b in (base, over))
         alone = judging.ratio(one, other, claims.bound_of(of))
         assert top == over and found.value == alone.value, values
         assert found.p == pytest.approx(min(1.0, pairs * alone.p)), values
         speeds = [f"{100 * medians[(1, 2, 5).index(b)]:g}" for b in (base, over)]
-        assert [part.split()[2] for part in said.split(", ")] == speeds, said
+        assert [part.split()[2] for part in result.split(", ")] == speeds, result
 
 
 def test_ratio_needs_two_measured_sides():
@@ -516,8 +516,8 @@ def test_cases_without_a_test_count_in_no_correction():
         rows = [(b, 100 * b * f) for b in (1, 5) for f in scatter]
         return pd.DataFrame(rows, columns=["buckets", "rate_per_s"]).assign(store=name, key=name, clients=1)
 
-    said = {"says": "So.", "source": "me", "published": None, "campaigns": []}
-    mine = {"mine": claim(rule="ratio", along="buckets", values=[1, 5], at_least=1.5, **said)}
+    content = {"says": "So.", "source": "me", "published": None, "campaigns": []}
+    mine = {"mine": claim(rule="ratio", along="buckets", values=[1, 5], at_least=1.5, **content)}
     rows = pd.concat([of_store("a", SCATTER), *(of_store(f"b{i}", (1.0,)) for i in range(40))], ignore_index=True)
     found = table_of.judged(mine, {"throughput": rows}).set_index("system")
     assert found.loc["a", "p"] == pytest.approx(2 / math.comb(12, 6)) and found.loc["a", "verdict"] == "confirmed"

@@ -1,4 +1,4 @@
-"""collections.csv: how fast garbage was collected, what was left of it, and how uploads slowed down."""
+"""collections.csv: the speed of garbage collection, the remaining garbage, and how uploads slowed down."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_uploads_are_a_ratio_to_those_before(table):
     assert table["uploads_during_ratio"].iloc[0] == pytest.approx(0.6)
     assert table["uploads_after_ratio"].iloc[0] == pytest.approx(1.1)
     assert table["uploads_during_ratio"].iloc[1] == pytest.approx(0.8)
-    assert table["uploads_during_ratio"].iloc[2:].isna().all(), "there was no rate before"
+    assert table["uploads_during_ratio"].iloc[2:].isna().all(), "no rate was known before"
     assert table["uploads_after_ratio"].iloc[1:].isna().all()
 
 

@@ -23,7 +23,7 @@ def test_bound_of_no_anomaly():
 
 
 def test_bound_is_exact():
-    """At the bound, this number of anomalies or fewer have a probability of 5 %."""
+    """At the bound, at most this number of anomalies has a probability of 5 %."""
     for k, n in ((1, 10), (3, 1000), (999, 1000), (1, 2)):
         assert binom.cdf(k, n, guarantees.upper_bound(k, n)) == pytest.approx(0.05, rel=1e-6), (k, n)
 

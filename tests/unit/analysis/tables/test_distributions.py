@@ -1,4 +1,4 @@
-"""distributions.csv: steps of the monitor in the window, quantiles against numpy, histograms; figure and LaTeX."""
+"""distributions.csv: steps of the monitor in the window, quantiles compared with numpy, histograms; figure, LaTeX."""
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ def op(end_s: float, ms: float, **more) -> dict:
 
 
 def table(folder, ops=(), watched=(), runs=1, **change) -> pd.DataFrame:
-    """Runs of one point from 0 to 5 s with a warm-up of 1 s."""
+    """Return runs of one point from 0 to 5 s with a warm-up of 1 s."""
     found, rows = {}, []
     for number in range(runs):
         key, files = f"k{number}", {}
@@ -113,7 +113,7 @@ def test_valid_runs_of_a_group_are_taken_together(tmp_path):
     both = quantity(table(tmp_path, watched=monitor(), runs=2), "cpu")
     assert (both["n"], both["samples"], both["mean"], both["histogram"]) == (2, 8, 0.75, "0:6")
     assert table(tmp_path / "bad", watched=monitor(), state="invalid").empty
-    assert table(tmp_path / "old").empty, "records of before there was a monitor"
+    assert table(tmp_path / "old").empty, "older records without a monitor"
 
 
 def test_samples_of_zero(tmp_path):
@@ -188,7 +188,7 @@ def test_columns_of_panels_have_plain_numbers(tmp_path):
     assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 3
     none = draw.draw(catalogue.FIGURES["distributions"], rows[rows["engine"] == "s5cmd"])
     labels = [ax.get_xlabel().replace("\n", " ") for ax in none.axes]
-    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column without records is not there"
+    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column without records is left out"
 
 
 def test_samples_that_are_all_zero_are_recorded(tmp_path):
@@ -208,7 +208,7 @@ def test_quantities_have_panels_and_names():
 
 
 def test_mean_does_not_depend_on_order_of_buckets():
-    """A query returns groups in any order, and a sum of floats depends on it; tables are rebuilt bit for bit."""
+    """A query returns groups in any order, on which a sum of floats depends; tables must be identical to the bit."""
     totals = [0.1 * 3**k for k in range(40)]
     buckets = {"known": True, "bucket": range(40), "samples": 1, "total": totals, "least": 0.1, "most": 1e20}
     buckets = pd.DataFrame(buckets)

@@ -1,4 +1,4 @@
-"""Printed numbers next to ours: divided by what their setting names, in figures as hollow points."""
+"""Printed numbers next to measured ones: divided by the numbers of their setting, in figures as hollow points."""
 
 import pandas as pd
 import pytest
@@ -66,7 +66,7 @@ def test_equal_measures_are_one():
 
 def test_other_sizes_have_no_rows():
     assert earlier.table(groups(workload=["stat"])).empty
-    assert earlier.table(groups(object_size_bytes=[100_000])).empty, "theirs had 4 kB"
+    assert earlier.table(groups(object_size_bytes=[100_000])).empty, "the printed objects had 4 kB"
     assert earlier.table(pd.DataFrame()).empty
     assert latex.earlier(earlier.table(groups(clients=[1]))).count("published: ") == 5
 
@@ -86,7 +86,7 @@ def test_numbers_without_divisor_are_of_the_whole_system():
     get = {"workload": "get", "clients": [1, 4], "value": [100.0, 300.0]}
     found = earlier.table(groups(**get, access=["cold", "warm"]))
     cold = found[(found["what"] == earlier.WHAT[earlier.COLD]) & (found["source"] == "measured")]
-    assert list(cold["median"]) == [100], "what a cache held is none of it"
+    assert list(cold["median"]) == [100], "cached data do not count"
     assert earlier.WHAT[earlier.COLD] not in set(earlier.table(groups(**get, access="warm"))["what"])
 
 
@@ -115,7 +115,7 @@ def of_threads(size: int, **more) -> pd.DataFrame:
 
 def hollow(fig) -> list[tuple[list[float], list[float]]]:
     lines = [line for ax in fig.axes for line in ax.lines if line.get_markerfacecolor() == "white"]
-    assert all(line.get_linestyle() in ("None", "none", "") for line in lines), "nothing joins them"
+    assert all(line.get_linestyle() in ("None", "none", "") for line in lines), "no line joins them"
     return [(list(line.get_xdata()), list(line.get_ydata())) for line in lines if len(line.get_xdata())]
 
 
@@ -159,8 +159,8 @@ def test_figure_names_year_and_system():
     table = earlier.table(*whole())
     fig = draw.draw(catalogue.FIGURES["earlier"], table)
     names = [" ".join(t.get_text().split()) for ax in fig.axes for t in ax.get_yticklabels()]
-    said = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2, per front-end"}
-    assert said | {"published 2012: UDS 1, one client, 5 buckets", "alpha"} <= set(names)
+    content = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2, per front-end"}
+    assert content | {"published 2012: UDS 1, one client, 5 buckets", "alpha"} <= set(names)
     assert all(n == "alpha" or n.startswith("published 20") for n in names)
     assert len(fig.axes) == len(table.groupby(["what", "measure"]))
     lines = [line for ax in fig.axes for line in ax.lines if len(line.get_xdata()) > 1]

@@ -44,9 +44,9 @@ def test_refusing_store_has_no_rate_and_still_a_paper(folder):
 def test_figure_names_runs_budget_and_classes(folder):
     table = build.read(folder, "errors_over_time")
     fig = draw(catalogue.FIGURES["errors_over_time"], table)
-    said = texts(fig).replace("\n", " ")
+    shown = texts(fig).replace("\n", " ")
     for part in ("INVALID, 50 % failed", "alpha, get, clients 2, rep", "failure budget of 1 %", "503 SlowDown", "good"):
-        assert part in said, part
+        assert part in shown, part
     assert len(fig.axes) == 3, "one panel for the worst run of each group of points"
     assert "Operations that ended in each second" in catalogue.caption(catalogue.FIGURES["errors_over_time"], table)
 
@@ -60,7 +60,7 @@ def test_campaign_of_invalid_runs_has_a_paper(tmp_path):
 
 
 def test_failure_budget_is_the_documented_default():
-    """A campaign that names no budget has that of the documentation, 1 %."""
+    """A campaign without a budget has the documented one, 1 %."""
     assert errors.budget(SimpleNamespace(plan={"campaign": {}})) == Settings.model_fields["failure_budget"].default
     assert errors.budget(SimpleNamespace(plan={"campaign": {"failure_budget": 0.2}})) == 0.2
 
@@ -71,8 +71,8 @@ def test_numbers_of_errors():
     found |= {"status": [404, 503, 503], "error": ["NoSuchKey", "SlowDown", "SlowDown"], "operations": [7, 4, 5]}
     rows = {"state": ["ok", "invalid", "invalid", "ok"], "errors": [7, 4, 5, 0], "operations": [7, 16, 20, 3]}
     campaign = SimpleNamespace(plan={"campaign": {"failure_budget": 0.03}})
-    said = {name: value for name, value, _ in errors.numbers(campaign, pd.DataFrame(rows), pd.DataFrame(found))}
-    assert said == {
+    content = {name: value for name, value, _ in errors.numbers(campaign, pd.DataFrame(rows), pd.DataFrame(found))}
+    assert content == {
         **{"failure_budget": 3.0, "points_invalid": 2, "errors_all": 16, "errors_runs": 3, "errors_worst": 50.0},
         **{"errors_worst_store": "b", "errors_worst_workload": "put"},
         **{"errors_told": "two kinds, most often 503 SlowDown"},
@@ -103,20 +103,22 @@ def test_every_cell_of_errors():
     for place, cells in expected.items():
         drawn_cells.check(found[place], cells, place)
     worst = sorted((-e["run_fraction"], key, -e["operations"], *what) for (key, *what), e in expected.items())
-    assert list(found) == [(key, *what) for _, key, _, *what in worst], "the worst first"
+    assert list(found) == [(key, *what) for _, key, _, *what in worst], "the worst one is first"
 
 
 def test_every_cell_of_errors_over_time():
     expected = Counter()
     for key, run in drawn_cells.runs().items():
         for op in run.every if any(op["error"] for op in run.every) else ():
-            told = {503: "503 SlowDown", 404: "404 NoSuchKey"}.get(op["status"], op["error"]) if op["error"] else "good"
+            result = (
+                {503: "503 SlowDown", 404: "404 NoSuchKey"}.get(op["status"], op["error"]) if op["error"] else "good"
+            )
             if (passed := op["end_ns"] - run.start) > 0:
-                expected[key, (passed - 1) // S, told] += op["count"]
+                expected[key, (passed - 1) // S, result] += op["count"]
     table = drawn_cells.table("errors_over_time")
     found = {(r["key"], r["second"], r["class"]): r for r in table.to_dict("records")}
     assert set(found) == set(expected) and len(found) == len(table)
     for place, row in found.items():
         run = drawn_cells.runs()[row["key"]]
-        told = (row["operations"], row["state"], row["workload"], row["failure_budget"], row["shared_host"])
-        assert told == (expected[place], run.state, run.point.workload, 0.01, False), place
+        result = (row["operations"], row["state"], row["workload"], row["failure_budget"], row["shared_host"])
+        assert result == (expected[place], run.state, run.point.workload, 0.01, False), place

@@ -101,8 +101,8 @@ def test_figure_keeps_published_points_on_separate_axes(table):
         points = {(x, y) for line in ours.lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)}
         assert measured <= points and max(y for _, y in points) < 10_000
         assert [t.get_text() for t in ours.texts] == ["2"] * 3, "the number of jobs at the end of each line"
-    said = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert said == ["alpha, no cache", "alpha, planned", "alpha, readahead of 1 MiB"]
+    shown = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert shown == ["alpha, no cache", "alpha, planned", "alpha, readahead of 1 MiB"]
 
 
 def test_text_compares_settings_on_equal_terms():
@@ -124,9 +124,9 @@ def test_planned_reads_are_compared_with_largest_window():
     every = [*(("fsspec", *r) for r in rows), *(("planned", *r) for r in planned)]
     found = [(store, "events", engine, "random", 4, c, a, 1, e, mb, 0.0) for engine, store, c, a, e, mb in every]
     table = pd.DataFrame(found, columns=names).assign(thrift=0, max_amplification=0)
-    said = {name.removeprefix("events_random_"): value for name, value, _ in reads.events_numbers(table)}
-    assert (said["planned"], said["planned_moved"]) == ("0.500 to 3", "0.250 to 1")
-    assert said["planned_fewer"] == "1 of 2 systems" and said["factor_span"] == "2 to 60"
+    content = {name.removeprefix("events_random_"): value for name, value, _ in reads.events_numbers(table)}
+    assert (content["planned"], content["planned_moved"]) == ("0.500 to 3", "0.250 to 1")
+    assert content["planned_fewer"] == "1 of 2 systems" and content["factor_span"] == "2 to 60"
 
 
 def test_paper_has_section_of_events():

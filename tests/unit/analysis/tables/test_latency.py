@@ -65,13 +65,13 @@ def quoted(tables: build.Tables) -> dict:
 
 
 def test_figures_name_loops_and_loads(table):
-    said = {name: texts(draw(catalogue.FIGURES[f"latency_{name}"], table)) for name in ("closed", "open", "spectrum")}
+    shown = {name: texts(draw(catalogue.FIGURES[f"latency_{name}"], table)) for name in ("closed", "open", "spectrum")}
     parts = {
         "closed": ("closed loop", "p99", "time to first byte", "alpha: GET 4 kB", "alpha: GET 10 MB", "Latency [ms]"),
         "open": ("open loop", "Operations due per second", "less than 99 %"),
         "spectrum": ("closed loop, fewest in flight", "closed loop, most in flight", "open loop, most due", "Quantile"),
     }
-    missing = [(n, part) for n in parts for part in parts[n] if part not in said[n].replace("\n", " ")]
+    missing = [(n, part) for n in parts for part in parts[n] if part not in shown[n].replace("\n", " ")]
     assert not missing, missing
     spectrum = draw(catalogue.FIGURES["latency_spectrum"], table)
     assert "32 in flight" in {t.get_text() for ax in spectrum.axes for t in ax.texts}
@@ -183,20 +183,20 @@ def flows(busy: list[int], hung: list[int]) -> dict:
 
 
 def test_hung_workers_make_run_invalid(one):
-    """300 operations of 10 ms, and 7 that began in the warm-up: no table shows a good run."""
+    """300 operations of 10 ms, and 7 that began in the warm-up: no table shows the run as good."""
     reason = "7 operations hung"
     facts = {"hung": 7, "hung_s": 24.5, "not_begun": 0}
     t = one(flows([10] * 299, [500] * 7), facts, valid=False, budget={"reason": reason})
     point, row = only(t["points"]), only(t["errors"])
     assert (point["state"], point["reason"], point["errors"], point["hung"]) == ("invalid", reason, 7, 7)
     assert point["operations"] == 299 and point["overlap_rate_per_s"] == pytest.approx(299 / 3)
-    assert point["tail_s"] == 0, "giving up does not complete it"
+    assert point["tail_s"] == 0, "an abandoned operation is not complete"
     assert (row["error"], row["operations"], row["first_s"], row["latency_p50_ms"]) == ("Hung", 7, 9.0, 8500.0)
     assert point["latency_lower_bounds"] == "latency_p99, latency_max" and point["latency_p50_ms"] == pytest.approx(10)
     assert point["latency_p99_ms"] == 8500, "304 of 306: one of the seven"
     numbers = quoted(t)
     assert (numbers["hung"], numbers["hung_runs"], numbers["hung_unknown"]) == (7, 1, 0)
-    assert t["latency"].empty, "in no median"
+    assert t["latency"].empty, "the run is in no median"
 
 
 def test_lower_bounds_reach_table_and_paper(one):
@@ -234,14 +234,14 @@ def test_hung_operations_in_bins(one):
     row = only(t["latency"])
     assert (row["hung"], row["operations"], row["lower_bounds"].split(", ")[0]) == (100, 5000, "latency_p99")
     assert row["latency_p50_median_ms"] == pytest.approx(1, rel=0.02)
-    assert 4000 / 1.0404 < row["latency_p99_median_ms"] <= 4000, "never more than is known"
+    assert 4000 / 1.0404 < row["latency_p99_median_ms"] <= 4000, "not more than what is known"
     assert t["points"]["tail_s"][0] < 0.1 and t["points"]["hung"][0] == 100
 
 
 def test_operations_never_begun_waited_until_deadline(one):
-    """100 operations a second are due over 4 s; the last 100 never began, which is a third of the window of 3 s.
+    """100 operations a second are due over 4 s; the last 100 never began, a third of the window of 3 s.
 
-    Of p50 (150th of 300) and TTFB nothing is missing; p90 is the 30th longest that was due last.
+    p50 (150th of 300) and TTFB lack no operation; p90 is the 30th longest of those that were due last.
     """
     due = START + S + np.arange(1, 201) * 10 * MS
     ops = {"start_ns": due + MS, "intended_ns": due, "end_ns": due + 5 * MS, "first_byte_ns": due + 2 * MS}
@@ -254,7 +254,7 @@ def test_operations_never_begun_waited_until_deadline(one):
 
 
 def test_records_of_every_age_report_hung_operations(one):
-    """Engine, what its client recorded; hung and cut off as the table has them."""
+    """Cases: engine, records of its client; hung and cut off as the table has them."""
     cases = [("obstore", {"cut_off": 3}, 3, None), ("loadgen", {"cut_off": 0, "hung": 2}, 2, None)]
     cases += [("s5cmd", {"cut_off": 3, "hung": None}, None, 3), ("s5cmd", {"cut_off": 3}, None, 3)]
     cases.append(("planned", {}, None, None))
@@ -271,12 +271,12 @@ def test_records_of_every_age_report_hung_operations(one):
 
 def pause(*longest: tuple[int, int]) -> dict:
     lengths = [length for _, length in longest]
-    told = {"count": len(lengths), "sum_ns": sum(lengths), "longest_ns": max(lengths, default=0)}
-    return {"pauses": told | {"longest": [list(p) for p in longest]}}
+    content = {"count": len(lengths), "sum_ns": sum(lengths), "longest_ns": max(lengths, default=0)}
+    return {"pauses": content | {"longest": [list(p) for p in longest]}}
 
 
 def test_tail_during_pauses_of_client(one):
-    """Of 400 operations of 2 ms, 4 took 50 ms; in three of them the client paused, and twice where all was fast."""
+    """4 of 400 operations of 2 ms took 50 ms; the client paused in three of them, and twice during fast ones."""
     busy = [2] * 100 + [50] + [2] * 100 + [50] * 3 + [2] * 196
     columns = flows(busy, [])
     slow = [i for i, length in enumerate(busy) if length == 50]
@@ -294,7 +294,7 @@ def test_tail_without_pauses(one):
         row, point = only(t["latency"]), only(t["points"])
         found = [None if pd.isna(v) else v for v in (row["paused_percent"], point["pause_longest_ms"])]
         assert found == [percent, longest] and "dagger" not in latencies(t["latency"])
-        assert quoted(t).get("paused") == (None if longest is None else longest == 200), "no number of unwatched runs"
+        assert quoted(t).get("paused") == (None if longest is None else longest == 200), "no number without a watch"
 
 
 # What the text quotes
@@ -309,21 +309,21 @@ def latency_row(loop: str, p50: float, p99: float, bounds: str = "") -> dict[str
 
 def test_text_quotes_least_median_and_longest_tail():
     rows = [latency_row("closed", 2, 9), latency_row("closed", 5, 40, "latency_p99"), latency_row("open", 7, 70)]
-    said = {name: value for name, value, _ in latency.numbers(pd.DataFrame(rows))}
-    assert said["latency_closed_least"] == "2.00 [1.80, 2.20]"
-    assert said["latency_closed_longest"] == "at least 40.0 [36.0, 44.0]", "hung operations: a lower bound"
-    assert said["latency_open_longest"] == "70.0 [63.0, 77.0]"
-    assert (said["latency_open_groups"], said["latency_open_behind"]) == (1, 1)
-    assert {"latency_closed_least_where", "latency_closed_longest_where"} <= {*said}
+    content = {name: value for name, value, _ in latency.numbers(pd.DataFrame(rows))}
+    assert content["latency_closed_least"] == "2.00 [1.80, 2.20]"
+    assert content["latency_closed_longest"] == "at least 40.0 [36.0, 44.0]", "hung operations: a lower bound"
+    assert content["latency_open_longest"] == "70.0 [63.0, 77.0]"
+    assert (content["latency_open_groups"], content["latency_open_behind"]) == (1, 1)
+    assert {"latency_closed_least_where", "latency_closed_longest_where"} <= {*content}
 
 
 def test_quantile_needs_one_operation_beyond_it():
-    said = {name: value for name, value, _ in latency.definitions()}
-    assert (said["latency_fewest"], said["latency_fewest_highest"]) == (100, 1000)
+    content = {name: value for name, value, _ in latency.definitions()}
+    assert (content["latency_fewest"], content["latency_fewest_highest"]) == (100, 1000)
 
 
 def test_ends_of_loads():
-    """Return the least and the most load of each loop; of an open loop the least only where it is asked for."""
+    """Return the smallest and the largest load of each loop; of an open loop the smallest only on request."""
     row = {"store": "s", "workload": "get", "engine": "e", "object_size_bytes": 1, "n": 1, "op": "GET"}
     closed = [row | {"loop": "closed", "concurrency": n, "arrival_rate": None} for n in (8, 2, 4)]
     opened = [row | {"loop": "open", "concurrency": 9, "arrival_rate": n} for n in (300, 100, 200)]
@@ -333,7 +333,7 @@ def test_ends_of_loads():
 
 
 def test_ends_have_one_setting():
-    """Both ends are warm, with the front-ends of the most loads, of which the most: whatever was the fastest."""
+    """Both ends are warm, with the most front-ends of the most loads, whichever was the fastest."""
     names = ["front_ends", "access", "n", "concurrency", "latency_p50_median_ms"]
     values = [(1, "cold", 2), (1, "warm", 2), (4, "warm", 2), (1, "warm", 8), (4, "warm", 8), (4, "once", 8)]
     values += [(9, "warm", 8)]  # with one load only
@@ -347,7 +347,7 @@ def test_ends_have_one_setting():
 
 
 def test_spectrum_has_panels_that_compare():
-    """One system at one load has no panel; of two systems at one load, the title has it."""
+    """One system at one load has no panel; for two systems at one load, the title states it."""
     row = {"store": "a", "workload": "get", "engine": "e", "object_size_bytes": 1000, "n": 1, "op": "GET"}
     row |= {"loop": "closed", "concurrency": 8, "interval": "range"}
     row |= {k: v for name in latency.NAMES for k, v in spread(f"latency_{name}", "ms", 5.0).items()}
@@ -453,7 +453,7 @@ def test_every_cell_of_latency(sweep):
         seen.update(k for k in ("hung", "not_begun", "failed") if expected[k])
         seen.update({"paused"} if waits and max(waits) else set())
     assert seen["failed"] and seen["hung"] and bool(seen["not_begun"]) == (sweep == "due")
-    assert bool(seen["paused"]) == (sweep != "binned"), "the drawn runs have something of each"
+    assert bool(seen["paused"]) == (sweep != "binned"), "the drawn runs have every case"
 
 
 def test_every_latency_of_points():

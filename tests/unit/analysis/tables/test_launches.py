@@ -51,7 +51,7 @@ def test_text_compares_points_that_differ_in_the_cache(table):
 
 
 def test_headlines_compare_caches_of_cold_clients(table):
-    """Warm clients at the most clients are faster, and are none of the two."""
+    """Warm clients at the largest number of clients are faster; they are neither of the two."""
     warm = table.assign(client_cache="kept", first_median_s=0.1)
     found = {h.kind: h for h in latex.launches_headlines(pd.concat([warm, table]))}
     assert [h.split("~")[0] for h in (h.value for h in found.values())] == ["3.75 [2.50, 5.00]", "1.25"]
@@ -60,7 +60,7 @@ def test_headlines_compare_caches_of_cold_clients(table):
 
 
 def test_figure_has_a_line_for_each_cache(table):
-    assert draw.draw(catalogue.FIGURES["launches"], table) is None, "two numbers of clients: a table has them"
+    assert draw.draw(catalogue.FIGURES["launches"], table) is None, "a table shows two numbers of clients"
     table = pd.concat([table, *(table.assign(clients=table["clients"] * n) for n in (8, 64))])
     figure = draw.draw(catalogue.FIGURES["launches"], table)
     first, files = figure.axes

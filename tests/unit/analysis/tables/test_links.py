@@ -1,4 +1,4 @@
-"""Columns of links: what passes them, how much of it was used, and declarations that cannot be true."""
+"""Columns of links: the capacity, the used fraction, and declarations that cannot be true."""
 
 import copy
 
@@ -65,8 +65,8 @@ CONTRADICTIONS = {  # name: (point, what remains as limit, what the problem begi
 def test_link_below_what_was_measured_is_no_limit(name):
     point, of, problem = CONTRADICTIONS[name]
     assert (None if pd.isna(point["link_of"]) else point["link_of"]) == of
-    said = None if pd.isna(point["link_problem"]) else point["link_problem"]
-    assert said is None if problem is None else (said.startswith(problem) and "in k" in said)
+    found = None if pd.isna(point["link_problem"]) else point["link_problem"]
+    assert found is None if problem is None else (found.startswith(problem) and "in k" in found)
 
 
 def test_contradiction_holds_for_all_points_of_the_store():

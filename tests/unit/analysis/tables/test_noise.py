@@ -40,26 +40,26 @@ def numbers(table: pd.DataFrame) -> dict:
 
 def test_floor_of_identical_points_is_their_scatter():
     table = throughput.noise_table(points(16, 0.03), AXES)
-    said = numbers(table)
-    assert (said["noise_groups"], said["aa_compared"], said["aa_too_few"]) == ("30 groups", 30, 0)
-    assert said["aa_cannot_tell"] >= 27 and said["aa_whole_verdict"] == "cannot tell"
-    assert said["run_spread"] == pytest.approx(3, abs=0.5)
+    found = numbers(table)
+    assert (found["noise_groups"], found["aa_compared"], found["aa_too_few"]) == ("30 groups", 30, 0)
+    assert found["aa_cannot_tell"] >= 27 and found["aa_whole_verdict"] == "cannot tell"
+    assert found["run_spread"] == pytest.approx(3, abs=0.5)
     # the ratio of two halves of 8 runs scatters by 0.03 * sqrt(2 / 8) = 1.5 %, 95 % of them by less than twice that
-    assert 1.5 <= said["noise_floor"] <= 5
+    assert 1.5 <= found["noise_floor"] <= 5
 
 
 def test_change_between_repetitions_is_found():
-    said = numbers(throughput.noise_table(points(16, 0.01, factor=1.1), AXES))
-    assert said["aa_cannot_tell"] == 0 and said["aa_whole_verdict"] == "faster" and said["noise_floor"] >= 9
+    found = numbers(throughput.noise_table(points(16, 0.01, factor=1.1), AXES))
+    assert found["aa_cannot_tell"] == 0 and found["aa_whole_verdict"] == "faster" and found["noise_floor"] >= 9
 
 
 def test_few_runs_have_a_reason():
     table = throughput.noise_table(points(6, 0.03), AXES)
     groups = table[table["workload"] == "get"]
     assert groups["low"].isna().all() and groups["reason"].str.contains("3 against 3 runs are too few").all()
-    said = numbers(table)
-    assert (said["aa_compared"], said["aa_too_few"]) == (0, 30)
-    assert said["noise_floor"] == pytest.approx(floor(points(6, 0.03)))
+    found = numbers(table)
+    assert (found["aa_compared"], found["aa_too_few"]) == (0, 30)
+    assert found["noise_floor"] == pytest.approx(floor(points(6, 0.03)))
     one = throughput.noise_table(points(1, 0.03), AXES)
     assert set(one["reason"].dropna()) >= {"no run on one side"} and throughput.noise_numbers(one) == []
 

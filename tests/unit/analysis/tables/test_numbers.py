@@ -1,4 +1,4 @@
-"""numbers.csv and environment.csv: what the text quotes, the definitions, and what the machine was."""
+"""numbers.csv and environment.csv: values that the text quotes, definitions, and facts of the machine."""
 
 from types import SimpleNamespace
 
@@ -54,7 +54,7 @@ def test_environment_is_counted_and_sorted():
 
 
 def test_intervals_steadiness_and_second_stores_are_counted_where_they_are():
-    """Single runs have no interval; a second store has no point of its own."""
+    """Single runs have no interval; a second store has no separate point."""
     runs = {"p": {"observed": {"stratum0": {"name": "gw"}}}, "q": {"observed": {"stratum0": {"name": "s"}}}, "r": {}}
     points = pd.DataFrame({"store": "s", "state": ["ok", "ok", "failed"], "steadiness": ["steady", None, "steady"]})
     tables = {name: pd.DataFrame({"n": []}) for name in numbers.COUNTED} | {"points": points}
@@ -71,10 +71,10 @@ def test_intervals_steadiness_and_second_stores_are_counted_where_they_are():
 
 def test_definitions_are_those_of_the_statistics():
     """Fractions are in percent."""
-    told = {name: (value, unit) for name, value, unit in numbers._definitions()}
+    content = {name: (value, unit) for name, value, unit in numbers._definitions()}
     for name, fraction in (("still", steadiness.STILL), ("change", steadiness.LEAST_CHANGE)):
-        value, unit = told[f"steadiness_{name}"]
+        value, unit = content[f"steadiness_{name}"]
         assert unit == "%" and 0 < value < 100 and value == pytest.approx(fraction / 0.01)
-    assert told["steadiness_confidence"] == (pytest.approx(99), "%"), "1 in 100 steady windows is reported"
+    assert content["steadiness_confidence"] == (pytest.approx(99), "%"), "1 in 100 steady windows is reported"
     least = next(n for n in range(1, 9) if medians.summarise(range(n)).kind != medians.RANGE)
-    assert told["interval_least"][0] == least
+    assert content["interval_least"][0] == least

@@ -76,9 +76,15 @@ def test_tries_of_points(tmp_path):
     make(tmp_path, failed=(failed,), repetitions=3, sweeps={"upload": ONE_EACH["upload"]})
     earlier = {"earlier": [{"time_ns": 5, "outcome": "failed", "reason": "a_node is silent"}]}
     for key, name in ((failed, "failed.json"), (again, "run.json")):
-        told = records.read_json(tmp_path / "raw" / key / name)
-        records.write_summed(tmp_path / "raw" / key / name, told | earlier)
-    late = {"schema": 1, "point": told["point"], "time_ns": told["start_ns"] + 1, "reason": "stopped", "earlier": []}
+        content = records.read_json(tmp_path / "raw" / key / name)
+        records.write_summed(tmp_path / "raw" / key / name, content | earlier)
+    late = {
+        "schema": 1,
+        "point": content["point"],
+        "time_ns": content["start_ns"] + 1,
+        "reason": "stopped",
+        "earlier": [],
+    }
     records.write_summed(tmp_path / "raw" / again / "later.json", late)
     evidence.write_sums(tmp_path / "raw")
     table = build.Tables(load(tmp_path))["points"].set_index("key")

@@ -1,4 +1,4 @@
-"""recovery.csv: pauses of service, how a store healed, and what the text quotes of it."""
+"""recovery.csv: pauses of service, the recovery of a store, and values that the text quotes."""
 
 import numpy as np
 import pandas as pd
@@ -76,13 +76,14 @@ def test_service_counts_from_the_act_that_made_the_pause(tmp_path):
 def test_runs_of_several_roles_count_once():
     one = recovered("killed", 1.0, never_noticed=2, never_whole=1)
     rows = pd.DataFrame([one, one | {"role": "reads"}])
-    said = {name: value for name, value, _ in roles.recovery_numbers(rows)}
-    assert (said["recovery_never_noticed"], said["recovery_never_whole"], said["recovery_points"]) == (2, 1, 1)
+    content = {name: value for name, value, _ in roles.recovery_numbers(rows)}
+    assert (content["recovery_never_noticed"], content["recovery_never_whole"], content["recovery_points"]) == (2, 1, 1)
 
 
 def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
-    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away. Of 0.02 s, and of less
-    than one operation, there is no rate at all.
+    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away.
+
+    There is no rate of 0.02 s, or of less than one operation.
     """
     events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
     for apart, known in ((0.02, True), (0.05, False)):
@@ -100,7 +101,7 @@ def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
 
 
 def test_role_that_does_nothing_during_a_fault_has_a_rate(tmp_path):
-    """Five operations/s but for one that waits for the fault's end: of its 5 s, 4.5 s are in the phase."""
+    """Five operations/s, except one that waits for the end of the fault: 4.5 s of its 5 s are in the phase."""
     ends = [e for e in np.arange(0.2, 20, 0.2) if not 4.95 < e < 9.95]
     rows = [upload(e, took=1) for e in ends] + [upload(10, took=5000)] * 1
     for waits, rate in ((1, 0.9 / 4.5), (0, 0)):
@@ -149,13 +150,13 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
         recovered("osd-hung", 20.0, never_noticed=1, never_whole=4, never_served=1, failed_operations=0),
         recovered("cut", None),
     ]
-    said = {name: value for name, value, _ in roles.recovery_numbers(pd.DataFrame(rows))}
+    content = {name: value for name, value, _ in roles.recovery_numbers(pd.DataFrame(rows))}
     expected = {"groups": 3, "failed": 6, "without_failure": 1, "pause_longest": "20.0 [18.0, 22.0]"}
     expected |= {"never_served": 1, "never_noticed": 3, "never_whole": 5}
     expected |= {"pause_longest_where": "uploads on ceph, osd-hung"}
-    assert {name: said[f"recovery_{name}"] for name in expected} == expected
-    assert (said["recovery_points"], said["recovery_whole_points"]) == (3, 0)
-    assert "recovery_whole_longest" not in said and roles.recovery_numbers(pd.DataFrame()) == []
+    assert {name: content[f"recovery_{name}"] for name in expected} == expected
+    assert (content["recovery_points"], content["recovery_whole_points"]) == (3, 0)
+    assert "recovery_whole_longest" not in content and roles.recovery_numbers(pd.DataFrame()) == []
     assert roles.where(recovered(None, 1.0)) == "uploads on ceph"
 
 

@@ -1,4 +1,4 @@
-"""releases.csv: what a repository holds, how long a day takes, how far behind stratum 1 is; figure and LaTeX."""
+"""releases.csv: size of a repository, duration of a day, delay of stratum 1; figure and LaTeX."""
 
 import made_records
 import pandas as pd
@@ -87,7 +87,7 @@ def test_summary_is_that_of_the_last_day(table):
     assert releases.releases_numbers(table) == numbers
     assert releases.releases_numbers(table.iloc[:0]) == []
     alone = releases.releases_numbers(table[table["stratum"] == 0])
-    assert alone == numbers[1:], "nothing is left behind where nothing is replicated"
+    assert alone == numbers[1:], "without replication there is no delay"
 
 
 def test_headlines_name_store_of_stratum(table):

@@ -103,7 +103,7 @@ def test_cpu_after_the_deadline_is_no_core_of_the_run():
     """The clients took 6 s in all, the host 4.5 s until the deadline: 0.9 cores of 5 s, as points.csv has it."""
     late = of_run(host=HOST | {"network": NETWORK, "cpu_busy_s": 4.5})
     assert [late[f"client_{kind}_cores"] for kind in ("cpu", "user", "system")] == pytest.approx([0.9, 0.75, 0.15])
-    assert late["client_user_s_per_1000"] == 2.5, "an operation costs what it costs"
+    assert late["client_user_s_per_1000"] == 2.5, "the cost of an operation does not change"
 
 
 def test_unknown_resources_have_no_column():
@@ -153,16 +153,16 @@ def test_samples_are_the_largest_of_every_moment(tmp_path):
 def test_figures_of_one_client(name):
     table = build.read(built("threads"), catalogue.FIGURES[name].table)
     fig = draw(catalogue.FIGURES[name], table[table["store"] == "alpha"])
-    said = texts(fig)
+    shown = texts(fig)
     parts = ("upload, 1 bucket", "download, 5 buckets", "4 kB objects", "10 MB objects", "Workers per client")
-    assert [part for part in (*parts, "1 client", "s5cmd", "n = 1 run") if part not in said] == []
+    assert [part for part in (*parts, "1 client", "s5cmd", "n = 1 run") if part not in shown] == []
     ticks = list(fig.axes[0].get_xticks())
     if name == "threads":
         assert {1, 4} < set(ticks) and max(ticks) == 200, "with the threads of 2012"
         assert [ax.get_ylabel() for ax in fig.axes] == ["objects/s", "MB/s"]
     else:
-        assert ticks == [1, 4, 16] and len(fig.axes) == 6 and "TCP sockets" in said
-        assert "Memory of the clients [MB]" in said and "CPU of the clients [cores]" in said
+        assert ticks == [1, 4, 16] and len(fig.axes) == 6 and "TCP sockets" in shown
+        assert "Memory of the clients [MB]" in shown and "CPU of the clients [cores]" in shown
     caption = catalogue.caption(catalogue.FIGURES[name], table)
     assert "n = 1 run" in caption and "{" not in caption
 

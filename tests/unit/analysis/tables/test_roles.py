@@ -1,4 +1,4 @@
-"""Tables, figures and section of a campaign with roles and faults, against what was put into it (`several`)."""
+"""Tables, figures and section of a campaign with roles and faults, compared with its known values (`several`)."""
 
 import copy
 
@@ -82,7 +82,7 @@ def test_deletions_slow_uploads_down(tables, numbers):
     assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9], abs=0.003)
     assert numbers["uploads_beside"].startswith("80") and numbers["uploads_beside_where"] == "alpha"
     deletions = only_row(tables["roles"], workload="roles-beside", role="deletions")
-    assert deletions["phase"] == "during" and deletions["length_s"] == 3, "its begin is the disturbance"
+    assert deletions["phase"] == "during" and deletions["length_s"] == 3, "its begin counts as the disturbance"
     assert deletions["rate_median_per_s"] == pytest.approx(300, rel=5e-3)
 
 
@@ -109,7 +109,7 @@ def test_recovery(tables):
 
 
 def test_published_recovery_follows(tables, numbers):
-    """7 minutes until the nodes were back, 5 more until all was fully operative; no failed operation."""
+    """7 minutes until the nodes were back, 5 more until all was operative; no failed operation."""
     printed = tables["recovery"][tables["recovery"]["source"] != "measured"]
     assert list(printed["does"]) == ["put", "get"] and set(printed["source"]) == {"2013 major review"}
     assert set(printed["failed_operations"]) == {0} and set(printed["whole_after_median_s"]) == {12 * 60}
@@ -233,22 +233,22 @@ def test_figure_over_time_shows_what_happened(tables):
     assert list(thick[0].get_xdata()[:2]) == pytest.approx([0.05, 0.15])
     assert sum(line.get_linewidth() == 0.4 for line in rate.lines) == 6, "three runs of two roles"
     bands = sorted((round(p.get_x(), 3), round(p.get_x() + p.get_width(), 3)) for p in rate.patches)
-    assert bands == [(4.02, 6.3), (6.3, 7.7)], "during, and rebuilding until the median run is whole"
+    assert bands == [(4.02, 6.3), (6.3, 7.7)], "during the fault, and rebuilding until the median run is healthy"
     assert [t.get_text() for t in rate.texts] == ["kill data.0", "restart data.0"]
     marks = {line.get_marker(): sorted(line.get_xdata()) for line in rate.lines if line.get_linestyle() == "None"}
     assert marks["v"] == pytest.approx([4.6, 4.7, 4.8]) and marks["o"] == pytest.approx([0, 0, 0, 7.6, 7.7, 7.8])
-    told = {tuple(p.get_facecolor()): p.get_data().values for p in failed.patches if hasattr(p, "get_data")}
-    assert [round(float(v[42]), 3) for v in told.values()] == [0, 20] or max(v[42] for v in told.values()) == 20
+    content = {tuple(p.get_facecolor()): p.get_data().values for p in failed.patches if hasattr(p, "get_data")}
+    assert [round(float(v[42]), 3) for v in content.values()] == [0, 20] or max(v[42] for v in content.values()) == 20
     assert failed.get_ylabel() == "Failed/s" and failed.get_yscale() == "linear"
-    said = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert {"uploads", "downloads", "during", "rebuilding", "failed: 503", "store: degraded"} <= set(said)
+    shown = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert {"uploads", "downloads", "during", "rebuilding", "failed: 503", "store: degraded"} <= set(shown)
     text = catalogue.caption(known, tables["timeline"])
     assert "Points without a disturbance are only in timeline.csv" in text and "1 MB objects" in text
     assert "Failed operations" in text and "Marks above a panel" in text and "separate panels" not in text
 
 
 def test_state_after_the_end_has_no_mark(tables):
-    """A mark without a place would count as one in the corner of the figure, and leave its panels no room."""
+    """A mark without a place would be in the corner of the figure, and leave no room for its panels."""
     happened = tables["disturbances"].replace({"name": "clean"}, "recovering")
     late = happened["name"].eq("recovering") & happened["kind"].eq("state")
     happened.loc[late, "begin_s"] = 11.0
@@ -269,7 +269,7 @@ def test_slow_role_has_a_panel_and_wider_steps(tables):
 
 
 def test_role_with_bursts_has_a_panel():
-    """5000/s for a tenth of the time is no rate that 500/s can be compared with."""
+    """5000/s for a tenth of the time is not a rate that can be compared with 500/s."""
     burst = np.array([[0.0] * 18 + [5000.0] * 2])
     found = [{name: timeline.Lines(*[rate] * 4) for name, rate in (("dels", burst), ("ups", np.full((1, 20), 500.0)))}]
     assert timeline._levels(found) == [["dels"], ["ups"]]
@@ -356,8 +356,8 @@ def test_axes_of_roles_in_words():
     assert words.value_text("uploads.object_size_bytes", 10**6) == "uploads: 1 MB objects"
     assert words.value_text("fault", "killed") == "killed" and words.value_text("fault", "none") == ""
     assert words.value_text("workload", "roles-beside") == "beside" and words.heading("fault") == "Fault"
-    said = [("fault", "killed"), ("uploads.engine", "obstore"), ("uploads.clients", 2), ("downloads.clients", 1)]
-    assert words.settings(said) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
+    found = [("fault", "killed"), ("uploads.engine", "obstore"), ("uploads.clients", 2), ("downloads.clients", 1)]
+    assert words.settings(found) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
     assert words.is_default("uploads.buckets", 1) and not words.is_default("uploads.clients", 2)
     key = words.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")
     assert key[2:] == ["fault k", "uploads: workers 8", "rep 1"]
@@ -382,8 +382,8 @@ def test_text_quotes_roles_at_one_time():
     rows = [(w, r) for w, several_ in (("roles-a", "xyz"), ("roles-b", "x")) for r in several_]
     table = pd.DataFrame(rows, columns=["workload", "role"])
     table = table.assign(phase="during", does="get", rate_over_before_median_ratio=1.0)
-    said = {name: value for name, value, _ in roles.numbers(table)}
-    assert (said["roles_sweeps"], said["roles_most"]) == (2, 3)
+    content = {name: value for name, value, _ in roles.numbers(table)}
+    assert (content["roles_sweeps"], content["roles_most"]) == (2, 3)
 
 
 def test_text_quotes_uploads_during_deletions():
@@ -395,8 +395,8 @@ def test_text_quotes_uploads_during_deletions():
 
     rows = [quoted("roles-x", "put", "during", 0.7), quoted("roles-x", "collect_garbage", "during", None)]
     rows += [quoted("roles-y", "put", "during", 0.1), quoted("roles-y", "get", "during", None)]
-    told = {name: value for name, value, _ in roles.numbers(pd.DataFrame(rows))}
-    assert told["uploads_beside"] == "70"
+    content = {name: value for name, value, _ in roles.numbers(pd.DataFrame(rows))}
+    assert content["uploads_beside"] == "70"
 
 
 def test_headline_has_the_worst_case_and_the_range_of_the_others(tables):

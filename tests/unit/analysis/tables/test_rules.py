@@ -111,7 +111,7 @@ UNDISTURBED = [
 
 
 def test_each_rule_fires_on_its_limit():
-    """THRESHOLDS and the tests of gains and busy hosts have the subjects in which a rule does not fire."""
+    """Subjects for which a rule does not fire are in THRESHOLDS and in the tests of gains and busy hosts."""
     assert list(CASES) == [rule.verdict for rule in RULES]
     for verdict, (fires, words) in CASES.items():
         found = [(rule.verdict, rule.test(fires)) for rule in RULES if rule.test(fires)]
@@ -119,7 +119,7 @@ def test_each_rule_fires_on_its_limit():
 
 
 def test_documentation_has_rules_and_thresholds():
-    """A change of docs/verdicts.md is a change here."""
+    """A change of docs/verdicts.md needs a change here."""
     page = (ROOT / "docs" / "verdicts.md").read_text()
     rows = re.findall(r"^\| \d+ \| `([^`]+)` \| (.+) \|$", page, re.MULTILINE)
     assert rows == [(rule.verdict, rule.says) for rule in RULES] and NOT_KNOWN in page
@@ -185,7 +185,7 @@ def test_invalid_runs_are_counted_and_the_first_is_named():
     states = {"state": ["ok", "invalid", "invalid", "ok"], "clients": [1, 4, 2, 4], "reason": ["", "late", "soon", ""]}
     points = pd.DataFrame(states | {"workers": [8] * 4})
     few = given({"errors": 1, "operations": 99}, points=points)
-    assert verdicts.errors(few) is None, "runs at other settings say nothing of the best rate"
+    assert verdicts.errors(few) is None, "runs with other settings are not evidence for the best rate"
     assert verdicts.invalid(few) == "2 of 4, the first with 2 clients, 8 workers per client: soon"
     assert (
         verdicts.invalid(given({}, points=points.drop(columns="workers"))) == "2 of 4, the first with 2 clients: soon"
@@ -201,8 +201,8 @@ def test_link_binds_although_host_is_shared():
 
 def test_other_programs_disturb_a_host():
     assert [number for number, other in enumerate(UNDISTURBED) if verdicts.disturbed(other)] == []
-    said = verdicts.disturbed(subject(host_cpu_percent=50.0, client_cpu_percent=20.0))
-    assert said.startswith("other programs took 30 % of the cores of the clients' host, the clients 20 %:")
+    found = verdicts.disturbed(subject(host_cpu_percent=50.0, client_cpu_percent=20.0))
+    assert found.startswith("other programs took 30 % of the cores of the clients' host, the clients 20 %:")
 
 
 # Busy hosts
@@ -237,12 +237,12 @@ def test_cores_of_neither_side_are_reported_above_a_tenth():
     cases = [*tenth, *more, (1.0, None, True, None)]  # the server's part is not known
     for client, server, shared, taken in cases:
         row = {"client_cpu_median_cores": client, "server_cpu_median_cores": server, "shared_host": shared}
-        used, own, other, said = verdicts._sides(given(BUSY | row))
+        used, own, other, found = verdicts._sides(given(BUSY | row))
         assert (used, own, other) == (9.0, client, server)
-        assert re.findall(r", ([\d.]+) taken by", said) == ([] if taken is None else [taken]), row
-        assert ("is not known" in said) == (shared and server is None), row
-        assert said.startswith(f"host 90 % busy: clients {verdicts._n(client)}") and " of 10 cores" in said
-        assert (", server " in said) == (server is not None), row
+        assert re.findall(r", ([\d.]+) taken by", found) == ([] if taken is None else [taken]), row
+        assert ("is not known" in found) == (shared and server is None), row
+        assert found.startswith(f"host 90 % busy: clients {verdicts._n(client)}") and " of 10 cores" in found
+        assert (", server " in found) == (server is not None), row
 
 
 # Gains
@@ -275,8 +275,8 @@ def test_gain_is_sure_and_large():
         ((100,) * 4, (100, 110, 110, 110), None),  # the interval begins at 1
         ((100, 100, 100, 120), (110, 110, 110, 90), None),  # the interval holds 1
     ]
-    for less, more, said in cases:
-        assert verdicts.gain(group("buckets", 1, *less), group("buckets", 4, *more), "buckets") == said, (less, more)
+    for less, more, found in cases:
+        assert verdicts.gain(group("buckets", 1, *less), group("buckets", 4, *more), "buckets") == found, (less, more)
 
 
 def test_last_step_along_one_axis_counts():
@@ -288,12 +288,12 @@ def test_last_step_along_one_axis_counts():
         return verdicts.spread_over(axis)(Subject(best, row, groups, OK, pd.DataFrame()))
 
     assert found(four, four, one, other, two, none) == "4 against 2 buckets: x1.33, ranges of 3 and 3 runs apart"
-    assert found(two, one, two, four) is None, "the best is not at the most"
+    assert found(two, one, two, four) is None, "the best value is not at the largest"
     assert found(four, four) is None
     ends = line("front_ends", **{"1": 100, "2": 150})
-    said = found(ends[1], *ends, axis="front_ends")
-    assert said == "2 against 1 front-end: x1.50, ranges of 3 and 3 runs apart"
-    assert found(ends[1], *ends, axis="front_ends", shared_host=True).startswith(f"{said} (front-ends and clients")
+    result = found(ends[1], *ends, axis="front_ends")
+    assert result == "2 against 1 front-end: x1.50, ranges of 3 and 3 runs apart"
+    assert found(ends[1], *ends, axis="front_ends", shared_host=True).startswith(f"{result} (front-ends and clients")
     assert found(four, one, four, shared_host=True) == "4 against 1 bucket: x2, ranges of 3 and 3 runs apart"
 
 
@@ -311,8 +311,8 @@ def test_concurrency_is_still_rising():
         (four, (one, two, four), pd.DataFrame(), None),
         (two, (one, two, four), curves[0], None),  # not at the most
     ]
-    for number, (best, groups, found, said) in enumerate(cases):
-        assert verdicts.concurrency(Subject(best, {}, groups, OK, found)) == said, number
+    for number, (best, groups, found, result) in enumerate(cases):
+        assert verdicts.concurrency(Subject(best, {}, groups, OK, found)) == result, number
 
 
 # Where no rule fires
@@ -324,8 +324,8 @@ def test_unknown_limit_has_values_below_limits():
     calm = subject([({"workers": 4}, scaled(0.99))], curves=curve("knee"))
     assert not [r for r in RULES if r.test(calm)]
     parts = ["clients 0.400 cores", "server 0.500 cores", "host 60 % busy", "ports 5 %", "links 40 %"]
-    said = verdicts.unknown(calm).partition(": ")[2].split(", ")
-    assert said == [*parts, "calibrated ceiling 30 %", "the rate levels off at 4 workers"]
+    found = verdicts.unknown(calm).partition(": ")[2].split(", ")
+    assert found == [*parts, "calibrated ceiling 30 %", "the rate levels off at 4 workers"]
     assert verdicts.would_tell(calm) == "more than one number of buckets; more than one number of front-ends"
     peak = verdicts.unknown(given({}, curves=curve("peak", "clients", clients=None, engine="loadgen")))
     assert peak.endswith(": the rate is highest at 4 clients, and lower beyond")
@@ -357,24 +357,24 @@ def test_missing_data_are_named():
         (["server_cpu_median_cores"], False, 4, varied, "the CPU of the server"),
         (["link_used_percent"], False, 4, varied, WAITS),
     ]
-    for missing, shared, runs, axes, said in cases:
+    for missing, shared, runs, axes, result in cases:
         row = {k: 1.0 for k in verdicts.SHOWN_IN if k not in missing} | {"shared_host": shared}
         found = verdicts.would_tell(given(row, values=(1.0,) * runs, groups=[({a: 9}, (1.0,)) for a in axes.split()]))
-        assert found.startswith(said) and found.count(";") == said.count(";"), (missing, shared, runs, axes)
+        assert found.startswith(result) and found.count(";") == result.count(";"), (missing, shared, runs, axes)
 
 
 def test_axes_that_the_workload_lacks_or_varied_are_not_missing():
     row = dict.fromkeys(verdicts.SHOWN_IN, 1.0)
     lacks = {"buckets": None, "front_ends": None, "workers": None}
-    cases = [  # axes of the best group, changed axes of others, what would tell
+    cases = [  # axes of the best group, changed axes of others, what would decide
         (lacks, [{"clients": 9}], WAITS),
         (lacks, [], "more than one number of clients or workers"),
         ({"buckets": None}, [{"clients": 9, "front_ends": 9}], "clients varied without front-ends"),
         ({"buckets": None}, [{"clients": 9, "front_ends": 9}, {"clients": 9}, {"front_ends": 9}], WAITS),
     ]
-    for axes, groups, said in cases:
+    for axes, groups, result in cases:
         found = given(row, axes, values=(1.0,) * 4, groups=[(changed, (1.0,)) for changed in groups])
-        assert verdicts.would_tell(found) == said, (axes, groups)
+        assert verdicts.would_tell(found) == result, (axes, groups)
 
 
 def test_unknown_links_and_contradictions_are_named():
@@ -382,8 +382,8 @@ def test_unknown_links_and_contradictions_are_named():
         "the capacity of the links of the front-ends (iperf3": {"link_unknown": "front-ends"},
         "the right capacity of the links (1 Gbit/s cannot be": {"link_problem": "1 Gbit/s cannot be the capacity"},
     }
-    for said, row in cases.items():
-        assert said in verdicts.would_tell(subject(**row)) and said not in verdicts.would_tell(subject()), said
+    for found, row in cases.items():
+        assert found in verdicts.would_tell(subject(**row)) and found not in verdicts.would_tell(subject()), found
 
 
 def test_verdict_on_links_has_their_capacity():

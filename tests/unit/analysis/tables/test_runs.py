@@ -1,4 +1,4 @@
-"""Which runs claims are judged on, table by table."""
+"""The runs on which claims are judged, table by table."""
 
 import pandas as pd
 import pytest

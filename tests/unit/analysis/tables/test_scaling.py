@@ -35,14 +35,14 @@ def test_each_axis_has_curves_with_the_others_held():
     assert large["plateau_value"] == pytest.approx(40.8, rel=0.01)
     ends = table[table["axis"] == "front_ends"]
     assert set(ends["curve"]) == {"still rising"} and ends["linearity_value"].to_numpy() == pytest.approx(1, abs=0.02)
-    said = quoted(table)
-    assert said["curves"] == 14 and said["curves_shapes"] == "6 reach a knee and 8 still rise at the end"
-    assert said["linearity_front_ends"].startswith("1.0")
+    found = quoted(table)
+    assert found["curves"] == 14 and found["curves_shapes"] == "6 reach a knee and 8 still rise at the end"
+    assert found["linearity_front_ends"].startswith("1.0")
     assert latex(table).count("still rising") == 8 and r"Clients 1--8" in latex(table)
 
 
 def test_peak_is_named_in_table_numbers_and_paper():
-    """A client that gets in its own way: 100, 200, 400, 800, 600, 400."""
+    """A client whose workers slow each other down: 100, 200, 400, 800, 600, 400."""
     rows = points().query("front_ends == 1 and object_size_bytes == 4000 and clients == 1")
     speeds = dict(zip((1, 2, 4, 8, 16, 32), (100.0, 200, 400, 800, 600, 400), strict=True))
     rows = pd.concat([rows.assign(clients=c, overlap_rate_per_s=v) for c, v in speeds.items()])
@@ -70,15 +70,17 @@ def test_invalid_and_idle_runs_are_left_out():
 def test_linearity_is_quoted_from_least_to_most():
     parts = ("linearity_value", "linearity_low", "linearity_high")
     rows = [(0.5, 0.25, 0.75), (-0.00003, -0.00006, -0.000003), (1.0, 0.99, 1.01)]
-    said = quoted(pd.DataFrame(rows, columns=parts).assign(axis="front_ends", curve="knee"))
-    assert said["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]"
-    assert said["curves"] == 3 and said["curves_shapes"] == "3 reach a knee"
+    found = quoted(pd.DataFrame(rows, columns=parts).assign(axis="front_ends", curve="knee"))
+    assert found["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]"
+    assert found["curves"] == 3 and found["curves_shapes"] == "3 reach a knee"
     table = pd.DataFrame([*rows, (-0.59, -8.28, 7.11)], columns=parts).assign(axis="front_ends")
-    said = quoted(table.assign(curve=["knee", "bending", "peak", "cannot tell"]))
-    assert said["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]", (
-        "what runs cannot tell is no extreme"
+    found = quoted(table.assign(curve=["knee", "bending", "peak", "cannot tell"]))
+    assert found["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]", (
+        "values without enough runs are not extremes"
     )
-    assert [part in said["curves_shapes"] for part in ("1 bends", "1 peaks", "1 cannot be judged", "rise at", "0")] == [
+    assert [
+        part in found["curves_shapes"] for part in ("1 bends", "1 peaks", "1 cannot be judged", "rise at", "0")
+    ] == [
         *[True] * 3,
         *[False] * 2,
     ]

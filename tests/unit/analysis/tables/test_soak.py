@@ -1,4 +1,4 @@
-"""Tables, figure, section and numbers of a campaign in parts, against what was put into it (`soaked`)."""
+"""Tables, figure, section and numbers of a campaign in parts, compared with its known values (`soaked`)."""
 
 import math
 
@@ -32,8 +32,8 @@ def tables():
 
 
 def configured(**sweep):
-    told = soaked.CONFIG | {"sweeps": {"soak": soaked.CONFIG["sweeps"]["soak"] | sweep}}
-    return Config.model_validate(told)
+    found = soaked.CONFIG | {"sweeps": {"soak": soaked.CONFIG["sweeps"]["soak"] | sweep}}
+    return Config.model_validate(found)
 
 
 def made(**sweep):
@@ -185,8 +185,8 @@ def test_older_records_have_no_memory_or_files(tmp_path):
         head = {k: v for k, v in run.items() if k not in ("files", "sum", "summed", "schema")}
         records.finish(place, head)
         if schema == 3:
-            told = records.read_json(place / "run.json") | {"schema": 3}
-            records.write_summed(place / "run.json", told)
+            content = records.read_json(place / "run.json") | {"schema": 3}
+            records.write_summed(place / "run.json", content)
     soaked.evidence.write_sums(tmp_path / "raw")
     build.build(tmp_path, ["soak"])
     found = build.read(tmp_path, "soak").query("does == 'get' and role != role").set_index("part")
@@ -198,13 +198,13 @@ def test_older_records_have_no_memory_or_files(tmp_path):
 
 
 def test_text_quotes_length_and_trends(tables):
-    said = {r.name: (r.value, r.unit) for r in tables["numbers"].itertuples() if r.source == "soak.csv"}
-    assert said["soak_parts"] == ("11", "") and said["soak_least"] == ("5.0", "%")
-    assert float(said["soak_hours"][0]) == pytest.approx((11 * 600 + 40) / 3600, rel=0.01)
-    assert float(said["soak_own_memory"][0]) == pytest.approx(100 * 20 / 110)
-    assert float(said["soak_own_files"][0]) == 1
-    assert said["soak_moving"][0].startswith("rate (writers) fell by 22 %; p99 of the latency (writers) rose by")
-    assert "memory of the store rose by" in said["soak_moving"][0] and "readers" not in said["soak_moving"][0]
+    content = {r.name: (r.value, r.unit) for r in tables["numbers"].itertuples() if r.source == "soak.csv"}
+    assert content["soak_parts"] == ("11", "") and content["soak_least"] == ("5.0", "%")
+    assert float(content["soak_hours"][0]) == pytest.approx((11 * 600 + 40) / 3600, rel=0.01)
+    assert float(content["soak_own_memory"][0]) == pytest.approx(100 * 20 / 110)
+    assert float(content["soak_own_files"][0]) == 1
+    assert content["soak_moving"][0].startswith("rate (writers) fell by 22 %; p99 of the latency (writers) rose by")
+    assert "memory of the store rose by" in content["soak_moving"][0] and "readers" not in content["soak_moving"][0]
     assert soak.numbers(tables["soak"][:0], tables["soak_trends"][:0]) == []
 
 
@@ -232,8 +232,8 @@ def test_figure_shows_at_most_three_series(tables):
 
 
 def test_only_plans_with_parts_have_the_figure():
-    told = load(built("soak")).plan
-    assert "soak" in catalogue.names(told)
+    found = load(built("soak")).plan
+    assert "soak" in catalogue.names(found)
     config = Config.model_validate(soaked.CONFIG | {"sweeps": {"get": {"workload": "get"}}})
     other = plan.to_json(config, plan.make(config, WORKLOADS), WORKLOADS)
     assert "soak" not in catalogue.names(records.as_json(other))

@@ -1,7 +1,7 @@
-"""The findings, judged by their rules on the numbers that their own sources printed: each one must be confirmed.
+"""The findings, judged by their rules on the numbers that their own sources printed: each must be confirmed.
 
-What a source printed is one number, with a spread at best: it stands for eight runs that scatter by the spread, or by
-3 %. Where a source has words and no number, `IN_WORDS` has the least that they mean.
+A source printed one number, at best with a spread. Eight runs replace it, which scatter by the spread or by 3 %. Where
+a source has words instead of a number, `IN_WORDS` has the smallest value that they mean.
 """
 
 from functools import cache
@@ -197,7 +197,7 @@ def storage_lab() -> pd.DataFrame:
     return pd.concat(out)
 
 
-FILLED = {1: 0.1, 64: 1.0, 128: 1.0}  # part of the network that so many clients used
+FILLED = {1: 0.1, 64: 1.0, 128: 1.0}  # fraction of the network that this number of clients used
 GROWN = {1: 0.01, 8: 0.08, 64: 0.64}
 IN_WORDS = {
     "seen": 1,  # "does not exist", "fails again and again", "come back": once at least
@@ -244,7 +244,7 @@ def test_source_confirms_its_finding(name):
 
 
 def test_all_findings_at_once_are_confirmed():
-    """What chance could do among so many findings is corrected for, as in a campaign."""
+    """Chance is corrected for over all findings, as in a campaign."""
     for source, tables in sources().items():
         own = {name: c for name, c in published.findings().items() if c["source"] == source}
         assert set(table_of.judged(own, tables)["verdict"]) == {"confirmed"}, source
@@ -258,4 +258,4 @@ def test_printed_tables_are_those_of_the_sources():
         ours, theirs = published.load(name), pd.read_csv(folder / f"{name}.csv")
         added = ours["quantity"] == "failed operations" if "quantity" in ours else np.zeros(len(ours), dtype=bool)
         assert ours[~added].to_csv(index=False) == theirs.to_csv(index=False), name
-        assert added.sum() == (name == "uds_headlines"), "the one number that stands in a sentence only"
+        assert added.sum() == (name == "uds_headlines"), "the only number that is in a sentence"

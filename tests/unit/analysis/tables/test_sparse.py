@@ -23,13 +23,15 @@ def test_reads_of_known_cost():
 
 
 def test_share_of_the_entries_is_that_of_reads_of_all_branches():
-    """A planner may read a whole file for one entry of few branches: that is no case of the printed shares."""
+    """A planner may read a whole file for one entry of few branches, which the printed fractions do not include."""
     other = dict.fromkeys(("amplification_median_ratio", "wire_median_mb_per_s", "entries_median_per_s", "clients"), 1)
     table = pd.DataFrame({"workload": "read_entries", "entry_fraction_percent": [0.001, 0.1]}).assign(**other)
     table["share_amplification_median_ratio"] = [50_000.0, 560.0]
     for fractions, most in (([1.0, 100.0], 560.0), ([1.0, None], 560.0), ([100.0, 100.0], 50_000.0)):
-        said = {name: value for name, value, _ in reads.sparse_numbers(table.assign(volume_fraction_percent=fractions))}
-        assert said["share_amplification_most"] == most
+        content = {
+            name: value for name, value, _ in reads.sparse_numbers(table.assign(volume_fraction_percent=fractions))
+        }
+        assert content["share_amplification_most"] == most
 
 
 def test_text_quotes_reads_of_all_branches():
@@ -39,9 +41,9 @@ def test_text_quotes_reads_of_all_branches():
     table = pd.DataFrame(rows, columns=names).assign(workload="read_entries", clients=1)
     table = table.assign(share_amplification_median_ratio=None, wire_median_mb_per_s=table["wire"])
     table["entries_median_per_s"] = table["wire"]
-    said = {name: value for name, value, _ in reads.sparse_numbers(table)}
-    assert (said["amplification_most"], said["amplification_least"]) == (1.5, 1.0)
-    assert said["amplification_most_entry_fraction"] == "0.025 %" and said["best_read_wire"] == 9
+    content = {name: value for name, value, _ in reads.sparse_numbers(table)}
+    assert (content["amplification_most"], content["amplification_least"]) == (1.5, 1.0)
+    assert content["amplification_most_entry_fraction"] == "0.025 %" and content["best_read_wire"] == 9
     alike = table.assign(amplification_median_ratio=[1.0001, 1.0002, 3])
     assert not {"amplification_most", "amplification_least"} & {name for name, *_ in reads.sparse_numbers(alike)}
 

@@ -28,12 +28,12 @@ def test_text_quotes_best_group_of_each_class():
     table = pd.DataFrame(rows).astype({"object_size_bytes": "Int64"})
     names = [n for n, of in throughput.CLASSES.items() if of.workload == "get" and of.large]
     assert names and all(len(throughput.of_class(table, n)) == 2 for n in names), "LARGE itself is large"
-    said = {name: value for name, value, _ in throughput.numbers(table)}
+    content = {name: value for name, value, _ in throughput.numbers(table)}
     for name in names:
-        assert (said[f"best_{name}"], said[f"best_{name}_spread"]) == (100.0, "100 [90, 110]")
-        assert said[f"best_{name}_store"] == "alpha"
+        assert (content[f"best_{name}"], content[f"best_{name}_spread"]) == (100.0, "100 [90, 110]")
+        assert content[f"best_{name}_store"] == "alpha"
     small = [n for n, of in throughput.CLASSES.items() if of.large is False]
-    assert small and not any(f"best_{n}" in said for n in small)
+    assert small and not any(f"best_{n}" in content for n in small)
 
 
 def test_unsteady_runs_are_counted_by_shape():

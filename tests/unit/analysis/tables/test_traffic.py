@@ -1,4 +1,4 @@
-"""What each front-end carried: from its counters, from the records of clients, and where it is not known."""
+"""Traffic of each front-end: from its counters, from the records of clients, and cases in which it is not known."""
 
 import pandas as pd
 import pytest
@@ -54,12 +54,12 @@ def test_shares_from_records_of_clients(tmp_path):
     found = table(tmp_path, {"k": ({}, OPS)})
     assert list(found["front_end"]) == [1, 2] and list(found["given_to"]) == [2, 1]
     rates = list(found["operations_median_per_s"])
-    assert rates == [3.0, 1.0], "neither what failed, nor what ended after the first client"
+    assert rates == [3.0, 1.0], "neither failed operations, nor those that ended after the first client"
     assert list(found["throughput_median_mb_per_s"]) == pytest.approx([0.003, 0.001])
     assert list(found["share_median_percent"]) == [75, 25] and set(found["source"]) == {"clients"}
     assert list(found["spread_median_percent"]) == [100, 100], "(3 - 1) over a mean of 2"
     assert found[["received_median_mb_per_s", "sent_median_mb_per_s"]].isna().all().all()
-    assert quoted(tmp_path / "one", {}, OPS) == [], "the front-ends were not given to as many clients each"
+    assert quoted(tmp_path / "one", {}, OPS) == [], "the front-ends did not have equal numbers of clients"
 
 
 def test_a_long_operation_counts_by_its_part_in_the_window(tmp_path):
@@ -83,7 +83,7 @@ def test_counters_of_front_ends_come_first(tmp_path):
     assert list(found["received_median_mb_per_s"]) == [1.0, 1.0] and list(found["sent_median_mb_per_s"]) == [6.0, 2.0]
     assert list(found["share_low_percent"]) == [60, 20] and list(found["share_high_percent"]) == [80, 40]
     assert (found["spread_low_percent"].iloc[0], found["spread_high_percent"].iloc[0]) == (40, 120)
-    assert list(found["operations_median_per_s"]) == [3.0, 1.0], "what the clients did"
+    assert list(found["operations_median_per_s"]) == [3.0, 1.0], "from the records of the clients"
     one = {"coordinator": {"seconds": 10.0, "network": network((1, 1))}}
     assert set(table(tmp_path / "one", {"k": (one, OPS)})["source"]) == {"clients"}, "not all have counters"
 
@@ -93,7 +93,7 @@ def test_clients_that_use_all_front_ends(tmp_path):
     ops = [op(0, 1, endpoint=1), op(1, 2, endpoint=1), op(2, 3, endpoint=1), op(2, 4, endpoint=0)]
     found = table(tmp_path, {"k": (axes, ops)})
     assert list(found["share_median_percent"]) == [25, 75] and list(found["given_to"]) == [3, 3]
-    assert quoted(tmp_path / "few", axes, ops) == [], "chance decides what 4 operations are spread over"
+    assert quoted(tmp_path / "few", axes, ops) == [], "4 operations are spread by chance"
     assert quoted(tmp_path / "many", axes, [o | {"count": 10} for o in ops]) == [
         ("traffic_spread_most", pytest.approx(100), "%"),
         ("traffic_least", 10, ""),
@@ -131,7 +131,7 @@ def test_shares_of_operations_without_bytes(tmp_path):
 def test_one_front_end_and_invalid_runs_have_no_row(tmp_path):
     for change in ({"front_ends": 1}, {"state": "invalid"}):
         assert table(tmp_path, {"k": ({}, OPS)}, **change).empty, change
-    assert table(tmp_path / "none", {"k": ({}, [])}).empty, "nothing was done"
+    assert table(tmp_path / "none", {"k": ({}, [])}).empty, "there were no operations"
 
 
 def test_paper_has_shares_and_spread(tmp_path):

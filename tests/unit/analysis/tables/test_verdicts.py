@@ -1,4 +1,4 @@
-"""verdicts.csv: subjects, their best groups, the verdict and what else fired; on the terminal and in the paper."""
+"""verdicts.csv: subjects, best groups, verdicts and other rules that fired; on the terminal and in the paper."""
 
 import math
 
@@ -39,10 +39,10 @@ def test_open_loops_have_no_limit():
 
 
 def test_terminal_and_paper_have_verdicts(table, tmp_path):
-    said = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(built("example"))])
-    assert said.exit_code == 0, said.output
+    found = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(built("example"))])
+    assert found.exit_code == 0, found.output
     for part in ("alpha, put, s5cmd, 4 kB objects: ", "limited by: front-ends", "also: concurrency"):
-        assert part in said.output, part
+        assert part in found.output, part
     tex = latex.verdicts(table)
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
     blocks = [line for line in tex.splitlines() if "emph{alpha}" in line]

@@ -33,7 +33,7 @@ def test_names_mean_what_the_campaign_declares(tmp_path):
     assert one.fixed["mix"] == {"get": 9, "put": 1, "head": 0, "list": 0, "delete": 0}
     assert one.fixed["sizes"] == {"mean": 10_000, "sigma": 1.5, "least": 1, "most": 1_000_000}
     usual = point(tmp_path, {"sizes": "1 MB"})
-    assert usual.fixed["mix"] == {"get": 45, "put": 15, "head": 30, "list": 0, "delete": 10}, "as `warp mixed` has it"
+    assert usual.fixed["mix"] == {"get": 45, "put": 15, "head": 30, "list": 0, "delete": 10}, "the same as `warp mixed`"
     assert usual.fixed["sizes"] == {"fixed": 10**6} and "sizes~1MB" in usual.key and "mix~" not in usual.key
 
 

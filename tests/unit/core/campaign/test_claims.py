@@ -20,8 +20,8 @@ MINE = yaml.safe_load(re.search(r"```yaml\n(claims:.*?)```", PAGE, re.S)[1])["cl
 
 
 def planned(name="fast", campaign="reference", **change):
-    said = MINE[next(iter(MINE))] | change
-    settings = config.load(ROOT / "config.yaml", overrides={"campaign": campaign, "claims": {name: said}})
+    found = MINE[next(iter(MINE))] | change
+    settings = config.load(ROOT / "config.yaml", overrides={"campaign": campaign, "claims": {name: found}})
     points = planning.make(settings, WORKLOADS)
     return planning.to_json(settings, points, WORKLOADS)
 
@@ -63,14 +63,14 @@ def test_mistakes_are_one_line_with_place_and_value():
 
 
 def test_values_fit_the_rule():
-    said = {"says": "x", "source": "y", "table": "throughput", "metric": "rate", "along": "clients", "values": [1]}
+    content = {"says": "x", "source": "y", "table": "throughput", "metric": "rate", "along": "clients", "values": [1]}
     for rule in (
         {"rule": "ratio", "at_least": 2},
         {"rule": "ratio", "at_least": 2, "values": ["each"]},
         {"rule": "order"},
     ):
         with pytest.raises(ValidationError):
-            Claim.model_validate(said | rule)
+            Claim.model_validate(content | rule)
 
 
 def test_documentation_names_rules_and_verdicts():

@@ -19,7 +19,7 @@ def plain(*given, duration=60 * S, scale=1.0):
 
 def test_every_act_is_of_one_group():
     assert sorted(ACTS) == sorted([*HARMS, *UNDOES, "upgrade", *OF_A_USER]) and len(set(ACTS)) == 13
-    assert {h for harms in UNDOES.values() for h in harms} == set(HARMS), "each harm has an act that undoes it"
+    assert {h for harms in UNDOES.values() for h in harms} == set(HARMS), "each harmful act has an act that undoes it"
     assert set(LOSSES) < set(HARMS)
 
 

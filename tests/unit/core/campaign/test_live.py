@@ -1,4 +1,4 @@
-"""The state file of a campaign that is measured, and the processes that it names."""
+"""The state file of a campaign during measurement, and the processes that it names."""
 
 import os
 import subprocess

@@ -79,7 +79,7 @@ def test_parts_belong_to_whole_point_of_roles():
         for readers in ("", "_readers.clients~0002")
     )
     assert names[0].replace("part~0001", "part~0002") == names[1]
-    assert all("part" not in part.point.axes for p in points for part in p.parts()), "no role has it"
+    assert all("part" not in part.point.axes for p in points for part in p.parts()), "no role has the axis"
     assert all("part" not in p.axes for p in points if p.sweep != "soak")
 
 

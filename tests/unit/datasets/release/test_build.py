@@ -1,4 +1,4 @@
-"""Days of a generated release: what is sent, what is there, what a crash leaves; read back with other code."""
+"""Days of a generated release: sent objects, existing objects, remains of a crash; read back with other code."""
 
 import errno
 import hashlib
@@ -21,14 +21,14 @@ SETTINGS = Settings.model_validate(SMALL | {"days": 9})
 
 
 class Bucket(dict):
-    """Objects by key, as a store would have them."""
+    """Objects by key, as a store has them."""
 
     def sent(self, day: days.Day) -> list[str]:
         keys = []
         for item in day.objects():
             blob = day.path(item).read_bytes()
             assert len(blob) == item.bytes
-            assert item.kind in ("reflog", "manifest") or item.key not in self, "what is there is not sent again"
+            assert item.kind in ("reflog", "manifest") or item.key not in self, "existing objects are not sent again"
             self[item.key] = blob
             keys.append(item.key)
         return keys
@@ -53,7 +53,7 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def undisturbed(published):
-    """Return day -> its files, of a run that nothing interrupted."""
+    """Return day -> its files, of a run without an interruption."""
     return published[3]
 
 
@@ -139,7 +139,7 @@ def test_walk_skips_known_objects(published):
 
 
 def damaged(bucket, key):
-    """Return (bytes that an object may become, word of the report)."""
+    """Return (bytes with which an object is replaced, word of the report)."""
     blob = bucket[key]
     catalog = zlib.decompress(blob)
     return [
@@ -155,16 +155,16 @@ def damaged(bucket, key):
 def test_verify_finds_damage(published):
     made, keys, bucket, _ = published
     root = names.key(SETTINGS.repository, made[-1]["catalogs"][0], "C")
-    for blob, said in damaged(bucket, root):
+    for blob, found in damaged(bucket, root):
         key, there = root, dict(bucket)
         if blob is None:
             del there[key]
         else:
-            if "SHA" not in said:  # named as what it holds, so that only the content is wrong
+            if "SHA" not in found:  # named as what it holds, so that only the content is wrong
                 key = names.key(SETTINGS.repository, hashlib.sha1(blob).hexdigest(), "C")
             there[key] = blob
         (problem,) = catalogs.verify(there.__getitem__, [*keys[-1][:3], key])
-        assert key in problem and said in problem
+        assert key in problem and found in problem
     for key in (made[-1]["manifest"], made[-1]["reflog"]):
         (problem,) = catalogs.verify({key: bucket[key][:100] + b"x" + bucket[key][101:][:50]}.__getitem__, [key])
         assert "damaged" in problem
@@ -272,9 +272,9 @@ def test_missing_days_are_made_too(tmp_path, undisturbed):
 
 def test_day_file_is_json_and_streams(tmp_path):
     day = Release(SETTINGS, 1).day(1, tmp_path)
-    told = json.loads((day.folder / "day.json").read_text())
-    assert [tuple(o) for o in told.pop("objects")] == list(day.objects())
-    assert told == day.facts == days.read_day(day.folder).facts and day.n == 1
+    shown = json.loads((day.folder / "day.json").read_text())
+    assert [tuple(o) for o in shown.pop("objects")] == list(day.objects())
+    assert shown == day.facts == days.read_day(day.folder).facts and day.n == 1
 
 
 def test_reflog_leaves_out_collected_roots(tmp_path):

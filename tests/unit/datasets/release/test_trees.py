@@ -1,4 +1,4 @@
-"""Trees of days: what a union file system would show of them is what the catalogs of the generator list."""
+"""Trees of days: the view of a union file system must equal the list in the generator's catalogs."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def applied(before: dict, changed: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
-    """(facts, what the repository shows) of five days, as the catalogs of the generator list it."""
+    """Return (facts, entries of the repository) of five days, as the catalogs of the generator list them."""
     folder, bucket, out = tmp_path_factory.mktemp("release"), {}, []
     release = Release(Settings.model_validate(SMALL | {"days": 5}), 1)
     for n in range(1, 6):
@@ -67,14 +67,14 @@ def test_trees_of_five_days_are_those_of_the_generator(generated, tmp_path):
     for n, (facts, wanted) in enumerate(generated, 1):
         found = trees.add(n)
         assert {name: found[name] for name in FACTS} == {name: facts[name] for name in FACTS}
-        assert [p.name for p in trees.changed.iterdir()] == [facts["night"]], "only what changes"
+        assert [p.name for p in trees.changed.iterdir()] == [facts["night"]], "only changed entries"
         shown = applied(shown, trees.changed)
         markers = {p for p in shown if p.endswith(f"/{MARKER}")}
         nested = {p for p, (kind, _) in wanted.items() if kind == "folder" and p.count("/") <= 1}
         assert {p.rpartition("/")[0] for p in markers} == nested
         assert {p: e for p, e in shown.items() if p not in markers} == wanted
         replaced = (trees.changed / facts["night"] / REPLACED).exists()
-        assert replaced is (n > SMALL["nights"]), "the fourth night takes the place of the first"
+        assert replaced is (n > SMALL["nights"]), "the fourth night replaces the first"
         trees.published()
         assert not list(trees.changed.iterdir())
     assert generated[-1][0]["removed_files"] > 0

@@ -1,4 +1,4 @@
-"""Baskets of a tree: their table, selections, the ranges that these need; against brute force and uproot."""
+"""Baskets of a tree: their table, selections, and the ranges of these; compared with brute force and uproot."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Every branch of many files, read by storelab's readers, against uproot's arrays."""
+"""Every branch of many files, read by storelab's readers, compared with uproot's arrays."""
 
 import awkward as ak
 import make_root_files as made

@@ -44,7 +44,7 @@ def test_clusters_are_contiguous_and_small_branches_scattered(s_file):
 
 
 def test_same_seed_gives_same_bytes(tmp_path, tiny_scale):
-    """Neither the name nor the time matters, but another seed does."""
+    """Bytes depend on the seed, but neither on the name nor on the time."""
     (tmp_path / "elsewhere").mkdir()
     paths = tmp_path / "one.root", tmp_path / "elsewhere" / "quite_another_name.root"
     one, same = (generated.generate(path, tiny_scale, 1) for path in paths)

@@ -1,4 +1,4 @@
-"""Trials of a ROOT file before anything is measured: which branches every reader can read, and why not."""
+"""Trials of a ROOT file before a measurement: branches that every reader can read, and reasons for the others."""
 
 import struct
 import tracemalloc
@@ -64,8 +64,8 @@ def test_list_must_match_its_counter(tmp_path):
 
 def test_vector_must_match_its_head():
     form, content = decode.Lists(np.dtype(">f4"), 10), None
-    for said, fits in ((2, True), (3, False)):
-        values = np.frombuffer(bytes(6) + struct.pack(">I2f", said, 1, 2), "u1")
+    for found, fits in ((2, True), (3, False)):
+        values = np.frombuffer(bytes(6) + struct.pack(">I2f", found, 1, 2), "u1")
         content = decode.Content(values, np.array([0, 18]), 1)
         if fits:
             trial.Trial._lists(form, content, np.array([2]), None)

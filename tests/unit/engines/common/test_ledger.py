@@ -129,7 +129,7 @@ def test_header_has_the_place_of_each_object(tmp_path):
     assert [ledger.Ledger(tmp_path / "ledger.3").body(5, g) for g in (1, 2)] == [1, 1]
     ledger.begin(job(tmp_path, clients=4, rank=3, buckets=4), rewritten=False)
     other = ledger.Ledger(tmp_path / "ledger.3")
-    assert [other.place(n)[0].name for n in (4, 5)] == ["b2", "b0"], "as uploads go round"
+    assert [other.place(n)[0].name for n in (4, 5)] == ["b2", "b0"], "in the order of uploads"
     marks = {ledger.mark(a, c) for a in ("a1b2", "a1b") for c in (2, 22)}
     assert len(marks) == 4 and ledger.stamped(ledger.stamp(read.mark, 5, 6) + b"rest") == (read.mark, 5, 6)
 

@@ -1,4 +1,4 @@
-"""Which objects clients read, delete and mix: shares by account, once where the point asks for it; sizes and cards."""
+"""Objects that clients read, delete and mix: shares by account, single use if the point requires it; sizes, cards."""
 
 import json
 import math

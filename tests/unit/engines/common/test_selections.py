@@ -1,4 +1,4 @@
-"""Selection reads without a store: how long they may last, and their rows in the records."""
+"""Selection reads without a store: their maximum duration, and their rows in the records."""
 
 import json
 import zlib
@@ -18,7 +18,7 @@ from storelab.engines.common.wire import Counts
 
 
 class Reads(selections.SelectionClient):
-    """A client whose rows are given."""
+    """A client with given rows."""
 
     engine, libraries = "imagined", ()
     connect = fresh = open_file = selection = lambda self, *_: None
@@ -70,7 +70,7 @@ S, MS = 10**9, 10**6
 
 @pytest.fixture
 def time(monkeypatch):
-    """A clock that only moves by what reads take."""
+    """A clock that only reads move."""
     now = SimpleNamespace(ns=5 * S)
     monkeypatch.setattr(selections.clock, "now_ns", lambda: now.ns)
     monkeypatch.setattr(selections.clock, "sleep_until", lambda t: setattr(now, "ns", max(now.ns, t)))

@@ -1,4 +1,4 @@
-"""Schedules of operations: when they are due, for which process, and how many never began."""
+"""Schedules of operations: due times, processes, and the number of operations that never began."""
 
 import math
 import random
@@ -27,7 +27,7 @@ def test_closed_loop_begins_until_deadline(clock):
 
 
 def test_open_loop_is_evenly_spaced_and_shared(clock):
-    """All are due already, but the deadline has not come."""
+    """All operations are already due, but the deadline has not come."""
     start = clock.ns - S
     for index, stride in ((0, 1), (2, 3)):
         shared = Open(start, start + 2 * S, 5, index, stride)
@@ -48,7 +48,7 @@ def test_open_loop_waits_until_due(clock):
     while (turn := shared.next()) is not None:
         turns.append(turn)
     assert turns == [(start + k * 10 * MS,) * 2 for k in range(4)] and shared.missed() == 0
-    assert clock.sleeps == pytest.approx([0.01] * 3), "nothing is slept for what is due after the deadline"
+    assert clock.sleeps == pytest.approx([0.01] * 3), "no sleep for operations that are due after the deadline"
 
 
 def test_random_arrivals_begin_at_the_start():
@@ -84,7 +84,7 @@ QUIET = {"count": 0, "sum_ns": 0, "longest_ns": 0, "longest": []}
 
 
 def watched(monkeypatch, *lasted_ns):
-    """Return the record of a watch whose sleeps last so long, one after the other."""
+    """Return the record of a watch whose sleeps have these durations, one after the other."""
     watch, now, left = timing.Watch(), [0], list(lasted_ns)
 
     def sleep(seconds):

@@ -1,4 +1,4 @@
-"""What engines of transfers share: the outcome of a run, and places of ranges."""
+"""Shared parts of engines of transfers: the outcome of a run, and places of ranges."""
 
 import random
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def test_record_tells_the_share_of_answers_compared():
     assert result.engine["compared"] == 4
     assert [c.detail for c in result.checks[1:]] == ["4 of 4 right; 4 of 42 answers were compared (9.52 %)", "same"]
     assert "compared" not in outcome(42, {}, checks=checks).engine
-    wrong = outcome(10, {}, checks=checks, compared=40, differing=30)  # those that differ are no good operations
+    wrong = outcome(10, {}, checks=checks, compared=40, differing=30)  # those that differ do not count as good
     assert wrong.checks[1].detail.endswith("40 of 40 answers were compared (100 %)")
 
 

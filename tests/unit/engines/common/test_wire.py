@@ -97,7 +97,7 @@ def test_connections_of_a_process_are_counted():
 
 
 def test_connections_are_counted_by_their_port():
-    """The port that is written, else the scheme's; none where the bytes come from elsewhere or over no wire."""
+    """Use the port in the URL, else that of the scheme; None if the bytes come from elsewhere or over no network."""
     for url, protocol, port in (
         *(("http://h", "s3", 80), ("https://h", "s3", 443), ("https://h:9443", "http", 9443)),
         *(("root://h", "root", 1094), ("roots://h", "root", 1094)),

@@ -1,4 +1,4 @@
-"""Which launcher a point gets, which ranks run on which node, and what is refused before anything is measured."""
+"""The launcher of a point, the ranks of each node, and refusals before a measurement."""
 
 import os
 import subprocess
@@ -69,7 +69,7 @@ def test_impossible_launchers_are_refused(tmp_path, monkeypatch, slurm):
 
 
 def answer(monkeypatch, status=0, stdout="", stderr=""):
-    """Let every command answer so; return the list of commands."""
+    """Let every command answer with this text; return the list of commands."""
     asked = []
 
     def run(command, **more):

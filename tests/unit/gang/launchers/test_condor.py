@@ -72,7 +72,7 @@ def test_job_that_left_the_queue_is_reported(tmp_path, monkeypatch):
     launcher, history = launcher_of(tmp_path), "undefined undefined via condor_rm (by user me)\n"
     answers(launcher, monkeypatch, condor_q="0 2 slot1@a undefined\n", condor_history=history)
     monkeypatch.setattr(condor, "SETTLE_S", 0.0)
-    assert launcher.trouble() == "", "its last files may be on their way"
+    assert launcher.trouble() == "", "its last files may still be in transfer"
     launcher._looked = 0.0
     message = launcher.trouble()
     assert message.startswith("job 12.1 (node 1) was removed") and "via condor_rm (by user me)" in message

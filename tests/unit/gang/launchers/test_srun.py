@@ -1,4 +1,4 @@
-"""srun: the walltime that is left, the line of its log that says why it failed, and the site's setup lines."""
+"""srun: the remaining walltime, the line of its log that gives the reason of a failure, and the site's setup lines."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ from storelab.gang.launchers import remote, srun
 
 @pytest.fixture
 def answers(monkeypatch):
-    """A function that sets what squeue prints."""
+    """Return a function that sets the output of squeue."""
 
     def answer(stdout, stderr="", status=0):
         done = subprocess.CompletedProcess([], status, stdout, stderr)

@@ -1,4 +1,4 @@
-"""The HTCondor pool of a testbed, as far as it goes without root and without a download."""
+"""The HTCondor pool of a testbed: the parts that need neither root nor a download."""
 
 from refusals import refusal
 

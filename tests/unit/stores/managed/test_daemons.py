@@ -1,4 +1,4 @@
-"""Daemons and their workers: started, recognised, suspended, stopped and swept up."""
+"""Daemons and their workers: they are started, recognised, suspended, stopped and removed."""
 
 import json
 import os

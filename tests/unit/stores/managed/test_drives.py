@@ -24,7 +24,7 @@ def store(tmp_path, kind="seaweedfs", **more):
 
 @pytest.fixture
 def kernel(monkeypatch):
-    """The programs that were called; mounts are only noted."""
+    """Return the programs that were called; mounts are only recorded."""
     it = SimpleNamespace(called=[], mounted=set(), busy=0)
 
     def ask(command, *more):

@@ -16,7 +16,7 @@ COORDINATOR = ("boto", "fsspec", "s5cmd")  # also run in the user's own environm
 
 
 def test_user_settings_change_no_request(tmp_path):
-    """All variables and files at once: each client sends what it sends without them, and to the same server."""
+    """All variables and files are set: each client sends the same requests as without them, to the same server."""
     plain = unset(tmp_path / "nothing")
     with bucket() as server, bucket() as elsewhere:
         user = plain | user_environment(tmp_path / "home", elsewhere.url)
@@ -32,7 +32,7 @@ def test_user_settings_change_no_request(tmp_path):
 
 
 def test_user_settings_would_change_requests(tmp_path):
-    """The settings of the test above do lead elsewhere where nothing removes them."""
+    """The settings of the test above lead to another server if nothing removes them."""
     with bucket() as server, bucket() as elsewhere:
         user = dict(os.environ) | user_environment(tmp_path, elsewhere.url)
         run(Endpoint(server.url), user, "obstore")
@@ -40,7 +40,7 @@ def test_user_settings_would_change_requests(tmp_path):
 
 
 def test_user_settings_slow_no_client():
-    """PYTHONTRACEMALLOC=25 divided the rate of fsspec by 60; the record was valid, and named no reason."""
+    """PYTHONTRACEMALLOC=25 divided the rate of fsspec by 60; the record was valid, and gave no reason."""
     slow = {"PYTHONTRACEMALLOC", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHONINSPECT", "PYTHONMALLOC"}
     slow |= {"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "TOKIO_WORKER_THREADS", "RUST_LOG", "MALLOC_PERTURB_"}
     kept = {"PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PATH", "HOME", "LD_LIBRARY_PATH"}
@@ -51,7 +51,7 @@ PROXY = "http://user:secret@proxy.test:3128"
 
 
 def test_rule_for_proxies():
-    """One rule for all clients: the store asks for it, loopback never, `no_proxy` as everywhere."""
+    """All clients follow one rule: only if the store asks for it, never on loopback, and `no_proxy` as usual."""
     lower, upper = {"http_proxy": PROXY}, {"HTTP_PROXY": PROXY}
     for url, environ, expected in (
         ("http://s3.site.test", lower, PROXY),
@@ -96,7 +96,7 @@ def test_proxy_that_is_none_is_refused():
 
 
 def test_all_clients_use_the_proxy(tmp_path):
-    """The proxy is a server that answers for a host which does not exist; no client asks for that host itself."""
+    """The proxy is a server that answers for a host that does not exist; no client asks for that host itself."""
     endpoint = Endpoint("http://s3.site.invalid", proxy="environment")
     plain = unset(tmp_path)
     with bucket() as proxy:

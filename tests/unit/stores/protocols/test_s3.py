@@ -39,7 +39,7 @@ def test_aws_files_of_the_user_are_ignored(monkeypatch, tmp_path):
 
 
 def test_region_is_named_where_servers_want_it():
-    """Amazon is not the only one with regions; some refuse to be told of one."""
+    """Regions are not only used by Amazon; some other systems refuse a region."""
     for fault, region, made in (
         ("a location", "eu-lab", True),
         ("no location", "eu-lab", True),
@@ -67,12 +67,12 @@ def test_missing_bucket_has_its_name():
             lambda: access.prefixes("gone-1", "a/"),
             lambda: access.drop_bucket("gone-1"),
         ):
-            said = refusal(call)
-            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' does not exist")
+            found = refusal(call)
+            assert found.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' does not exist")
 
 
 class Busy:
-    """A client whose server refuses `refusals` times to delete the second key."""
+    """Return a client whose server refuses `refusals` times to delete the second key."""
 
     def __init__(self, refusals, code="SlowDownWrite"):
         self.refusals, self.code, self.asked = refusals, code, []
@@ -94,7 +94,7 @@ def test_busy_server_is_asked_again_for_the_rest(monkeypatch):
 
 
 class Emptied:
-    """A client of a store without versions that answers `BucketNotEmpty` some times; `holds`: keys that it lists."""
+    """Return a client of a store without versions that answers `BucketNotEmpty`; `holds`: keys that it lists."""
 
     def __init__(self, times, holds=()):
         self.times, self.holds, self.dropped = times, holds, 0

@@ -1,4 +1,4 @@
-"""Clients of botocore send one plain request for each call, and accept only the answer that was asked for."""
+"""Clients of botocore send one plain request for each call, and accept only the requested answer."""
 
 import os
 
@@ -20,7 +20,7 @@ BODY = bytes(range(256)) * 8
 
 @pytest.fixture
 def serve():
-    """Return a function that gives both clients of a server with these quirks, and its store."""
+    """Return a function that returns both clients of a server with these quirks, and its store."""
     from contextlib import ExitStack
 
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def serve():
 
 
 def test_uploads_do_not_wait_for_100_continue(serve):
-    """aiohttp waits for it without end, and many servers send none."""
+    """aiohttp waits for it without a limit, and many servers send none."""
     boto, fs, store = serve("no 100 Continue")
     boto.put_object(Bucket="b", Key="one", Body=BODY)
     fs.pipe_file("b/two", BODY)
@@ -73,7 +73,7 @@ def test_head_without_length_is_named(serve):
 
 
 def test_redirects_are_named_and_not_followed(serve):
-    """The server that they lead to would answer."""
+    """The server to which they lead would answer."""
     boto, fs, store = serve("redirected")
     before = len(store.asked)
     for call in (

@@ -1,4 +1,4 @@
-"""Credentials of gateways: where they are found, when they end, and that no message shows them."""
+"""Credentials of gateways: where they are found, when they expire, and that no message shows them."""
 
 import base64
 import json
@@ -44,7 +44,7 @@ def kept(folder, text, mode=0o600):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """Certificate and key, of a day, in one file that only its owner can read, as a proxy has them."""
+    """Return certificate and key, valid for a day, in one file that only its owner can read, like a proxy."""
     folder = tmp_path_factory.mktemp("certificate")
     key, path = folder / "key.pem", folder / "proxy.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=me"
@@ -151,8 +151,8 @@ def test_token_files_travel_to_nodes(tmp_path):
 
 
 def test_token_of_a_gang_that_has_ended_is_named(monkeypatch):
-    """It was said to end in -5 s."""
+    """The message was that it ends in -5 s."""
     monkeypatch.setattr(credentials.time, "time", lambda: 1000.0)
-    for end, said in ((995, "ended 5 s ago"), (1000, "ended 0 s ago"), (1005, "ends in 5 s"), (1090, "")):
-        told = credentials.too_short({"BEARER_TOKEN": jwt(end)}, 60)
-        assert told == (f"the token in BEARER_TOKEN {said}, the point takes 60 s: renew it" if said else "")
+    for end, result in ((995, "ended 5 s ago"), (1000, "ended 0 s ago"), (1005, "ends in 5 s"), (1090, "")):
+        found = credentials.too_short({"BEARER_TOKEN": jwt(end)}, 60)
+        assert found == (f"the token in BEARER_TOKEN {result}, the point takes 60 s: renew it" if result else "")

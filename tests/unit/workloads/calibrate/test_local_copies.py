@@ -25,7 +25,7 @@ DEADLINE = 100 * MS
 
 
 class Clock(threading.local):
-    """The time of one worker; it begins again after the deadline, as a thread may be the next worker then."""
+    """The time of one worker; it restarts after the deadline, because a thread may then be the next worker."""
 
     ns = looks = 0
 
@@ -39,7 +39,7 @@ class Clock(threading.local):
 
 @pytest.fixture
 def lasting(monkeypatch):
-    """A function that lets each operation of a client last so long, by the clock of its worker."""
+    """Return a function that sets the duration of each operation of a client, by the clock of its worker."""
     clock = Clock()
     monkeypatch.setattr(calibrate.clock, "now_ns", clock.now_ns)
 

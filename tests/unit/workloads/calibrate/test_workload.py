@@ -1,4 +1,4 @@
-"""What `calibrate` prepares for its clients at the null server, and which pages cold reads drop."""
+"""The data that `calibrate` prepares for its clients at the null server, and the pages that cold reads drop."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def point(operation="get", target="network", engine="obstore", **axes):
 
 @pytest.fixture
 def prepared(tmp_path):
-    """A function that returns the job of a point, and the bodies that the null server was given."""
+    """Return a function that returns the job of a point, and the bodies that the null server received."""
 
     def before(p):
         (tmp_path / "scratch").mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ def prepared(tmp_path):
 
 
 def test_calibration_runs_at_the_null_server():
-    """Its operations are those that have a ceiling, under the names of their workloads."""
+    """Its operations are those that have a ceiling, with the names of their workloads."""
     assert (CALIBRATE.name, CALIBRATE.needs, CALIBRATE.dataset) == ("calibrate", ("null_server",), None)
     assert [w.name for w in WORKLOADS.values() if "null_server" in w.needs] == ["calibrate"]
     assert set(calibrate.OPERATIONS) == set(calibration.OPERATIONS)
@@ -54,7 +54,7 @@ def test_calibration_runs_at_the_null_server():
 
 
 def test_downloads_name_their_bodies(prepared, tmp_path):
-    """The null server finds a body by a key's last but one part; each has its true size and hash."""
+    """The null server finds a body by the second last part of a key; each has its true size and hash."""
     for operation in ("get", "get_range"):
         p = point(operation, range_size=100)
         job, given = prepared(p)
@@ -74,7 +74,7 @@ def test_downloads_name_their_bodies(prepared, tmp_path):
 
 
 def test_listings_name_a_folder_and_uploads_nothing(prepared):
-    """The folder has the name of the staged data set: the null server reads the keys off it."""
+    """The folder has the name of the staged data set, from which the null server derives the keys."""
     job, given = prepared(point("list", keys=5000, prefix_depth=2))
     manifest = json.loads(job.manifest.read_text())
     assert not given and manifest["dataset"]["name"] == "keys-3kB-5000x1-depth2" and manifest["buckets"] == [["b", ""]]
@@ -122,7 +122,7 @@ def test_clients_are_those_of_the_operation(tmp_path):
 
 
 def test_cold_reads_drop_pages_of_the_data(tmp_path):
-    """Only where the data are on disk, and on this host."""
+    """It is only done if the data are on disk, and on this host."""
     disk = {"file": [str(tmp_path / "a"), str(tmp_path / "z")], "managed": [str(tmp_path / "data")], "external": []}
     for backing in ("disk", "memory", "tmpfs"):
         for kind, pages in disk.items():
@@ -138,7 +138,7 @@ def test_cold_reads_drop_pages_of_the_data(tmp_path):
 
 
 def test_possible_calibrations():
-    """Axes, and the one that is refused."""
+    """Cases: axes, and the axis that is refused."""
     copy, local = {"operation": "copy"}, {"engine": "none"}
     cases = [
         *[({}, None), ({"operation": "put"}, None), ({"operation": "delete"}, None)],

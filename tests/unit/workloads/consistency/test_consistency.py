@@ -1,4 +1,4 @@
-"""What `consistency` concludes from answers: bodies that name their write, listings of many keys, pages of S3."""
+"""Conclusions of `consistency` from answers: bodies that name their write, listings of many keys, pages of S3."""
 
 import re
 
@@ -50,7 +50,7 @@ def page(names: list[str], truncated: bool = False, token: str = "") -> bytes:
 
 @pytest.fixture
 def listed(monkeypatch):
-    """A function that lists a bucket which gives these answers, in turn."""
+    """Return a function that lists a bucket with these answers, in turn."""
 
     def run(*answers: bytes) -> seen.Seen:
         keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}

@@ -1,4 +1,4 @@
-"""What the worker that makes buckets counts and leaves, against a store in memory."""
+"""Counts and remaining buckets of the worker that makes buckets, with a store in memory."""
 
 import pytest
 from fake_clock import FakeClock
@@ -11,7 +11,7 @@ from storelab.workloads.consistency.seen import ABSENT, FAILED, OBJECTS, ONCE, L
 
 @pytest.fixture
 def worked(monkeypatch):
-    """A function that runs rounds next to a bucket of another user; returns counts, buckets and the worker."""
+    """Return a function that runs rounds next to another user's bucket; it returns counts, buckets and the worker."""
     time = FakeClock(monkeypatch, rounds)
 
     def run(count, fault=lambda *_: None):
@@ -31,7 +31,7 @@ def worked(monkeypatch):
 
 def test_each_bucket_is_tried_in_every_scenario(worked):
     found, buckets, worker = worked(4)
-    # A bucket is looked at twice; a list of buckets tries `bucket_comes_back` once for each front-end through which one
+    # A bucket is checked twice; a list of buckets tries `bucket_comes_back` once for each front-end through which one
     # was deleted before.
     expected = {
         "bucket_usable": 4 * 2,
@@ -56,7 +56,7 @@ def test_buckets_that_cannot_be_deleted_are_removed_at_the_end(worked):
 
 
 def test_bucket_deleted_by_its_user_is_no_anomaly(worked):
-    """It is listed, gone when it is looked at, and no longer listed then."""
+    """It is listed, missing when it is checked, and no longer listed afterwards."""
 
     def fault(buckets, op, bucket, _):
         if (op, bucket) == ("HEAD_BUCKET", "other"):

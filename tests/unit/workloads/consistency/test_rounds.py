@@ -1,4 +1,4 @@
-"""What a worker of `consistency` counts: rounds against a store in memory that answers wrongly on purpose."""
+"""Counts of a worker of `consistency`: rounds with a store in memory that gives wrong answers on purpose."""
 
 import pytest
 from fake_clock import FakeClock
@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def worked(monkeypatch):
-    """A function that runs rounds against views with faults; returns the ledger and the (operation, front-end)."""
+    """Return a function that runs rounds at views with faults; it returns the ledger and the (operation, front-end)."""
     time = FakeClock(monkeypatch, rounds)
 
     def run(count, fault=lambda *_: None, last_look=False, views=2):
@@ -32,7 +32,7 @@ def worked(monkeypatch):
 
 def test_right_store_is_tried_in_every_scenario(worked):
     ledger, asked = worked(4, last_look=True)
-    # Each round lists twice and reads one deleted key again; the last look lists twice and reads all four. A listing
+    # Each round lists twice and reads one deleted key again; the final check lists twice and reads all four. A listing
     # tries `comes_back_listed` once for each front-end through which a key was deleted before.
     assert counts(ledger) == {
         "read_after_write": (4, 0, 0),

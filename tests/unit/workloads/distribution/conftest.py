@@ -1,4 +1,4 @@
-"""Buckets in memory, short waits and credentials for the tests of releases."""
+"""Buckets in memory, short waiting times and credentials for the tests of releases."""
 
 import bucket_server
 import pytest

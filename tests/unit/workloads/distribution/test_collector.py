@@ -1,6 +1,6 @@
-"""Collection of garbage in a bucket that fails on request: what goes, in which order, what an interruption leaves.
+"""Garbage collection in a bucket that fails on request: deleted objects, their order, the state after interruptions.
 
-Truth is a marking by brute force, and a reader of releases that is not storelab's.
+The expected result comes from a marking by brute force, and from a separate reader of releases.
 """
 
 import json
@@ -44,7 +44,7 @@ GARBAGE = WORKLOADS["collect_garbage"]
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """(objects of a repository after all days, root of each day)."""
+    """Return (objects of a repository after all days, root of each day)."""
     folder, objects, roots = tmp_path_factory.mktemp("release"), {}, []
     release = Release(SETTINGS, processes=1)
     for n in range(1, DAYS + 1):
@@ -56,13 +56,13 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def full(server, published):
-    """A bucket that holds the repository."""
+    """Return a bucket that contains the repository."""
     server.objects = dict(published[0])
     return server
 
 
 def needed(objects: dict[str, bytes], root: str) -> set[str]:
-    """Return the keys of all that a root needs, by brute force."""
+    """Return all keys that a root needs, by brute force."""
     found, waiting = set(), [f"{root}C"]
     while waiting:
         found.add(name := waiting.pop())
@@ -88,7 +88,7 @@ def collect(server, keep=KEEP, workers=4, batch=1, pattern="cvmfs"):
 
 
 def is_whole(objects, published, keep=KEEP) -> None:
-    """Check that just the live objects are there, bit by bit, and that the reflog names just the kept roots."""
+    """Check that exactly the live objects exist, unchanged, and that the reflog names exactly the kept roots."""
     before, roots = published
     live = {key: before[key] for key in alive(published, keep)}
     assert objects == live | {MANIFEST: before[MANIFEST], REFLOG: objects[REFLOG]}
@@ -151,7 +151,7 @@ def test_dead_objects_go_and_live_ones_stay(full, published, kind, pattern, batc
 
 
 def test_catalog_goes_after_all_that_it_names(full, published):
-    """So a collection that is cut off finds by the catalogs what is left."""
+    """A collection after an interruption therefore finds the remaining objects by the catalogs."""
     full.pause_s, seen = 0.001, []
     wrong = dead(published)
 
@@ -169,7 +169,7 @@ def test_catalog_goes_after_all_that_it_names(full, published):
 
 @pytest.mark.parametrize(("share", "batch"), [(0, 1), (0.4, 1), (0.8, 10), (0.95, 1), (0.99, 10), (1, 1)])
 def test_interrupted_collection_goes_on(full, published, share, batch):
-    """The store dies after a share of the deletions (1: at the reflog); another process collects again."""
+    """The store fails after a fraction of the deletions (1: at the reflog); another process collects again."""
     objects, roots = published
     wrong, taken = dead(published), []
     pattern = "cvmfs" if batch == 1 else "tuned"
@@ -204,7 +204,7 @@ def test_newest_days_are_kept(full, published):
 
 
 def test_root_newer_than_the_manifest_stays(full, published):
-    """A publication was interrupted after its reflog: the next one finishes it."""
+    """A publication was interrupted after writing its reflog: the next one finishes it."""
     objects, roots = published
     full.objects[MANIFEST] = names.manifest_text(names.manifest_fields(objects[MANIFEST]) | {"C": roots[-2]})
     assert collect(full, 1).kept == roots[-2:]
@@ -253,7 +253,7 @@ def test_nothing_is_deleted_after_the_deadline(full):
 
 
 def test_answer_to_several_deletions_names_failures(server):
-    """The body of a 200 names failed keys. Some may be tried again; a key that is not there is gone."""
+    """The body of a status 200 names failed keys. Some may be tried again; a missing key counts as deleted."""
     keys = [f"k{i} & <{i}>" for i in range(4)]
     for codes, good, tries in (
         (["NoSuchKey"], True, 1),
@@ -390,7 +390,7 @@ def was(published) -> proof.Staged:
 
 
 class Access(MemoryAccess):
-    """A bucket in a mapping: what is written is there; what is deleted goes, or stays."""
+    """A bucket in a mapping: written objects are there; deleted ones are gone, or stay on request."""
 
     def __init__(self, objects, deletes=True):
         super().__init__({"b": objects})
@@ -421,7 +421,7 @@ def test_days_are_staged_whole(published, was, monkeypatch):
 
 
 def look(objects, was, later=None, unlisted=()):
-    """Return the counts, which checks are good, and their details.
+    """Return the counts, the passed checks, and their details.
 
     later: objects at the second look; unlisted: keys that answer and are not listed.
     """

@@ -1,4 +1,4 @@
-"""Starts of an application: the walk in a known tree, the client, Squid's counters, and opening of a bucket."""
+"""Starts of an application: the walk in a known tree, the client, Squid's counters, and public buckets."""
 
 import dataclasses
 import hashlib
@@ -66,7 +66,7 @@ def published(folder):
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    """(settings, objects by key) of the tree, with a folder without files, and one with a link only."""
+    """Return (settings, objects by key) of the tree, with a folder without files, and one with only a link."""
     folder = tmp_path_factory.mktemp("release")
     top = folder / "tree" / "v1"
     for name, body in TREE.items():
@@ -86,7 +86,7 @@ def server(release):
 
 
 def place(path: str) -> tuple[int, int]:
-    """Return the hash of a path, as CernVM-FS has it."""
+    """Return the hash of a path, as CernVM-FS computes it."""
     return struct.unpack("<qq", hashlib.md5(os.fsencode(path)).digest())
 
 
@@ -99,7 +99,7 @@ def chosen(release, number, start_files=ENOUGH):
 
 
 def test_application_has_each_file_of_a_subtree_once(release):
-    """They are those below its catalog, without links, folders, and what other catalogs hold."""
+    """They are the files below its catalog, without links, folders, and files of other catalogs."""
     seen = Counter()
     for number in range(60):
         own = chosen(release, number)
@@ -126,7 +126,7 @@ def test_catalogs_are_drawn_by_their_size():
 
 
 def test_next_file_is_near_with_the_known_probability():
-    """The rule gives the probability step by step: NEAR, and the folder's share where any file is drawn."""
+    """The rule gives the probability of each step: NEAR, and the folder's fraction when any file is drawn."""
     rng, files = random.Random(4), [((f, i), (f, 0)) for f in range(12) for i in range(8)]
     same = expected = variance = 0.0
     firsts = Counter()
@@ -163,7 +163,7 @@ def point(release, **axes):
 
 @pytest.fixture
 def client_of(server, release, tmp_path):
-    """A function that returns a client of these applications, or of as many as it chooses."""
+    """Return a function that returns a client of these applications, or of the number that it chooses."""
 
     def make(several=(), proxy=False, **axes):
         task = point(release[0], **{"start_files": ENOUGH} | axes)
@@ -182,7 +182,7 @@ def client_of(server, release, tmp_path):
 
 @pytest.fixture
 def after(client_of):
-    """A function that returns a client after a number of starts, its result, and its rows."""
+    """Return a function that returns a client after a number of starts, its result, and its rows."""
 
     def run(several=(), starts=2, **axes):
         one = client_of(several, **axes)
@@ -333,7 +333,7 @@ def test_urls_of_a_repository():
 
 
 class Closed:
-    """A bucket that is read without a signature only while a policy allows it. accepts: which policies it takes."""
+    """A bucket that can be read without a signature only while a policy allows it. accepts: policies that it takes."""
 
     def __init__(self, server, accepts=lambda policy: True):
         self.server, self.accepts, self.policies, self.put = server, accepts, [], None
@@ -391,7 +391,7 @@ def test_open_bucket_is_left_unchanged(server):
 
 
 def test_repository_is_read_over_tls(tmp_path):
-    """The authority of the endpoint decides, as for every other request of storelab."""
+    """The authority of the endpoint is verified, as for every other request of storelab."""
     authority, other = trustme.CA(), trustme.CA()
     for name, one in (("right", authority), ("other", other)):
         one.cert_pem.write_to_path(str(tmp_path / name))
@@ -441,13 +441,13 @@ def test_failed_attempt_is_ended(monkeypatch, tmp_path):
 
 
 def test_repository_is_named_by_its_content():
-    told = Settings().told()
-    same, *others = (served.name_of(told, 1), served.name_of(told, 2), served.name_of(told | {"seed": 1}, 1))
-    assert same == served.name_of(json.loads(json.dumps(told)), 1) and len({same, *others}) == 3
+    found = Settings().told()
+    same, *others = (served.name_of(found, 1), served.name_of(found, 2), served.name_of(found | {"seed": 1}, 1))
+    assert same == served.name_of(json.loads(json.dumps(found)), 1) and len({same, *others}) == 3
 
 
 def test_repository_is_staged_once_and_noted(tmp_path, release):
-    """What is written is noted before, so that `storelab clean` finds all of it."""
+    """Objects are noted before they are written, so that `storelab clean` finds all of them."""
     settings, objects = release
     for name in ("files", "scratch"):
         (tmp_path / name).mkdir()

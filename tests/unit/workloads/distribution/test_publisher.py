@@ -1,4 +1,4 @@
-"""Publishing and replicating a release to a bucket that counts, fails and forgets: order, pattern, retries, debts."""
+"""Publish and replicate a release to a bucket that counts, fails and loses objects: order, requests, retries, debts."""
 
 import hashlib
 import itertools
@@ -36,7 +36,7 @@ WORKERS = 4
 
 @dataclass
 class Made:
-    """A day of objects with random bytes in the order of the kinds; its catalogs are not read."""
+    """Return a day of objects with random bytes, in the order of the kinds; its catalogs are not read."""
 
     folder: Path
     n: int
@@ -86,7 +86,7 @@ def test_day_arrives_in_the_order_that_keeps_it_whole(zero, day):
 
 
 def test_requests_are_those_of_the_tool(zero, day):
-    """HEAD before PUT of what is named by its content, the access header signed, types; no listing, no multipart."""
+    """HEAD before PUT of objects named by their content, the access header signed, types; no listing, no multipart."""
     client.publish(stratum(zero), [day], 4)
     assert {method for method, _ in zero.requests()} == {"HEAD", "PUT"}
     assert Counter(key for _, key in zero.requests("HEAD")) == Counter(day.keys("data", "chunk", "catalog"))
@@ -172,7 +172,7 @@ def test_some_failures_are_tried_again(zero):
 
 
 class Gate:
-    """A lock that notes when a thread finds it locked."""
+    """A lock that records when a thread finds it locked."""
 
     def __init__(self):
         self.lock, self.blocked = threading.Lock(), threading.Event()
@@ -262,7 +262,7 @@ def test_first_failure_ends_all_and_is_raised():
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The release's folder with all its days: to make them takes longer than to publish them."""
+    """Return the folder of the release with all days; making them takes longer than publishing them."""
     folder = tmp_path_factory.mktemp("release")
     Release(Settings.model_validate(RELEASE), processes=1).day(RELEASE["days"], folder)
     return folder
@@ -270,7 +270,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def publish(made, tmp_path, monkeypatch):
-    """A function that runs a client which publishes to a server; it returns the result and the rows of its days."""
+    """Return a function that runs a client which publishes to a server: it returns the result and the rows of days."""
     for name, value in KEYS.environ().items():
         monkeypatch.setenv(name.replace("AWS_", client.BESIDE), value)
 
@@ -289,7 +289,7 @@ def publish(made, tmp_path, monkeypatch):
 
 @pytest.fixture
 def mirror(zero, one, publish):
-    """A function that publishes to `zero` and replicates to `one`."""
+    """Return a function that publishes to `zero` and replicates to `one`."""
     extra = {"stratum0": {"endpoint": {"url": zero.url}, "bucket": {"name": "b"}}}
     return lambda **axes: publish(one, client.ReplicateClient, extra, **axes)
 
@@ -319,7 +319,7 @@ def test_days_are_published_one_after_the_other(zero, publish):
 
 @pytest.mark.heavy
 def test_days_with_expired_signature_are_caught_up(zero, publish):
-    """A server that looks at the date refuses them; the next day sends what they lack; they are not errors."""
+    """A server that checks dates refuses them; the next day sends the missing objects; they are not errors."""
 
     def dated(method, key):
         stamp = zero.asked[-1][2]["X-Amz-Date"]
@@ -344,7 +344,7 @@ def test_run_that_its_deadline_ends_is_cut(zero, publish, monkeypatch):
 
 
 def complete(server) -> None:
-    """Check that each catalog has all that it names: a replication that was cut off can go on by catalogs."""
+    """Check that each catalog has all its objects, so that an interrupted replication can continue by catalogs."""
     have = content(server)
     for key in have:
         if (names.parts(key) or ("", ""))[1] == "C":
@@ -419,7 +419,7 @@ def test_incomplete_stratum_0_is_not_replicated(zero, one, publish):
 
 
 def test_shared_catalog_comes_before_both_others(zero, one):
-    """The walk gives it behind the first of them: in reverse order it would follow the other."""
+    """The walk yields it after the first of them; in reverse order it would follow the other."""
 
     def catalog(nested):
         db = sqlite3.connect(":memory:")

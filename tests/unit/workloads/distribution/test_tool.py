@@ -1,4 +1,4 @@
-"""The engine `cvmfs` without its program: keys, command lines, counters, what is refused, and what stays secret."""
+"""The engine `cvmfs` without its program: keys, command lines, counters, refusals, and secrets."""
 
 import hashlib
 import itertools
@@ -63,7 +63,7 @@ def test_settings_of_the_store_are_those_of_the_endpoint():
 
 
 def test_settings_are_in_no_folder_and_a_shell_reads_them():
-    """The program reads them through a shell, by the name of a file descriptor that it inherits."""
+    """The program reads them through a shell, by the name of an inherited file descriptor."""
     settings = tool.settings(HERE, Bucket("b"), KEYS, 7)
     handle = tool.in_memory(settings)
     try:
@@ -134,7 +134,7 @@ if words[0] in ("sync", "sign"):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """The folder of a program in PATH that does nothing but write a log."""
+    """Return the folder of a program in PATH that only writes a log."""
     here = tmp_path / "fake"
     script(here / tool.NAME, FAKE.format(python=sys.executable, here=str(here), secret=KEYS.secret_key))
     monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
@@ -199,7 +199,7 @@ def test_failed_day_is_owed_and_keys_stay_secret(fake, tmp_path):
 
 @pytest.mark.heavy
 def test_day_has_the_counters_of_the_program(fake, tmp_path):
-    """What the program does not count is null."""
+    """Counters that the program does not print are null."""
     result, rows = run(tmp_path)
     wanted = {"stored": [12, 22, 32], "bytes": [1050, 2050, 3050], "skipped": [7, 7, 7]}
     wanted |= {"gets": [6, 5, 5], "objects": [21, 31, 41]}  # the first with the request that made the repository
@@ -234,7 +234,7 @@ def running(here: Path) -> list[psutil.Process]:
 
 
 class Hanging(subprocess.Popen):
-    """A process whose deadline comes as soon as it hangs."""
+    """A process whose deadline is reached as soon as it hangs."""
 
     def wait(self, timeout=None):
         if timeout is None or "sync" not in self.args:

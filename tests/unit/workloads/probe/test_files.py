@@ -1,4 +1,4 @@
-"""The questions to a file system: a local folder does all that they ask."""
+"""The questions to a file system: a local folder supports all of them."""
 
 from probed import job
 

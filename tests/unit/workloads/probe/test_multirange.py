@@ -33,7 +33,7 @@ def kind(*args, **more) -> str:
 
 
 def plain(body, place, status=206, ranges=ASKED) -> str:
-    """Return the kind of an answer that is one piece, said to come from `place`."""
+    """Return the kind of an answer of one piece that claims to come from `place`."""
     headers = {"content-type": "", "content-range": f"bytes {place}"} if place else {"content-type": ""}
     return judge(status, headers, body, DATA, ranges).kind
 
@@ -114,7 +114,7 @@ def test_wrong_bytes_are_recognised():
 
 def test_lies_about_one_range_are_recognised():
     place = "100-199/50000"
-    for body, said, status, found in (
+    for body, result, status, found in (
         (DATA[100:200], place, 206, RIGHT),
         (DATA[101:201], place, 206, WRONG),
         (DATA[100:200], "100-199/49999", 206, WRONG),
@@ -123,12 +123,12 @@ def test_lies_about_one_range_are_recognised():
         (DATA[100:200], place, 200, WRONG),
         (b"", "100--1/50000", 206, WRONG),  # XrdHttp 5.5.3
     ):
-        assert plain(body, said, status, ONE) == found, (said, status)
+        assert plain(body, result, status, ONE) == found, (result, status)
     assert kind(multipart(ONE), ranges=ONE) == RIGHT, "allowed, if odd"
 
 
 class Liar(Handler):
-    """A server that claims to send `body`, and sends something else by its `mode`."""
+    """A server that claims to send `body`, and sends something else, depending on its `mode`."""
 
     body = b""
 
@@ -164,7 +164,7 @@ class Liar(Handler):
 
 
 def asked(mode: str) -> dict[str, answers.Asked]:
-    """Ask all questions about ranges of a server in that mode; check -> answer."""
+    """Ask a server in that mode all questions about ranges; return check -> answer."""
     with served(Liar, mode=mode, body=known_body(5)) as url:
         context = Http(job(Endpoint(url, protocol="http"), [Bucket("b")]))
         try:

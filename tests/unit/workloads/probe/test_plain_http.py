@@ -14,7 +14,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.fixture
 def server():
-    """A function that serves connections: each answers a number of requests, reads one more, and closes.
+    """Return a function that serves connections: each answers a number of requests, reads one more, and closes.
 
     Its list `seen` has the methods that came.
     """

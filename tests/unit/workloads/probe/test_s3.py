@@ -1,4 +1,4 @@
-"""The questions to S3: to a store that is honest, to the same with one fault, and to servers that agree to everything,
+"""The questions to S3, asked of an honest store, of the same with one fault, and of servers that accept everything,
 refuse everything, or answer nonsense.
 """
 
@@ -31,7 +31,7 @@ OWN_BUCKETS = [
 
 
 class Credulous(Handler):
-    """A server that keeps what it is given and looks at no signature, condition or query.
+    """A server that stores everything it receives, and checks no signature, condition or query.
 
     Its mode `no` refuses everything; `junk` answers 200 and nonsense.
     """
@@ -66,7 +66,7 @@ class Credulous(Handler):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """A function that asks questions of S3 at a URL, some (their topics and names) or all; (topic, check) -> answer."""
+    """Return a function that asks all or some questions of S3 at a URL: (topic, check) -> answer."""
     for name, keys in (("AWS_", FIRST), ("STORELAB_SECOND_", SECOND)):
         monkeypatch.setenv(f"{name}ACCESS_KEY_ID", keys.access_key)
         monkeypatch.setenv(f"{name}SECRET_ACCESS_KEY", keys.secret_key)
@@ -85,7 +85,7 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def ask(asked):
-    """A function that asks questions of an honest store with some faults; the answers and the store."""
+    """Return a function that asks questions of an honest store with some faults; it returns answers and store."""
 
     def run(wanted, *faults, buckets=None, **more):
         with honest_s3(*faults, buckets=buckets) as (url, store):
@@ -97,7 +97,7 @@ def ask(asked):
 
 @pytest.fixture
 def ask_in_mode(asked):
-    """A function that asks every question of a `Credulous` server in a mode."""
+    """Return a function that asks every question of a `Credulous` server in a mode."""
 
     def run(mode):
         with served(Credulous, mode=mode, objects={"/b/probe/a/known": context.known_body(5)}) as url:
@@ -118,7 +118,7 @@ def test_honest_store_answers_yes(ask):
 
 
 def test_each_fault_is_found_out(ask):
-    """Cases: a fault of the store, the question that sees it, the answer, and words of its evidence."""
+    """Cases: a fault of the store, the question that detects it, the answer, and words of its evidence."""
     cases = (
         ("any signature", "signatures", "wrong secret refused", "no", "accepted: 200"),
         ("URL for any method", "presigned", "other method refused", "no", "with a URL for GET (PUT 200"),
@@ -144,7 +144,7 @@ def test_each_fault_is_found_out(ask):
 
 
 def test_bucket_that_is_there_is_left_alone(ask):
-    """The probe does not use, and does not remove, a bucket that had one of its names before."""
+    """The probe neither uses nor removes a bucket that had one of its names before."""
     mine = Bucket(FIRST.access_key, {"mine": Object(b"x")})
     places = OWN_BUCKETS
     found, store = ask(places, buckets={f"spare-{n}": mine for n in range(5)})

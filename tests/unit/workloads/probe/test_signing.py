@@ -29,7 +29,7 @@ def noon(monkeypatch):
 
 
 def test_version_4_is_that_of_botocore(noon):
-    """The definition asks for host, type, MD5 and x-amz- headers; botocore signs all that it knows."""
+    """The definition requires host, type, MD5 and x-amz- headers; botocore signs all headers that it knows."""
     from botocore.auth import S3SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import ReadOnlyCredentials

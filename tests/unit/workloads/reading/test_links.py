@@ -32,14 +32,14 @@ def config(tmp_path):
 
 
 def of_job(config, of):
-    """Return what the job of a point has of links."""
+    """Return the entries about links in the job of a point."""
     job = gang_job()
     workloads.tell_links(config, of, job)
     return job.extra.get("links")
 
 
 def measured(config, of, found=(LINK, LINK)):
-    """Run a point as the coordinator does: it measures, and its clients leave these links."""
+    """Run a point like the coordinator: it measures, and its clients leave these links."""
     job = gang_job()
     workloads.tell_links(config, of, job)
     for i, link in enumerate(found):

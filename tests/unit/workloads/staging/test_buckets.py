@@ -1,4 +1,4 @@
-"""Clean-up: all of storelab's own is deleted, or counted as staying with the reason; the server's own list is truth."""
+"""Clean-up: all objects of storelab are deleted, or counted as remaining with the reason; checked on the server."""
 
 import functools
 import json
@@ -60,7 +60,7 @@ def laid_out(*faults, **made):
 
 
 def entries(bucket):
-    """Return what takes space in a bucket on the server, without storelab's mark."""
+    """Return everything that takes space in a bucket on the server, without storelab's mark."""
     return [(key, version) for key, version in bucket.everything() if key != MARK]
 
 
@@ -86,7 +86,7 @@ def test_versions_of_a_store_that_does_not_tell_are_found():
 
 
 def test_protected_versions_are_counted_and_the_mark_stays():
-    """Cases: what protects them, how the bucket is made, words of the reason."""
+    """Cases: protection of the objects, settings of the bucket, words of the reason."""
     for case, made, reason in (
         ("lock", {"lock": ("COMPLIANCE", 30)}, "object lock, AccessDenied"),
         ("governance", {"lock": ("GOVERNANCE", 1)}, "(GOVERNANCE until 20"),
@@ -154,7 +154,7 @@ def test_what_appears_at_the_end_keeps_the_bucket(monkeypatch):
 
 
 def test_incomplete_listing_is_an_error(monkeypatch):
-    """Cases: what the server does, words of the message."""
+    """Cases: behaviour of the server, words of the message."""
     monkeypatch.setattr(s3, "MAX_PAGES", 20)
     for fault, words in (
         ("more without a token", "the server reports more entries, but no token to continue"),
@@ -231,7 +231,7 @@ def test_foreign_names_cannot_forge_a_line():
 
 
 class Large(Handler):
-    """Answers every request with 2 GB, until the client goes."""
+    """A server that answers every request with 2 GB, until the client disconnects."""
 
     sent = 0
 
@@ -317,7 +317,7 @@ def test_clean_command_fails_where_own_objects_stay(tmp_path, monkeypatch):
 
 
 def test_locked_uploads_still_count(tmp_path):
-    """What points uploaded and the store does not delete takes room, until it can be deleted."""
+    """Uploads that the store does not delete need space, until they can be deleted."""
     with honest_s3("any signature") as (url, server):
         server.made = functools.partial(Bucket, versioning="Enabled", lock=("GOVERNANCE", 1))
         config, store = storelab(tmp_path / "here", url)
@@ -363,7 +363,7 @@ def test_foreign_bucket_behind_a_denied_list_is_refused():
 
 
 def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
-    """Cases: words of the note, how the bucket is made."""
+    """Cases: words of the note, settings of the bucket."""
     cases = {
         "versioning is Enabled: overwritten and deleted objects use space until `clean`": {},
         "versioning is Suspended": {"versioning": "Suspended"},
@@ -385,7 +385,7 @@ def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
 
 
 def test_bucket_without_a_mark_is_told():
-    """A storelab that is killed between making a bucket and marking it leaves one; it may also be of someone else."""
+    """A storelab that is killed between making and marking a bucket leaves it; it may also belong to someone else."""
     with laid_out() as (store, _, server):
         server.uploads.clear()
         server.buckets[f"{NAME[:-1]}7"] = Bucket(FIRST.access_key)

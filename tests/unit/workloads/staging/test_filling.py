@@ -1,4 +1,4 @@
-"""A store is filled up to a level by storelab's objects, and emptied of them: a folder whose capacity is set here."""
+"""storelab's objects fill a store to a level, and are removed; the store is a folder with a given capacity."""
 
 from types import SimpleNamespace
 

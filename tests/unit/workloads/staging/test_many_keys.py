@@ -1,4 +1,4 @@
-"""Data sets of many keys: their names and limits, staging that goes on, keys that the clean-up knows."""
+"""Data sets of many keys: names and limits, staging that continues, keys that the clean-up knows."""
 
 from collections import Counter
 from types import SimpleNamespace

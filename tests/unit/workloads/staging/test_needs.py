@@ -1,4 +1,4 @@
-"""What a plan needs of a store and of its clients' tmpfs, and limits on it."""
+"""Space that a plan needs in a store and on its clients' tmpfs, and limits on it."""
 
 from types import SimpleNamespace
 

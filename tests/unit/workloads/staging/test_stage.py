@@ -1,4 +1,4 @@
-"""A data set is staged once into a folder: again where it is gone or on request, and never by half."""
+"""A data set is staged once into a folder, again if it is missing or on request, and never only partly."""
 
 import socket
 
@@ -18,7 +18,7 @@ DATASET = {"name": "small", "kind": "payload", "objects": 6, "object_size": 100,
 
 @pytest.fixture
 def site(tmp_path):
-    """Configuration and store, a folder."""
+    """Return the configuration, the store, and a folder."""
     for name in ("files", "scratch"):
         (tmp_path / name).mkdir()
     folders = {name: str(tmp_path / name) for name in ("results", "state", "scratch")}
@@ -61,7 +61,7 @@ def test_data_set_is_staged_again_only_where_it_is_gone(site, monkeypatch):
 
 
 def test_incomplete_data_set_is_no_data_set(site, monkeypatch):
-    """A store that loses or cuts an object is noticed, and nothing says later that the data set is there."""
+    """A store that loses or cuts an object is noticed, and no mark claims later that the data set is complete."""
     config, store = site
     write = FilesAccess.write
     for lost in (lambda *_: None, lambda self, bucket, key, data: write(self, bucket, key, data[:-1])):

@@ -27,7 +27,7 @@ from storelab.workloads.staging import upload
 
 @pytest.fixture
 def deaf(monkeypatch):
-    """URL of a server that takes every connection and never answers."""
+    """Return the URL of a server that accepts every connection and never answers."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secretexample")
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
@@ -40,7 +40,7 @@ def programs(pid):
 
 
 def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
-    """Each look at the clock is 15 s later than the one before."""
+    """Each reading of the clock is 15 s later than the one before."""
     store = S3("mine", Settings(kind="s3", endpoint=deaf), tmp_path)
     body = tmp_path / "body"
     body.write_bytes(bytes(1000))
@@ -76,7 +76,7 @@ def test_s5cmd_ends_with_its_killed_parent(deaf, tmp_path):
 
 
 def test_every_object_arrives_or_is_reported(tmp_path, monkeypatch):
-    """By s5cmd; an account cannot write into a bucket of another."""
+    """s5cmd copies it; an account cannot write into a bucket of another one."""
     for name, text in FIRST.environ().items():
         monkeypatch.setenv(name, text)
     body = tmp_path / "body"
@@ -130,7 +130,7 @@ def test_many_small_objects_go_to_loadgen(tmp_path, monkeypatch):
 
 
 def test_slow_uploads_are_reported(tmp_path, monkeypatch):
-    """The first write ends only when a report has said that nothing moves."""
+    """The first write ends only after a report that no data are moving."""
     body, reports, reported = tmp_path / "body", [], threading.Event()
     body.write_bytes(b"x")
     monkeypatch.setattr(patience, "TELL_S", 0.01)

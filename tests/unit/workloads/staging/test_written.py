@@ -46,7 +46,7 @@ def s3():
 
 
 def made_by(store, p):
-    """Return what decides whether an object is of the point's attempt."""
+    """Return the function that decides whether an object belongs to the point's attempt."""
     return written.of_attempt(store, p, ATTEMPT, WORKLOADS[p.workload].makes(p, ATTEMPT))
 
 
@@ -91,7 +91,7 @@ def test_only_writing_workloads_make_objects():
 
 
 def test_keys_of_other_workloads_are_known():
-    """(key, size) of objects that an attempt made, and of others."""
+    """Return (key, size) of objects that an attempt made, and of others."""
     attempt, campaign = "put/0123abcd", "storelab-camp-100002"
     consistency = [("1/3/0000012", 512), ("1/3/anchor", 512), ("many/00017", 256)]
     others = [("many/00017", 512), ("1/3/thesis", 512), ("many/x", 256)]
@@ -207,7 +207,7 @@ def test_more_may_stay_where_more_may_be_stored(config, store, monkeypatch):
 
 
 def test_altered_line_of_a_note_names_nothing(config, store, capsys):
-    """One changed byte must not make foreign objects ours, whatever it is."""
+    """No changed byte may make foreign objects ours."""
     noted(config, store)
     first, second = written._notes(config, "d")
     second.unlink()
