@@ -1,5 +1,6 @@
 """External S3 stores: settings, credentials, and what else may answer at an endpoint."""
 
+import gzip
 import json
 import shutil
 import socket
@@ -119,7 +120,9 @@ STRANGERS = [
     ((301, {"Location": "/web/"}, b""), "(301) to /web/,"),
     ((400, {}, REGION), "stores.mine.region: the server's region is 'eu-west-1', not 'us-east-1'; set it to eu-west-1"),
     ((301, {"x-amz-bucket-region": "eu-west-1"}, ELSEWHERE), "the server's region is 'eu-west-1'"),
+    ((301, {"x-amz-bucket-region": "eu-west-1"}, b""), "the server's region is 'eu-west-1'"),
     ((307, {}, ELSEWHERE), "b.s3.example.org"),
+    ((200, {"Content-Encoding": "gzip"}, gzip.compress(LIST)), "Content-Encoding 'gzip', which was not requested"),
     ((500, {}, b"<Error><Code>InternalError</Code></Error>"), "InternalError (HTTP 500)"),
 ]
 REFUSALS = [
@@ -162,6 +165,19 @@ def test_other_answers_are_named(server):
         for message in (server(answer, bucket=bucket) for bucket in (None, "given")):
             assert text in message and message.startswith("stores.mine") and "; " in message, (answer, message)
             assert "token" not in message, (answer, message)
+
+
+def test_unreadable_values_are_named(server):
+    named = b"<ListBucketResult><Contents><Key>a</Key>%b</Contents></ListBucketResult>"
+    bucket = b"<Buckets><Bucket><Name>b</Name><CreationDate>never</CreationDate></Bucket></Buckets>"
+    every = b"<ListAllMyBucketsResult>%b</ListAllMyBucketsResult>" % bucket
+    for body, given in (
+        (named % b"<Size>-</Size>", "given"),
+        (named % b"<LastModified>x</LastModified>", "given"),
+        (every, None),
+    ):
+        message = server((200, {}, body), bucket=given)
+        assert message.startswith("stores.mine.endpoint: ") and "cannot be read" in message, message
 
 
 def test_errors_of_s3_are_explained_without_keys(server):
