@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,25 @@ def test_certificates_are_verified(keys, tmp_path):
         assert url in message and "`ca_file`" in message
         store(endpoint=url, ca_file=str(tmp_path / "crt")).up()
         store(endpoint=url, verify_tls=False).up()
+
+
+def test_wrong_certificates_have_the_right_hint(keys, tmp_path):
+    trustme = pytest.importorskip("trustme")
+    root, past = trustme.CA(), datetime(2020, 1, 1, tzinfo=UTC)
+    root.cert_pem.write_to_path(tmp_path / "root")
+    inner = root.create_child_ca().issue_cert("localhost")
+    for certificate, chain, words in (
+        (root.issue_cert("localhost", not_after=past), 1, "(certificate has expired); renew it"),
+        (root.issue_cert("elsewhere.example"), 1, "is for other names: 'elsewhere.example"),
+        (inner, 1, "(unable to get local issuer certificate); set the store's `ca_file`"),
+        (inner, 2, ""),
+    ):
+        both = tmp_path / "both"
+        parts = [certificate.private_key_pem, *certificate.cert_chain_pems[:chain]]
+        both.write_bytes(b"".join(part.bytes() for part in parts))
+        with answering(lambda request: (200, {}, LIST), both) as port:
+            found = store(endpoint=f"https://localhost:{port}", ca_file=str(tmp_path / "root"))
+            assert words in refusal(found.up) if words else found.up() is None, words
 
 
 def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):

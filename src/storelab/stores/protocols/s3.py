@@ -401,7 +401,12 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
                     f"the certificate of {host} is not trusted "
                     f"({why.group(1).strip() if why else 'verification failed'})"
                 )
-                return UserError(spot, problem, "set the store's `ca_file`")
+                dated = re.search("expired|not yet valid", text)
+                hint = "renew it, or set the clock of this machine (NTP)" if dated else "set the store's `ca_file`"
+                return UserError(spot, problem, hint)
+            if names := re.search(r"doesn't match (?:either of )?(.+)", text):
+                problem = f"the certificate of {host} is for other names: {names[1][:100]}"
+                return UserError(spot, problem, "set `endpoint` to a name of the certificate, or `addressing` to path")
             return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
         case ReadTimeoutError():
             return MeasurementFailed(f"{place}: {host} accepted the request, but does not answer (time-out)")
