@@ -37,7 +37,7 @@ def keys(monkeypatch):
 
 
 def test_endpoint_must_be_a_url():
-    urls = "s3.example.org ftp://x http:// https://x/path http://u:pw@x http://x:port http://x?y=1"
+    urls = "s3.example.org ftp://x http:// https://x/path http://u:pw@x u:pw@x http://x:port http://x?y=pw http://x/#pw"
     for url in urls.split():
         message = refusal(store(endpoint=url).endpoints)
         assert message.startswith("stores.mine.endpoint: ") and "pw" not in message, url
