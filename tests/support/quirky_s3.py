@@ -41,6 +41,7 @@ QUIRKS = {
     "redirected": "redirected",
     "busy": "SlowDown|503",
     "wrong Content-Range": r"Content-Range|Requested \d",
+    "total unknown": r"Content-Range|CONTENT_RANGE",
     "range ignored": "range",
     "aws-chunked refused": "",
     "aws-chunked stored": "",
@@ -94,6 +95,8 @@ class Quirky(Answers):
         if self.quirk == "wrong Content-Range" and "Content-Range" in headers and status == 206:
             first, _, rest = headers["Content-Range"].removeprefix("bytes ").partition("-")
             headers["Content-Range"] = f"bytes {int(first) + 1}-{rest}"
+        if self.quirk == "total unknown" and "Content-Range" in headers and status == 206:
+            headers["Content-Range"] = headers["Content-Range"].rpartition("/")[0] + "/*"
         if read and self.quirk == "gzip on request" and "gzip" in self.headers.get("Accept-Encoding", ""):
             body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
             length = str(len(body))

@@ -136,14 +136,15 @@ def _show_demands(campaign: str, demands: list[dict[str, Any]]) -> None:
 
 def _show_ready(state: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     console = Console()
     sealed = ", sealed" if state["sealed"] else ""
     console.print(f"points: {state['points']}, already measured: {state['measured']}{sealed}")
     for line in state["differences"]:
-        console.print(f"[yellow]differs from the records:[/yellow] {line}")
+        console.print(Text.assemble(("differs from the records:", "yellow"), f" {line}"))
     for line in state["notes"]:
-        console.print(f"[yellow]note:[/yellow] {line}")
+        console.print(Text.assemble(("note:", "yellow"), f" {line}"))
     console.print("space and limits: ok")
 
 

@@ -67,10 +67,11 @@ def _check_nodes(config: "Config", as_json: bool) -> None:
 def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*(row[c] for c in columns))
+        table.add_row(*(Text(row[c]) for c in columns))
     Console(width=max(Console().width, MIN_WIDTH)).print(table)
     for row in rows:
         if row["problem"]:

@@ -1,6 +1,7 @@
 """Types of configuration values: units, names, exact booleans, closed models, entries of stores."""
 
 import csv
+import math
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -132,6 +133,22 @@ def _boolean(value: Any) -> bool:
     raise ValueError(f"{shown(value)} is not a boolean; write true or false")
 
 
+def _scalar(value: Any) -> Any:
+    """Return a text, a finite number or a boolean. Raises ValueError for other values, such as dates of YAML.
+
+    JSON and the columns of tables cannot contain them.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{shown(value)} is not a finite number; give a number, or quote it if it is text")
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{shown(value)} is neither a text nor a number; quote it if it is text")
+    return value
+
+
+def _scalars(value: Any) -> Any:
+    return [_scalar(one) for one in value] if isinstance(value, list) else _scalar(value)
+
+
 def at_least(least: str) -> AfterValidator:
     """Return a validator with a minimum size, such as `1 MiB`, for settings that misread smaller values."""
 
@@ -156,6 +173,8 @@ Text = Annotated[str, BeforeValidator(_text)]
 Host = Annotated[str, BeforeValidator(_host)]
 FolderPath = Annotated[str, BeforeValidator(_path)]
 Once = AfterValidator(_once)  # of a list
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
+Scalars = Annotated[Any, BeforeValidator(_scalars)]  # one, or a list of them
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 
@@ -181,14 +200,18 @@ def _takes_booleans(annotation: Any) -> bool:
     )
 
 
+MAX_CSV = 2**20  # bytes of a table of sizes
 MOST_ROWS = 1000  # of a histogram, because each point of a plan has a copy
 
 
 def _histogram(value: Any) -> dict[str, list[int]]:
     """Return {size, count}, sorted by size, from a mapping of sizes to counts or a CSV file with these columns."""
     if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
-        return dict(value)  # it already has this form
-    rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
+        if not isinstance(value["count"], list) or len(value["size"]) != len(value["count"]):
+            raise ValueError("`size` and `count` are not lists of one length; give one count for each size")
+        rows = list(zip(value["size"], value["count"], strict=True))  # it already has this form
+    else:
+        rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
     if not rows or len(rows) > MOST_ROWS:
         raise ValueError(f"a histogram of {len(rows)} rows is not possible; give 1 to {MOST_ROWS}")
     known: dict[int, int] = {}
@@ -204,8 +227,11 @@ def _histogram(value: Any) -> dict[str, list[int]]:
 
 
 def _csv_rows(name: str) -> list[list[str]]:
+    path = Path(name).expanduser()
     try:
-        with open(Path(name).expanduser(), newline="", encoding="utf-8") as f:
+        if path.exists() and (not path.is_file() or path.stat().st_size > MAX_CSV):
+            raise ValueError(f"{shown(name)} is not a regular file of at most 1 MiB; give a CSV file with size,count")
+        with open(path, newline="", encoding="utf-8") as f:
             rows = [[cell.strip() for cell in row] for row in csv.reader(f) if row and not row[0].startswith("#")]
     except (OSError, UnicodeDecodeError, csv.Error):
         raise ValueError(f"{shown(name)} cannot be read; give a CSV file with the columns size,count") from None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from storelab.core.config_types import Closed
+from storelab.core.config_types import Closed, Scalars
 from storelab.core.errors import require_known
 from storelab.core.model import Axis, Workload
 
@@ -103,7 +103,7 @@ class Figure(Closed):
     )
     x: str = Field(description="Column on the x axis; a column of names gives one row for each.")
     y: Names = Field(min_length=1, description="Metric of the table, or a list: one column of panels for each.")
-    where: dict[str, Any] = Field(
+    where: dict[str, Scalars] = Field(
         default_factory=dict,
         description="Column: a value, a list, `least`, `most`, or a bound such as `>= 1 MB`; selects the drawn rows.",
     )
@@ -173,9 +173,16 @@ def bounded(axis: Axis, value: Any, place: str) -> Any:
     if value in ("least", "most"):
         return value
     if isinstance(value, str) and (bound := re.fullmatch(r"(>=|<=|>|<) *(.+)", value)):
-        text = bound[2].strip()
-        return f"{bound[1]} {axis.parse(int(text) if text.isdigit() else text, place)}"
+        return f"{bound[1]} {axis.parse(_number(bound[2].strip(), axis.kind), place)}"
     return axis.parse(value, place)
+
+
+def _number(text: str, kind: str) -> Any:
+    """Return the number that a bound of an axis of this kind contains; other text as it is, for the axis to refuse."""
+    try:
+        return float(text) if kind == "percent" else int(text)
+    except ValueError:  # also thousands of digits
+        return text
 
 
 def known(place: str, name: Any, names: Iterable[str], what: str) -> str:

@@ -206,5 +206,5 @@ def print_findings(findings: Iterable[Finding]) -> None:
     for column in ("", "what", "found", "how to fix it"):
         table.add_column(column, overflow="fold")
     for f in findings:
-        table.add_row(Text(f.level, style=LEVELS[f.level]), f.name, Text(f.value), Text(f.mend))
+        table.add_row(Text(f.level, style=LEVELS[f.level]), Text(f.name), Text(f.value), Text(f.mend))
     Console().print(table)

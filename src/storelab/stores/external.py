@@ -41,6 +41,13 @@ def is_host(text: str) -> bool:
     return bool(found) and len(text) < 256 and int(found[1] or 0) < 65536
 
 
+def without_secrets(url: str) -> str:
+    """Return a URL for a message, without user information, query and fragment, which may contain keys."""
+    head, slashes, rest = url.partition("//") if "//" in url else ("", "", url)
+    plain = re.split(r"[?#]", rest.rpartition("@")[2], maxsplit=1)
+    return f"{head}{slashes}{'…@' if '@' in rest else ''}{plain[0]}{'?…' if len(plain) > 1 else ''}"
+
+
 class Own(Closed):
     """Settings of storelab's behaviour in an existing store."""
 
@@ -170,7 +177,7 @@ class Door(External):
         if parts.scheme not in self.schemes or not is_host(host) or unsupported:
             raise UserError(
                 f"{self.place}.endpoint",
-                f"{shown(url.rpartition('@')[2], 100)} is not a URL of a {self.settings.kind} store",
+                f"{shown(without_secrets(url), 100)} is not a URL of a {self.settings.kind} store",
                 f"write it like {self.example}",
             )
 

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from storelab.core.config_types import Boolean, FolderPath, Name, Once, Text
 from storelab.core.errors import MeasurementFailed, UserError, require_known, shown
 from storelab.host import patience
-from storelab.stores.external import RESERVED, External, Own, is_host
+from storelab.stores.external import RESERVED, External, Own, is_host, without_secrets
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
@@ -150,10 +150,9 @@ class S3(External):
         """Raise UserError unless the URL is `http(s)://host[:port]` without anything else."""
         found = URL.fullmatch(url)
         if not found or not is_host(found[1]):
-            text = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
             raise UserError(
                 f"{self.place}.endpoint",
-                f"{shown(text, 100)} is not a URL of an S3 endpoint",
+                f"{shown(without_secrets(url), 100)} is not a URL of an S3 endpoint",
                 "write it like https://s3.example.org:443",
             )
 

@@ -1,9 +1,11 @@
 """External S3 stores: settings, credentials, and other servers that may answer at an endpoint."""
 
+import gzip
 import json
 import shutil
 import socket
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def keys(monkeypatch):
 
 
 def test_endpoint_must_be_a_url():
-    urls = "s3.example.org ftp://x http:// https://x/path http://u:pw@x http://x:port http://x?y=1"
+    urls = "s3.example.org ftp://x http:// https://x/path http://u:pw@x u:pw@x http://x:port http://x?y=pw http://x/#pw"
     for url in urls.split():
         message = refusal(store(endpoint=url).endpoints)
         assert message.startswith("stores.mine.endpoint: ") and "pw" not in message, url
@@ -119,7 +121,9 @@ STRANGERS = [
     ((301, {"Location": "/web/"}, b""), "(301) to /web/,"),
     ((400, {}, REGION), "stores.mine.region: the server's region is 'eu-west-1', not 'us-east-1'; set it to eu-west-1"),
     ((301, {"x-amz-bucket-region": "eu-west-1"}, ELSEWHERE), "the server's region is 'eu-west-1'"),
+    ((301, {"x-amz-bucket-region": "eu-west-1"}, b""), "the server's region is 'eu-west-1'"),
     ((307, {}, ELSEWHERE), "b.s3.example.org"),
+    ((200, {"Content-Encoding": "gzip"}, gzip.compress(LIST)), "Content-Encoding 'gzip', which was not requested"),
     ((500, {}, b"<Error><Code>InternalError</Code></Error>"), "InternalError (HTTP 500)"),
 ]
 REFUSALS = [
@@ -164,6 +168,19 @@ def test_other_answers_are_named(server):
             assert "token" not in message, (answer, message)
 
 
+def test_unreadable_values_are_named(server):
+    named = b"<ListBucketResult><Contents><Key>a</Key>%b</Contents></ListBucketResult>"
+    bucket = b"<Buckets><Bucket><Name>b</Name><CreationDate>never</CreationDate></Bucket></Buckets>"
+    every = b"<ListAllMyBucketsResult>%b</ListAllMyBucketsResult>" % bucket
+    for body, given in (
+        (named % b"<Size>-</Size>", "given"),
+        (named % b"<LastModified>x</LastModified>", "given"),
+        (every, None),
+    ):
+        message = server((200, {}, body), bucket=given)
+        assert message.startswith("stores.mine.endpoint: ") and "cannot be read" in message, message
+
+
 def test_errors_of_s3_are_explained_without_keys(server):
     for status, code, text in REFUSALS:
         key = f"<AWSAccessKeyId>{KEYS.access_key}</AWSAccessKeyId>"
@@ -195,6 +212,25 @@ def test_certificates_are_verified(keys, tmp_path):
         assert url in message and "`ca_file`" in message
         store(endpoint=url, ca_file=str(tmp_path / "crt")).up()
         store(endpoint=url, verify_tls=False).up()
+
+
+def test_wrong_certificates_have_the_right_hint(keys, tmp_path):
+    trustme = pytest.importorskip("trustme")
+    root, past = trustme.CA(), datetime(2020, 1, 1, tzinfo=UTC)
+    root.cert_pem.write_to_path(tmp_path / "root")
+    inner = root.create_child_ca().issue_cert("localhost")
+    for certificate, chain, words in (
+        (root.issue_cert("localhost", not_after=past), 1, "(certificate has expired); renew it"),
+        (root.issue_cert("elsewhere.example"), 1, "is for other names: 'elsewhere.example"),
+        (inner, 1, "(unable to get local issuer certificate); set the store's `ca_file`"),
+        (inner, 2, ""),
+    ):
+        both = tmp_path / "both"
+        parts = [certificate.private_key_pem, *certificate.cert_chain_pems[:chain]]
+        both.write_bytes(b"".join(part.bytes() for part in parts))
+        with answering(lambda request: (200, {}, LIST), both) as port:
+            found = store(endpoint=f"https://localhost:{port}", ca_file=str(tmp_path / "root"))
+            assert words in refusal(found.up) if words else found.up() is None, words
 
 
 def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from storelab.core import figures
-from storelab.core.config_types import Closed, Name, Once, Text
+from storelab.core.config_types import Closed, Name, Once, Scalar, Scalars, Text
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
@@ -81,8 +81,8 @@ class Published(Closed):
     unit: str = Field("", description="Unit; default: that of the table.")
     table: str = Field("", description="Name of the table of published numbers; only in storelab's own list.")
     column: str = Field("value", description="Column of the table.")
-    rows: dict[str, Any] = Field(default_factory=dict, description="Column: value; selects one row.")
-    over: dict[str, Any] = Field(
+    rows: dict[str, Scalar] = Field(default_factory=dict, description="Column: value; selects one row.")
+    over: dict[str, Scalar] = Field(
         default_factory=dict, description="Column: value; selects a second row, by which the first one is divided."
     )
 
@@ -103,7 +103,7 @@ class Claim(Closed):
         default_factory=list, description="Campaigns that measure the data; named if nothing was measured."
     )
     table: str = Field(description=f"Table in `tables/` that the claim uses: {', '.join(TABLES)}.")
-    where: dict[str, Any] = Field(
+    where: dict[str, Scalars] = Field(
         default_factory=dict,
         description=(
             "Column: a value, a list, a bound such as `>= 1 MB`, or `least` or `most` (at each value of `along`). Only "
@@ -112,7 +112,7 @@ class Claim(Closed):
     )
     metric: str = Field("", description="Compared quantity: a metric or a count of the table.")
     along: str = Field("", description="Column along which values are compared: an axis, `store`, `workload` …")
-    values: list[Any] = Field(
+    values: list[Scalar] = Field(
         default_factory=list,
         description=(
             "Values of `along`. `ratio`: the base and the value that is divided by it; `order`: from the lowest to the "
@@ -129,7 +129,7 @@ class Claim(Closed):
             "it is."
         ),
     )
-    reach: dict[str, Any] = Field(
+    reach: dict[str, Scalar] = Field(
         default_factory=dict,
         description="Column: minimum value that the measurement must have reached to be judged.",
     )

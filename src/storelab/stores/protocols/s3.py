@@ -401,7 +401,12 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
                     f"the certificate of {host} is not trusted "
                     f"({why.group(1).strip() if why else 'verification failed'})"
                 )
-                return UserError(spot, problem, "set the store's `ca_file`")
+                dated = re.search("expired|not yet valid", text)
+                hint = "renew it, or set the clock of this machine (NTP)" if dated else "set the store's `ca_file`"
+                return UserError(spot, problem, hint)
+            if names := re.search(r"doesn't match (?:either of )?(.+)", text):
+                problem = f"the certificate of {host} is for other names: {names[1][:100]}"
+                return UserError(spot, problem, "set `endpoint` to a name of the certificate, or `addressing` to path")
             return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
         case ReadTimeoutError():
             return MeasurementFailed(f"{place}: {host} accepted the request, but does not answer (time-out)")
@@ -480,11 +485,10 @@ def judge(answer: dict[str, Any], place: str, url: str, region: str) -> None:
     root = _root(answer["body"])
     where = f"{place}.endpoint"
     there = headers.get("x-amz-bucket-region") or (root.findtext("{*}Region") or "" if root is not None else "")
-    if root is not None and _tag(root) == "Error":
-        if there and there != region:
-            raise UserError(
-                f"{place}.region", f"the server's region is {there!r}, not {region!r}", f"set it to {there}"
-            )
+    error = root is not None and _tag(root) == "Error"
+    if there and there != region and (error or 300 <= status < 400):
+        raise UserError(f"{place}.region", f"the server's region is {there!r}, not {region!r}", f"set it to {there}")
+    if error and root is not None:
         if 300 <= status < 400:
             other = root.findtext("{*}Endpoint") or ""
             problem = f"the bucket is at another address: {other}" if other else "the bucket is in another region"
@@ -523,6 +527,9 @@ def _named(body: bytes, headers: dict[str, str], root: ElementTree.Element | Non
         return f"an HTML page{by}" + (f' titled "{shown}"' if shown else "")
     if not body.strip():
         return f"an empty body{by}"
+    coding = headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "aws-chunked"):
+        return f"a body in Content-Encoding {coding[:40]!r}, which was not requested{by},"
     if root is not None:
         return f"XML of another kind{by}, <{_tag(root)[:40]}>"
     return f"{headers.get('content-type', 'something').partition(';')[0][:40]}{by}"

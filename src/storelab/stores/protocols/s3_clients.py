@@ -18,7 +18,7 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint, account_prefix
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 MAX_ANSWER = 64 * 2**20  # bytes of an answer that is read whole; a page of 1000 keys has up to some MB
 _session_lock = threading.Lock()
 _session: Any = None  # of boto3
@@ -68,7 +68,7 @@ def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any
         status in (200, 206)
         and came
         and came[1] == asked[1]
-        and (came[2] == asked[2] or int(came[2]) == int(came[3]) - 1)
+        and (came[2] == asked[2] or (came[3] != "*" and int(came[2]) == int(came[3]) - 1))
     ):
         return
     parsed["Body"].close()
@@ -131,8 +131,38 @@ def _bare_session() -> Any:
 
         core = botocore.session.Session(session_variables())
         strict(core)
+        _report_unreadable(core)
         _session = boto3.session.Session(botocore_session=core)
     return _session
+
+
+def _report_unreadable(session: Any) -> None:
+    """Let clients of a session raise BotoCoreError for numbers and dates of an answer that botocore cannot read.
+
+    Otherwise they raise ValueError, which callers do not expect from a server.
+    """
+    from botocore.exceptions import BotoCoreError
+
+    class Unreadable(BotoCoreError):
+        fmt = "the answer has a value that cannot be read: {problem}"
+
+    factory = session.get_component("response_parser_factory")
+    create = factory.create_parser
+
+    def create_checked(protocol: str) -> Any:
+        parser = create(protocol)
+        parse = parser.parse
+
+        def checked(answer: Any, shape: Any) -> Any:
+            try:
+                return parse(answer, shape)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise Unreadable(problem=error) from None
+
+        parser.parse = checked
+        return parser
+
+    factory.create_parser = create_checked
 
 
 def client(

@@ -42,10 +42,16 @@ def bearer(name: str | None, environ: Mapping[str, str]) -> str:
 
 
 def own_file(name: str, path: str) -> bytes:
-    """Return the content of a file that a variable names. Raises UserError if it is unreadable, or open to others."""
+    """Return the content of a file that a variable names.
+
+    Raises UserError if it is unreadable, open to others, or not a regular file: a pipe can block, and it can be read
+    only once, but credentials are read again for every point.
+    """
     try:
-        with open(path, "rb") as f:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
             mode = os.fstat(f.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UserError(name, f"it names {path}, which is not a regular file", "name a file")
             content = f.read()
     except OSError as error:
         problem = f"it names {path}, which cannot be read ({error.strerror})"

@@ -233,7 +233,9 @@ class Stratum:
                 return reply
             if reply and status == THROTTLED:
                 asked = (reply.headers.get("Retry-After") or "").strip()  # by the server, in seconds
-                self._wait(min(float(asked), LONGEST_THROTTLED_S) if asked.isdigit() else THROTTLED_S)
+                self._wait(
+                    min(float(asked), LONGEST_THROTTLED_S) if asked.isascii() and asked.isdigit() else THROTTLED_S
+                )
             elif status in AGAIN and retries < RETRIES:
                 retries += 1
                 self._wait(self.random.uniform(0, LONGEST_WAIT_S))

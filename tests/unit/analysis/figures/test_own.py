@@ -92,6 +92,7 @@ FOUR = {"table": "throughput", "x": "clients", "y": "throughput"}
         ({"hue": "motor"}, "'motor' is not a column of this campaign"),
         ({"where": {"workload": "gett"}}, "did you mean 'get'"),
         ({"where": {"object_size": ">= 1 parsec"}}, "figures.mine.where.object_size"),
+        ({"where": {"clients": ">= ²"}}, "figures.mine.where.clients"),
     ],
 )
 def test_a_mistake_is_one_line(change, said):
@@ -103,6 +104,7 @@ def test_a_mistake_is_one_line(change, said):
 def test_axes_become_columns_and_values_are_parsed():
     found = resolved(**FOUR, where={"object_size": ">= 1 MB", "clients": "most"})["mine"]
     assert found["where"] == {"object_size_bytes": ">= 1000000", "clients": "most"} and found["panels"] == ["store"]
+    assert resolved(**FOUR, where={"entry_fraction": "< 0.5"})["mine"]["where"] == {"entry_fraction_percent": "< 0.5"}
 
 
 def test_a_curve_never_mixes_two_settings_and_limits_are_lines(campaign):

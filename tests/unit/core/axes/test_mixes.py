@@ -1,6 +1,7 @@
 """Names of mixes and sizes: what a campaign declares, what is refused, and the mean of a distribution."""
 
 import math
+import os
 from functools import partial
 
 import pytest
@@ -44,6 +45,7 @@ def test_undeclared_names_are_refused(tmp_path):
 
 
 def test_wrong_declarations_are_refused(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
     for key, value, words in (
         ("mixes", {"a": {}}, "no operation"),
         ("mixes", {"a": {"put": 1, "delete": 2}}, "deletes more"),
@@ -60,6 +62,12 @@ def test_wrong_declarations_are_refused(tmp_path):
         ("sizes", {"a": {"histogram": {}}}, "0 rows"),
         ("sizes", {"a": {"histogram": {"4 kb": 1}}}, "'kB'"),
         ("sizes", {"a": {"histogram": "nowhere.csv"}}, "nowhere.csv"),
+        ("sizes", {"a": {"histogram": "/dev/zero"}}, "not a regular file"),
+        ("sizes", {"a": {"histogram": str(pipe)}}, "not a regular file"),
+        ("sizes", {"a": {"histogram": {"size": [1, 2], "count": [1]}}}, "of one length"),
+        ("sizes", {"a": {"histogram": {"size": [1], "count": [-1]}}}, "-1"),
+        ("sizes", {"a": {"histogram": {"size": [-1], "count": [1]}}}, "-1"),
+        ("sizes", {"a": {"histogram": {"size": [], "count": []}}}, "0 rows"),
     ):
         with pytest.raises(ValueError) as refused:
             config(tmp_path, **{key: value})

@@ -1,6 +1,8 @@
 """Claims of a campaign: read from its configuration, kept in its plan, refused with place and value."""
 
+import math
 import re
+from datetime import date
 
 import pytest
 import yaml
@@ -43,6 +45,12 @@ def test_mistakes_are_one_line_with_place_and_value():
         ({"where": {"colour": 1}}, "claims.fast.where", ["'colour'"]),
         ({"where": {"workload": "gett"}}, "claims.fast.where.workload", ["'gett'"]),
         ({"where": {"clients": "many"}}, "claims.fast.where.clients", []),
+        ({"where": {"clients": ">= ²"}}, "claims.fast.where.clients", ["'²'", "whole number"]),
+        ({"where": {"clients": f">= {'9' * 5000}"}}, "claims.fast.where.clients", ["whole number"]),
+        ({"where": {"store": math.nan}}, "claims.fast.where.store", ["nan"]),
+        ({"where": {"store": [date(2026, 11, 29)]}}, "claims.fast.where.store", ["datetime.date(2026, 11, 29)"]),
+        ({"where": {"store": {"a": 1}}}, "claims.fast.where.store", ["{'a': 1}"]),
+        ({"reach": {"store": math.inf}}, "claims.fast.reach.store", ["inf"]),
         ({"reach": {"colour": 1}}, "claims.fast.reach", ["'colour'"]),
         ({"reach": {"clients": "many"}}, "claims.fast.reach.clients", []),
         ({"below_link": 80}, "claims.fast", ["`level`", "`below_link`"]),

@@ -65,6 +65,13 @@ def test_right_ranges_are_accepted(serve):
     assert fs.cat_file("b/k") == BODY
 
 
+def test_range_of_unknown_total_is_accepted(serve):
+    """`bytes 3-6/*` is a correct answer (RFC 9110, section 14.4)."""
+    boto, fs, _ = serve("total unknown")
+    assert boto.get_object(Bucket="b", Key="k", Range="bytes=3-6")["Body"].read() == BODY[3:7]
+    assert fs.cat_file("b/k", start=3, end=7) == BODY[3:7]
+
+
 def test_head_without_length_is_named(serve):
     boto, fs, _ = serve("HEAD without length")
     for read in (lambda: boto.head_object(Bucket="b", Key="k"), lambda: fs.info("b/k")):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import subprocess
 import time
 
@@ -69,6 +70,14 @@ def test_token_files_are_private_and_readable(tmp_path):
         message = refusal(tokens.bearer, "A_FILE", {"A_FILE": kept(tmp_path, SECRET, mode)})
         assert "chmod 600" in message and SECRET not in message, oct(mode)
     assert refusal(tokens.bearer, "A_FILE", {"A_FILE": str(tmp_path / "none")}) != NONE
+
+
+def test_pipe_is_no_file_of_a_token(tmp_path):
+    """Opening it would wait for a writer without end."""
+    os.mkfifo(pipe := tmp_path / "pipe", 0o600)
+    for path in (str(pipe), "/dev/zero"):
+        message = refusal(tokens.bearer, "MY_FILE", {"MY_FILE": path})
+        assert message.startswith("MY_FILE: ") and "regular file" in message, message
 
 
 def test_end_of_tokens_is_known():
