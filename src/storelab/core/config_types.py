@@ -3,7 +3,7 @@
 import csv
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -206,6 +206,7 @@ MOST_ROWS = 1000  # of a histogram, because each point of a plan has a copy
 
 def _histogram(value: Any) -> dict[str, list[int]]:
     """Return {size, count}, sorted by size, from a mapping of sizes to counts or a CSV file with these columns."""
+    rows: Sequence[Iterable[Any]]
     if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
         if not isinstance(value["count"], list) or len(value["size"]) != len(value["count"]):
             raise ValueError("`size` and `count` are not lists of one length; give one count for each size")
