@@ -17,7 +17,7 @@ def param(block: console_blocks.Block):
     return pytest.param(block, id=block.name.replace("/", "-"), marks=pytest.mark.xdist_group(group))
 
 
-@pytest.mark.parametrize("block", map(param, RUN))
+@pytest.mark.parametrize("block", [*map(param, RUN)])
 def test_console_block_runs(block, tmp_path):
     console_blocks.copy(tmp_path)
     assert console_blocks.failure(block, tmp_path) == ""
