@@ -20,7 +20,7 @@ def measured():
     stores = {kind: {"kind": kind, "port": ports.block()} for kind in ("seaweedfs", "nullserver")}
     with laboratory(SWEEPS, stores, calibrate=True) as folder:
         checked = storelab(folder, "check").stdout
-        assert "store nullserver" in checked and "calibrate" in checked and "5 points" in checked
+        assert "store nullserver" in checked and "calibrate" in checked and "points: 5" in checked
         done = snakemake(folder, "--config", "measure=true", "--", "figures")
         assert done.returncode == 0, done.stdout + done.stderr
         yield folder

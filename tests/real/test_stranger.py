@@ -27,5 +27,5 @@ def test_first_command_of_readme_makes_a_paper(tmp_path):
     figures = {f"{kind}_{way}" for kind in ("throughput", "metadata") for way in ("download", "upload")}
     assert {p.stem for p in (made / "figures").glob("*.png")} >= figures | {"entries"}
     assert not having(str(clone)), "a process of the demo is still there"
-    assert "[1/" in output and "still" in output  # progress
+    assert "[1/" in output and "left in the campaign" in output  # progress
     assert not (made / "raw/SEAL").exists()

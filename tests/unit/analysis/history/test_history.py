@@ -277,7 +277,7 @@ def test_the_page_and_the_figure(found, tmp_path):
     HTMLParser().feed(page)
     assert "color-scheme:light dark" in page
     assert page.count('<div class="wide" tabindex="0"') == page.count("<table>") == 2
-    assert "from here on slower" in page and "store alpha: version 4.48" in page and 'role="img"' in page
+    assert "slower from here on" in page and "store alpha: version 4.48" in page and 'role="img"' in page
     assert "store alpha: version 4.48" in (tmp_path / "x.txt").read_text()
     assert (tmp_path / "x.png").read_bytes()[1:4] == b"PNG"
     assert said.svg(said.figure(small)) in page, "the same history has the same letters"
