@@ -75,7 +75,7 @@ class Planned(StrictModel):
     rep: int = Field(description="Number of the repetition, from 1.")
     clients: int = Field(description="Number of clients, over all roles.")
     duration_s: float = Field(description="Length of its window, including the warm-up.")
-    axes: dict[str, Any] = Field(description="Values of its axes (docs/configuration.md), sizes in bytes.")
+    axes: dict[str, Any] = Field(description="Values of its axes (docs/reference/workloads.md), sizes in bytes.")
 
 
 class Plan(Answer):

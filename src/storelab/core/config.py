@@ -33,7 +33,9 @@ class Config(Campaign):
         False,
         description="false: rebuild tables, figures and paper from raw records; true: also measure missing points.",
     )
-    stores: dict[Name, StoreEntry] = Field(min_length=1, description="Name: store (system under test).")
+    stores: dict[Name, StoreEntry] = Field(
+        min_length=1, description="Stores (systems under test) by name, see docs/reference/store-kinds.md."
+    )
     limits: Limits = Field(default_factory=Limits, description="Limits that protect the stores.")
     results: FolderPath = Field("results", description="Folder of all campaigns.")
     layout: Literal["article", "conference"] = Field(

@@ -118,9 +118,7 @@ class Figure(Closed):
     y_label: str = Field("", description="Label of the metric with its unit; default: the one of the metric.")
     x_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the axis.")
     y_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the metric.")
-    limits: list[Limit] = Field(
-        default_factory=list, description="Lines for comparison, such as the network's limit: `at`, `label`."
-    )
+    limits: list[Limit] = Field(default_factory=list, description="Lines for comparison, such as the network's limit.")
 
 
 def _figure_name(value: Any) -> str:

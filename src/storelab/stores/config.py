@@ -16,7 +16,9 @@ Store = Annotated[Any, PlainValidator(stores.parse)]
 class Config(config.Config):
     """The whole configuration: config.yaml with the campaign file merged over it."""
 
-    stores: dict[Name, Store] = Field(min_length=1, description="Name: store (system under test).")
+    stores: dict[Name, Store] = Field(
+        min_length=1, description="Stores (systems under test) by name, see docs/reference/store-kinds.md."
+    )
 
     @classmethod
     def keys_of_store(cls, kind: str) -> list[str]:

@@ -99,9 +99,14 @@ class Launcher(Closed):
         description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`.",
     )
     address: Host | None = Field(None, description="Address of this host for the nodes; default: its name.")
-    port: int = Field(0, ge=0, le=65535, description="UDP port of the clock (and TCP port of the post office); 0: any.")
+    port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="UDP port of the clock, and TCP port for results without a shared folder; 0: any.",
+    )
     shared_folder: Boolean = Field(
-        True, description="Nodes have access to `results`; false: they send their results to a TCP port of this host."
+        True, description="Nodes have access to `results`; false: they send their results to `port` of this host."
     )
     clock_bound: Wait = Field(given("1 s"), description="A node whose clock differs by more than this is refused.")
     clock_error: Wait = Field(
@@ -115,7 +120,7 @@ class Launcher(Closed):
 class Role(Closed):
     """A group of clients of a point that run one workload at the same time as other roles, see docs/roles.md."""
 
-    workload: str = Field(description="Name of the workload, see the list of workloads below.")
+    workload: str = Field(description="Name of the workload, see docs/reference/workloads.md.")
     axes: dict[str, Any] = Field(
         default_factory=dict,
         description="Axis: value or list of values. Axes of the whole point belong to the `axes` of the sweep.",
@@ -168,16 +173,13 @@ Together = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
 class Sweep(Closed):
     """One workload, or several roles at once, over the product of its axes and the rows of `together`."""
 
-    workload: str = Field("", description="Name of the workload, see the list of workloads below; empty with `roles`.")
+    workload: str = Field("", description="Name of the workload; empty with `roles`. See docs/reference/workloads.md.")
     roles: dict[RoleName, Role] = Field(
-        default_factory=dict, description="Name: role. All run at once, instead of `workload`; see docs/roles.md."
+        default_factory=dict, description="Roles that run at the same time, instead of `workload`; see docs/roles.md."
     )
     axes: dict[str, Any] = Field(
         default_factory=dict,
-        description=(
-            "Axis: value or list of values; axes that are not named have their default. With `roles`: axes of the "
-            "whole point."
-        ),
+        description="Axis: value or list of values. With `roles`: axes of the whole point.",
     )
     together: Together = Field(
         default_factory=dict,
@@ -292,7 +294,7 @@ class Sizes(Closed):
         None, description="Log-normal: larger sizes are drawn again; default: 100 times the mean."
     )
     histogram: Histogram | None = Field(
-        None, description="Mapping of size to count, or CSV file with columns size,count (bytes, or with a unit)."
+        None, description="Columns of the CSV file: size,count. Sizes are bytes, or have a unit."
     )
 
     @model_validator(mode="after")
@@ -333,7 +335,7 @@ def new_names(declared: dict[str, Any]) -> dict[str, Any]:
 
 
 class Campaign(Closed):
-    """The content of a campaign file (`campaigns/*.yaml`)."""
+    """The content of a campaign file: what is measured, and how."""
 
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
     title: str = Field("", description="Title of the paper.")
@@ -380,22 +382,22 @@ class Campaign(Closed):
     )
     files: dict[Name, RootFile] = Field(
         default_factory=dict,
-        description="Name: a ROOT file of the user; `scale` of a read may be that name, see docs/own-files.md.",
+        description="ROOT files of the user; `scale` of a read may be such a name, see docs/own-files.md.",
     )
-    sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="Name: sweep.")
+    sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="What is measured.")
     faults: dict[FaultName, Annotated[list[Act], Field(min_length=1)]] = Field(
-        default_factory=dict, description="Name: actions on a store during a run, see docs/faults.md."
+        default_factory=dict, description="Actions on a store during a run, see docs/faults.md."
     )
     mixes: dict[Name, Mix] = Field(
-        default_factory=dict, description="Name: weights of operations, see docs/mixes.md; the axis `mix` names one."
+        default_factory=dict, description="Weights of operations for the axis `mix`, see docs/mixes.md."
     )
     sizes: dict[Name, Sizes] = Field(
-        default_factory=dict, description="Name: a distribution of object sizes; the axis `sizes` names one."
+        default_factory=dict, description="Distributions of object sizes for the axis `sizes`."
     )
     release: Release | None = Field(None, description="A nightly software release, see docs/releases.md.")
-    figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
+    figures: dict[FigureName, Figure] = Field(default_factory=dict, description="See docs/figures.md.")
     claims: dict[ClaimName, Claim] = Field(
-        default_factory=dict, description="Name: a user's claim that is judged with the findings, see docs/claims.md."
+        default_factory=dict, description="Findings of the user that are judged, see docs/claims.md."
     )
 
     @field_validator("mixes", "sizes")

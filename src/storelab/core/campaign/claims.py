@@ -143,7 +143,7 @@ class Claim(Closed):
         ),
     )
     rule: Literal["slope", "ratio", "level", "count", "order", "shape", "answer"] = Field(
-        description="Rule: `slope`, `ratio`, `level`, `count`, `order`, `shape` or `answer`."
+        description="How the data are judged."
     )
     at_least: float | None = Field(None, description="The finding holds at this value and above.")
     at_most: float | None = Field(None, description="The finding holds at this value and below.")
