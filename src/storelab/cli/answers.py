@@ -32,7 +32,7 @@ class Answer(StrictModel):
 class Work(StrictModel):
     """The points and the time of one workload in one store."""
 
-    workload: str = Field(description="The workload.")
+    workload: str = Field(description="Workload; `all` in a summary.")
     points: int = Field(description="Number of its points.")
     measuring_s: float = Field(description="Sum of the lengths of their windows.")
 
@@ -40,10 +40,10 @@ class Work(StrictModel):
 class Asked(StrictModel):
     """The demands of the plan on one store."""
 
-    store: str = Field(description="The store.")
+    store: str = Field(description="Store.")
     workloads: list[Work] = Field(description="Its workloads.")
     estimated_s: float = Field(description="Upper limit of the time, with 2 s added to each window.")
-    staged_objects: int = Field(description="Objects that are uploaded before the measurement, one PUT request each.")
+    staged_objects: int = Field(description="Objects that are uploaded before the measurement.")
     staged_bytes: int = Field(description="Size of these objects.")
     buckets: int = Field(description="Number of buckets.")
     free_bytes: int | None = Field(description="Free space in the store; null if the store does not report it.")
@@ -54,7 +54,7 @@ class Check(Answer):
     """The demands of a campaign. If space or limits do not allow it, nothing is printed and the exit code is 2."""
 
     campaign: str = Field(description="Name of the campaign.")
-    folder: str = Field(description="Folder of the campaign.")
+    folder: str = Field(description="The campaign's folder.")
     stores: list[Asked] = Field(description="Demands on each store.")
     points: int = Field(description="Number of points in the plan.")
     measured: int = Field(description="Number of points that have a record.")
@@ -70,7 +70,7 @@ class Planned(StrictModel):
     state: Literal["measured", "failed", "to do"] = Field(description="State of the point.")
     key: str = Field(description="Key of the point: the argument of `storelab measure`, and its folder below `raw/`.")
     store: str = Field(description="Store.")
-    workload: str = Field(description="Workload.")
+    workload: str = Field(description="Workload; `all` in a summary.")
     sweep: str = Field(description="The sweep that contains the point.")
     rep: int = Field(description="Number of the repetition, from 1.")
     clients: int = Field(description="Number of clients, over all roles.")
@@ -82,7 +82,7 @@ class Plan(Answer):
     """The points of a campaign, in the order of measuring."""
 
     campaign: str = Field(description="Name of the campaign.")
-    folder: str = Field(description="Folder of the campaign.")
+    folder: str = Field(description="The campaign's folder.")
     points: list[Planned] = Field(description="The points.")
 
 
@@ -116,9 +116,9 @@ class Node(StrictModel):
     """A node of the allocation. All values are strings, formatted as in the table."""
 
     host: str = Field(description="Host name.")
-    python: str = Field(description="Version of Python.")
-    storelab: str = Field(description="Version of storelab.")
-    s5cmd: str = Field(description="Version of s5cmd.")
+    python: str = Field(description="Version on the node.")
+    storelab: str = Field(description="Version on the node.")
+    s5cmd: str = Field(description="Version on the node.")
     endpoints: str = Field(description="Endpoints that the node reaches.")
     tmpfs_free: str = Field(description="Free space on tmpfs.")
     open_files: str = Field(description="Limit of open files.")
@@ -143,7 +143,7 @@ class Verdict(StrictModel):
 
     store: str = Field(description="Store.")
     deployment: str = Field(description="Store, with the settings of its deployment.")
-    workload: str = Field(description="Workload.")
+    workload: str = Field(description="Workload; `all` in a summary.")
     engine: str | None = Field(description="Engine.")
     what: str | None = Field(description="Object size, range, file and fractions in words.")
     best: float = Field(description="Highest median over the runs.")
@@ -177,26 +177,26 @@ class Side(StrictModel):
 class Compared(StrictModel):
     """A metric of a comparable point, or the summary of all points."""
 
-    store_a: str | None = Field(description="Store of A.")
-    store_b: str | None = Field(description="Store of B.")
-    workload: str = Field(description="Workload; `all` in summary rows.")
-    axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in summary rows.")
+    store_a: str | None = Field(description="Store of A and of B.")
+    store_b: str | None = Field(description="Store of A and of B.")
+    workload: str = Field(description="Workload; `all` in a summary.")
+    axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in a summary.")
     metric: str = Field(
-        description="`throughput` (MB/s), `rate` (1/s), `latency_p50`, `latency_p99` (ms); `speed` in summary rows."
+        description="`throughput` (MB/s), `rate` (1/s), `latency_p50`, `latency_p99` (ms); `speed` in a summary."
     )
-    points: int = Field(description="1; in summary rows the number of points.")
-    n_a: int = Field(description="Number of runs of A; in summary rows of repetitions.")
-    n_b: int = Field(description="The same number for B.")
-    median_a: float | None = Field(description="Median of A; null in summary rows.")
-    median_b: float | None = Field(description="Median of B; null in summary rows.")
+    points: int = Field(description="1; in a summary the number of points.")
+    n_a: int = Field(description="Number of runs; in a summary of repetitions.")
+    n_b: int = Field(description="Number of runs; in a summary of repetitions.")
+    median_a: float | None = Field(description="Median; null in a summary.")
+    median_b: float | None = Field(description="Median; null in a summary.")
     ratio: float | None = Field(description="B divided by A.")
-    low: float | None = Field(description="Lower end of the 95 % interval of the ratio; null without an interval.")
-    high: float | None = Field(description="Upper end of the interval.")
+    low: float | None = Field(description="Ends of the 95 % interval of the ratio.")
+    high: float | None = Field(description="Ends of the 95 % interval of the ratio.")
     coverage_percent: float | None = Field(description="Coverage of the interval.")
-    p: float | None = Field(description="Two-sided p value of this row, without correction.")
+    p: float | None = Field(description="Two-sided p value, without correction.")
     verdict: str = Field(description="`faster`, `slower` or `cannot tell`, without correction.")
-    reason: str | None = Field(description="Reason for a missing interval.")
-    p_corrected: float | None = Field(description="p value, corrected for the number of rows.")
+    reason: str | None = Field(description="Why a value is missing.")
+    p_corrected: float | None = Field(description="p value, corrected for their number.")
     verdict_corrected: str = Field(description="The verdict with the correction. Use this one.")
     bound_by: str | None = Field(description="`client` or `link`, if one of them limited a run.")
 
@@ -208,12 +208,11 @@ class Compare(Answer):
     b: Side = Field(description="Side B.")
     days: list[str] = Field(description="Campaigns from which the variation between days is estimated (`--days`).")
     other_days: bool = Field(
-        description="Whether A and B were measured on different days. "
-        "If so, and without `days`, the day may cause a difference."
+        description="Whether A and B were measured on different days, which may cause a difference."
     )
     rows: list[Compared] = Field(description="Comparable points, then the summary rows.")
-    alone_a: int = Field(description="Number of points of A without a counterpart in B.")
-    alone_b: int = Field(description="Number of points of B without a counterpart in A.")
+    alone_a: int = Field(description="Points without a counterpart on the other side.")
+    alone_b: int = Field(description="Points without a counterpart on the other side.")
     fail_on: str | None = Field(description="The value of `--fail-on`.")
     margin_percent: float = Field(description="The value of `--margin`: slowdown that `--fail-on` tolerates.")
     slower: int | None = Field(
@@ -233,16 +232,16 @@ class Volume(StrictModel):
 
     clients: int = Field(description="Number of clients.")
     operations_a_point: float = Field(description="Operations of one point.")
-    records_a_point_bytes: float = Field(description="Size of the records of one point.")
-    records_bytes: float = Field(description="Size of the records of the campaign.")
+    records_a_point_bytes: float = Field(description="Size of the records of one point, and of the campaign.")
+    records_bytes: float = Field(description="Size of the records of one point, and of the campaign.")
     files: int = Field(description="Number of files of the campaign.")
 
 
 class Size(Answer):
     """The number of clients that fill a link."""
 
-    link_bytes_per_s: int = Field(description="Rate of the link.")
-    client_link_bytes_per_s: int = Field(description="Rate of the link of each client.")
+    link_bytes_per_s: int = Field(description="Rate of the link, and of that of each client.")
+    client_link_bytes_per_s: int = Field(description="Rate of the link, and of that of each client.")
     one_client: OneClient = Field(description="The highest rate of one client.")
     clients: int = Field(description="Number of clients that fill the link.")
     clients_with_room: int = Field(description="A quarter more clients, to show that the link is the limit.")
@@ -276,11 +275,9 @@ class Entry(StrictModel):
     name: str = Field(description="Name of the entry: the part of its folder's name after the `@`.")
     folder: str = Field(description="Folder of the entry.")
     measured: str = Field(description=f"When its first run began, {TIME}.")
-    sealed: str = Field(description="When it was sealed.")
+    sealed: str = Field(description=f"When it was sealed, {TIME}.")
     source: str = Field(description="Where its values were read from.")
-    environment: list[str] = Field(
-        description="Differences of the environment from the previous entry; empty for the oldest entry."
-    )
+    environment: list[str] = Field(description="Differences of the environment from the previous entry.")
 
 
 class Value(StrictModel):
@@ -289,19 +286,17 @@ class Value(StrictModel):
     entry: str = Field(description="Name of the entry.")
     n: int = Field(description="Number of runs; in a summary of repetitions.")
     median: float | None = Field(description="Median; in a summary the ratio to the oldest entry.")
-    low: float | None = Field(
-        description="Lower end of the 95 % interval of the median; with fewer than 6 runs the smallest value."
-    )
-    high: float | None = Field(description="Upper end of the interval; with fewer than 6 runs the largest value.")
+    low: float | None = Field(description="Ends of its 95 % interval; below 6 runs smallest and largest value.")
+    high: float | None = Field(description="Ends of its 95 % interval; below 6 runs smallest and largest value.")
 
 
 class Change(StrictModel):
     """A change of level."""
 
     at: str = Field(description="The first entry after the change.")
-    ratio: float = Field(description="Level after the change, divided by the level before it.")
-    low: float = Field(description="Lower end of the 95 % interval of the ratio, for a change at this entry.")
-    high: float = Field(description="Upper end of the interval.")
+    ratio: float = Field(description="Level after over level before the change.")
+    low: float = Field(description="Ends of the 95 % interval of the ratio, for a change at this entry.")
+    high: float = Field(description="Ends of the 95 % interval of the ratio, for a change at this entry.")
     verdict: Literal["faster", "slower"] = Field(description="Direction of the change.")
 
 
@@ -310,15 +305,13 @@ class Newest(StrictModel):
 
     there: bool = Field(description="Whether the newest entry has this series.")
     before: int = Field(
-        description="Number of entries since the last change, without the newest; 0 if no comparison is possible."
+        description="Entries since the last change, without the newest; 0 if no comparison is possible."
     )
-    ratio: float | None = Field(description="The newest entry divided by the geometric mean of these entries.")
-    low: float | None = Field(
-        description="Lower end of the 95 % interval of the ratio, which includes the variation between entries."
-    )
-    high: float | None = Field(description="Upper end of the interval.")
-    p: float | None = Field(description="Two-sided p value of this series, without correction.")
-    p_corrected: float | None = Field(description="p value, corrected for the number of series.")
+    ratio: float | None = Field(description="The newest entry over the geometric mean of these entries.")
+    low: float | None = Field(description="Ends of its 95 % interval, with the variation between entries.")
+    high: float | None = Field(description="Ends of its 95 % interval, with the variation between entries.")
+    p: float | None = Field(description="Two-sided p value, without correction.")
+    p_corrected: float | None = Field(description="p value, corrected for their number.")
     verdict: str = Field(description="`faster`, `slower` or `cannot tell`, with the correction.")
 
 
@@ -330,19 +323,19 @@ class Series(StrictModel):
     axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in a summary.")
     metric: str = Field(description="Metric, as in `compare`.")
     said: str = Field(description="The point in words, as in the printed text.")
-    points: int = Field(description="1; in a summary the number of points that all entries have.")
+    points: int = Field(description="1; in a summary the number of common points.")
     values: list[Value] = Field(description="Its values, oldest first.")
     p: float | None = Field(
         description="p value of the hypothesis that the level never changed; null if the series is too short."
     )
-    p_corrected: float | None = Field(description="p value, corrected for the number of series.")
+    p_corrected: float | None = Field(description="p value, corrected for their number.")
     changes: list[Change] = Field(description="Its changes, oldest first; empty if `p_corrected` is 0.05 or more.")
     newest: Newest = Field(description="The newest entry.")
     reason: str | None = Field(description="Why a value is missing.")
 
 
 class History(Answer):
-    """A campaign that was measured again and again (docs/history.md)."""
+    """A campaign that was measured several times (docs/history.md)."""
 
     folder: str = Field(description="The campaign's folder, without a date.")
     entries: list[Entry] = Field(description="Its entries, oldest first.")

@@ -4,11 +4,13 @@ docs/machine.md and its schema are generated from the models of `--json` and the
 generates the pages of the configuration.
 """
 
+import itertools
 import json
 import re
 import sys
 import typing
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -16,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from storelab.cli import settings_pages
 from storelab.cli.answers import ANSWERS, Answer
-from storelab.cli.settings_pages import type_text
+from storelab.cli.settings_pages import help_of, linked, type_text
 from storelab.core import records
 from storelab.core.errors import Exit
 
@@ -44,8 +46,8 @@ MACHINE_AFTER = """
 not 0 if a rule failed.
 
 ## Keys of every object
-
 """
+COMMON = ("", "## Common keys", "", "Keys of several objects below. Each object lists those that it has.", "")
 
 
 def _inner(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -57,20 +59,32 @@ def _inner(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
                 yield from _inner(part)
 
 
-def _table(model: type[BaseModel], omitted: frozenset[str] = frozenset()) -> list[str]:
+def _rows(model: type[BaseModel], omitted: frozenset[str] = frozenset()) -> list[tuple[str, str, str]]:
+    """Return name, type and meaning of each key."""
+    fields = model.model_fields.items()
+    return [(name, _type_name(f.annotation), f.description or "") for name, f in fields if name not in omitted]
+
+
+def _table(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return the lines of a table of keys. Consecutive keys with the same type and meaning share a row."""
     out = ["| key | type | meaning |", "|---|---|---|"]
-    for name, field in model.model_fields.items():
-        if name not in omitted:
-            kind = _type_name(field.annotation)
-            out.append(f"| `{name}` | {kind} | {field.description or ''} |")
+    for (kind, meaning), same in itertools.groupby(rows, key=lambda row: row[1:]):
+        out.append(f"| {', '.join(f'`{row[0]}`' for row in same)} | {kind} | {meaning} |")
     return out
+
+
+def _section(rows: Sequence[tuple[str, str, str]], common: Collection[tuple[str, str, str]]) -> list[str]:
+    """Return the table of the keys that are not common, and a line with the names of the common ones."""
+    separate = [row for row in rows if row not in common]
+    names = ", ".join(f"`{row[0]}`" for row in rows if row in common)
+    return [*(_table(separate) if separate else []), *(["", f"Common: {names}."] if names else [])]
 
 
 def _type_name(annotation: typing.Any) -> str:
     text = type_text(annotation)
     held = [p for p in (annotation, *typing.get_args(annotation)) if isinstance(p, type) and issubclass(p, BaseModel)]
     for model in held:
-        text = text.replace(model.__name__.lower(), f"object ({_name(model)})")
+        text = text.replace(model.__name__.lower(), f"**{_name(model)}**")
     return text.replace("mapping of text to any", "object")
 
 
@@ -85,18 +99,16 @@ def machine() -> str:
         MACHINE_HEAD + "\n".join(f"| {code.value} | `{code.name}` | {code.meaning} |" for code in Exit),
         MACHINE_AFTER.rstrip("\n"),
     ]
-    lines += ["", *_table(Answer)]
+    models = {model: _rows(model, frozenset(Answer.model_fields)) for model in ANSWERS.values()}
+    models |= {part: _rows(part) for model in ANSWERS.values() for part in _inner(model)}
+    count = Counter(row for rows in models.values() for row in rows)
+    common = [row for row, n in count.items() if n > 1]
+    lines += ["", *_table(_rows(Answer)), *COMMON, *_table(common)]
     for command, model in ANSWERS.items():
-        lines += ["", f"## `{command}`", "", " ".join((model.__doc__ or "").split()), ""]
-        lines += _table(model, frozenset(Answer.model_fields))
+        lines += ["", f"## `{command}`", "", help_of(model), "", *_section(models[model], common)]
         for part in dict.fromkeys(_inner(model)):
-            lines += [
-                "",
-                f"**{_name(part).capitalize()}**: {' '.join((part.__doc__ or '').split())}",
-                "",
-                *_table(part),
-            ]
-    return "\n".join(lines) + "\n"
+            lines += ["", f"**{_name(part).capitalize()}**: {help_of(part)}", "", *_section(models[part], common)]
+    return linked("machine.md", lines)
 
 
 def machine_schema() -> str:
