@@ -125,8 +125,8 @@ def blocks(page: str, command: str) -> list[list[str]]:
 
 
 @pytest.mark.heavy
-def test_knees_on_the_cluster_page_are_those_of_the_table():
-    page, tables = PAGES["cluster.md"], campaigns.built("testbed2015") / "tables"
+def test_knees_on_the_testbed_page_are_those_of_the_table():
+    page, tables = PAGES["testbed.md"], campaigns.built("testbed2015") / "tables"
     scaling, throughput = (pd.read_csv(tables / f"{name}.csv") for name in ("scaling", "throughput"))
     bound = throughput["bound_by"].eq("link")
     assert f"{bound.sum()} of the {len(bound)} groups" in page
