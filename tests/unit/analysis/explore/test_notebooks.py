@@ -167,8 +167,8 @@ def test_cells_are_short_calls_without_outputs(name):
 
 
 def test_pages_name_all_notebooks():
-    page, readme = (ROOT / "docs/notebooks.md").read_text(), (ROOT / "README.md").read_text()
-    assert [name for name in NOTEBOOKS if f"| `{name}` |" not in page or f"`{name}`" not in readme] == []
+    page, index = (ROOT / "docs/notebooks.md").read_text(), (ROOT / "docs/index.md").read_text()
+    assert [name for name in NOTEBOOKS if f"| `{name}` |" not in page or f"`{name}`" not in index] == []
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
