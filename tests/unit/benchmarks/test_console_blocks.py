@@ -70,7 +70,8 @@ def test_stores_of_a_clone_are_stopped_too(tmp_path, storelab):
 
 def test_blocks_of_the_docs_are_found():
     found = console_blocks.blocks()
-    named = [b for b in found if b.needs]
+    # The steps of a tutorial need the steps before them.
+    named = [b for b in found if b.needs and not b.page.startswith("docs/tutorials/")]
     assert len(found) >= 20 and {b.page for b in found} >= {"README.md", "docs/stores.md", "docs/verdicts.md"}
     assert not found[0].needs and found[0].page == "README.md", "the first one needs nothing"
     assert found[0].commands[0].startswith("git clone") and "source .venv/bin/activate" in found[0].commands[1]

@@ -107,7 +107,7 @@ def test_columns_are_explained():
 
 def test_experiments_of_2010_to_2015_have_sealed_records():
     """Each row names sealed campaigns, and figures and tables that they can have."""
-    text = PAGES["campaigns.md"].partition("### Where each experiment stands\n")[2].partition("\n## ")[0]
+    text = PAGES["evaluations.md"].partition("## Records of each experiment\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d+) .*? \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.MULTILINE)
     assert [int(number) for number, *_ in rows] == [*range(1, 17)]
 

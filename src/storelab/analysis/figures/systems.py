@@ -1,8 +1,8 @@
 """Define the figures that compare systems: by front-ends, buckets, space; with earlier results; software releases.
 
-They follow experiments 4, 5 and 9 of the evaluations (docs/campaigns.md). The growth of a repository follows figure 15
-of J. Phys. Conf. Ser. 664 022001. The published curve has no numbers; the line next to ours is its mean per day times
-the factor of our release.
+They follow experiments 4, 5 and 9 of the evaluations (docs/evaluations.md). The growth of a repository follows figure
+15 of J. Phys. Conf. Ser. 664 022001. The published curve has no numbers; the line next to ours is its mean per day
+times the factor of our release.
 """
 
 import re

@@ -3,7 +3,7 @@
 The first figures follow figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001. Rates are medians in the `overlap`
 window. For large objects they show throughput; for small ones and HEAD requests, operations per second. The figures of
 one client show rates against its threads, and the resources that it used. This is experiment 1 of the evaluations
-(docs/campaigns.md), where a client with up to 200 threads ran out of sockets and memory.
+(docs/evaluations.md), where a client with up to 200 threads ran out of sockets and memory.
 """
 
 from collections.abc import Iterator
