@@ -58,7 +58,7 @@ test: PARTS := dev
 test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
-# The generator's note on its successor is no warning of ours.
+# This hides MkDocs's note about its successor.
 DOCS := NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 docs: PARTS := dev
 docs: setup
@@ -66,7 +66,7 @@ docs: setup
 
 lint: PARTS := dev
 lint: setup
-	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
+	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
 
 setup:
 	@envs/setup.sh $(PARTS)
