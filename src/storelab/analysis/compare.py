@@ -350,8 +350,11 @@ def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Se
 
 
 def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> Iterator[str]:
-    """Yield the notes below the table: fixed axes, undecided rows, effect of the correction, and variation between
-    days."""
+    """Yield the notes below the table.
+
+    These are fixed axes, reasons of undecided rows, points without a counterpart, the effect of the correction, and the
+    variation between days. alone: number of such points in A and B.
+    """
     points = table[table["workload"] != ALL]
     yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
     yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))

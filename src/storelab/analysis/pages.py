@@ -247,10 +247,9 @@ The questions are described in [records.md](records.md) and `src/storelab/worklo
 
 
 def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
-    """Return docs/capabilities.md: a table of answers with a row per question and a column per deployment, then
-    evidence.
+    """Return docs/capabilities.md: a row per question, a column per deployment, then the evidence.
 
-    The evidence covers all answers that are not a plain yes.
+    The evidence covers all answers other than a plain yes.
     """
     rows = labelled(table)
     rows = rows.assign(topic=rows["topic"].map(_plain), check=rows["check"].map(_plain))

@@ -247,8 +247,10 @@ Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
 
 
 class StoreEntry(BaseModel):
-    """A configured store as `core` sees it: only its kind. The kind's model in `stores/config.py` checks the other
-    keys."""
+    """A configured store as `core` reads it: only its kind.
+
+    The model of the kind in `stores/config.py` checks the other keys.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 

@@ -100,7 +100,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 class NodeFailed(Exception):
-    """This node cannot take part; the message has the reason."""
+    """A node cannot take part in a measurement; the message has the reason."""
 
 
 class Agent:

@@ -69,7 +69,7 @@ class Files:
 
 
 def cpu(files: Files) -> Cpu:
-    """Return CPU times from the first line of /proc/stat: user nice system idle iowait irq softirq steal …"""
+    """Return the CPU times from the first line of /proc/stat: user nice system idle iowait irq softirq steal."""
     data = files.read("/proc/stat", 512) or b"cpu 0 0 0 0 0 0 0 0\n"
     user, nice, system, _, _, irq, softirq, steal = (int(v) / TICK for v in data[: data.index(b"\n")].split()[1:9])
     return Cpu(user + nice, system + irq + softirq, user + nice + system + irq + softirq + steal)

@@ -1,9 +1,9 @@
-"""Whole objects, ranges of them, and their metadata: `put`, `get`, `get_range`, `delete`, `rewrite`, `stat`, `list`,
-`space` (experiments 1-5 and 9 of the evaluations 2012-2015).
+"""Workloads with whole objects, ranges of them, and their metadata.
 
-`put` and `rewrite` upload until the deadline; the objects reported as done are checked afterwards. `delete` deletes
-objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects. `space` measures the
-raw bytes that a store uses for the bytes stored.
+`put`, `get`, `get_range`, `delete`, `rewrite`, `stat`, `list` and `space` are experiments 1-5 and 9 of the evaluations
+of 2012-2015. `put` and `rewrite` upload until the deadline; the objects reported as done are checked afterwards.
+`delete` deletes objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects.
+`space` measures the raw bytes that a store uses for the bytes stored.
 """
 
 import hashlib

@@ -80,10 +80,9 @@ def draw(
 def _compared(
     cells: Sequence[Axes], shown: Sequence[panels.Panel], values: Sequence[pd.Series]
 ) -> Iterator[tuple[Measure, str, list[Axes], list[pd.Series]]]:
-    """Group the panels whose values have the same label, and yield (measure, label, panels, their values) of each
-    group.
+    """Group the panels whose values have the same label, and yield (measure, label, panels, values) of each group.
 
-    Readers compare these panels.
+    Readers compare the panels of a group.
     """
     groups: dict[str, list[int]] = {}
     for i, panel in enumerate(shown):

@@ -65,8 +65,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes in a series of n entries: p of a series without a change (NaN with too few entries), and their
-    places."""
+    """The changes in a series of n entries.
+
+    p: probability of the series if nothing had changed (NaN with too few entries). places: indices of the changes.
+    """
 
     n: int
     p: float
@@ -339,8 +341,10 @@ def _corrected(family: list[Series]) -> list[Series]:
 
 
 def _stepped(s: Series, p: float) -> Series:
-    """Return the series with the changes reported at this p, and the newest entry compared with those since the last
-    one."""
+    """Return the series with the changes that are significant at `p`.
+
+    The newest entry is compared with those since the last change.
+    """
     if not all(v.median > 0 for v in s.values):
         return s
     logs = [math.log(v.median) for v in s.values]

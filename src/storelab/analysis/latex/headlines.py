@@ -164,8 +164,10 @@ def answers(known: Known) -> Iterator[str]:
 
 
 def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
-    """Return the brackets after each headline without their common end, and this common end for the end of the
-    sentence."""
+    """Return the brackets after each headline without their common end, and this common end.
+
+    The common end follows at the end of the sentence.
+    """
     parts = [h.places for h in found]
     common: list[str] = []
     while len(parts) > 1 and all(parts) and len({p[-1] for p in parts}) == 1:

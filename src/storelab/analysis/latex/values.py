@@ -109,8 +109,7 @@ def lead(drawn: Mapping[str, Any]) -> str | None:
 
 
 def figure(macro: str, name: str, entry: Mapping[str, Any]) -> str:
-    r"""Return a float with caption and label, made by a macro of the template: `\\Figure`, or `\\Lead` on the first
-    page."""
+    r"""Return a float with caption and label. macro: `\\Figure`, or `\\Lead` on the first page."""
     return f"\\{macro}{{{entry['pdf'].removesuffix('.pdf')}}}{{{escape(entry['caption'])}}}{{fig:{name}}}"
 
 

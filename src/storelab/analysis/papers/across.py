@@ -72,8 +72,10 @@ def words_of(values: Iterable[object]) -> str:
 
 
 def _versions(member: Member, what: str) -> Iterator[str]:
-    """Yield `seaweedfs 4.48`, `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)` for measured systems, not for those that
-    calibrate."""
+    """Yield versions such as `seaweedfs 4.48` or `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)`.
+
+    Stores that only calibrate are left out.
+    """
     table = member.table("environment")
     own = set(member.measured["store"]) if what == "store" else None
     for name in sorted(g.removeprefix(f"{what} ") for g in table["group"].unique() if g.startswith(f"{what} ")):

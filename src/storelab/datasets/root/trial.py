@@ -156,8 +156,11 @@ class Trial:
             raise Unfit(f"objects with {member}, which is packed: uproot ignores its range, bits and dimensions")
 
     def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
-        """Check every basket against the counter. In some files the link to a counter leads to the first branch of
-        that name. Therefore, if the lists have other lengths, the other branches of the name are tried too."""
+        """Check every basket against the counter.
+
+        In some files the link to a counter leads to the first branch of that name. Therefore, if the lists have other
+        lengths, the other branches of that name are tried too.
+        """
         counter, wrong = self._counter(self.objects[name]), None
         if counter is None or (counts := self._values(counter)) is None:
             return self._every_basket(name, how, form, rows, None)
@@ -295,8 +298,10 @@ class Trial:
         return out
 
     def _steps(self, head: Header, low: int, first: int, stop: int) -> None:
-        """Read consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
-        basket."""
+        """Read consecutive entries one by one, with the reader of the workload `events`.
+
+        low: row of the branch's first basket.
+        """
         reader = StepReader(head, head.layout.names, self.foreign)
         for entry in range(first, stop):
             rows, new = reader.rows(entry, entry + 1)
@@ -334,8 +339,11 @@ class Trial:
 
 
 def _strings(how: Any, content: decode.Content) -> None:
-    """Raise Unfit if a string is not as long as it declares. ROOT writes an empty `char*` without its length, so that
-    uproot reads it and all following strings wrongly, without an error."""
+    """Raise Unfit if the length of a string differs from the declared one.
+
+    ROOT writes an empty `char*` without its length, so that uproot reads it and all following strings wrongly, without
+    an error.
+    """
     begins, ends = content.offsets[:-1] + how.header_bytes, content.offsets[1:]
     whole, size = content.values, 1 if how.length_bytes == "1-5" else 4
     if (ends - begins < size).any():

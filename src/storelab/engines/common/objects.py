@@ -202,6 +202,6 @@ def objects_at_a_time(point: Point, client: int) -> int:
 
 
 def sizes_at_start(point: Point, client: int) -> list[int]:
-    """Return the sizes of the objects of a client that exist before it begins: its numbers 0, 1, …"""
+    """Return the sizes in bytes of the objects of a client that exist before it begins: its numbers 0, 1 and so on."""
     sizes, rng = Sizes(point.fixed["sizes"]), random.Random(derive_seed(point.seed, "start", client))
     return [sizes.draw(rng) for _ in range(objects_at_a_time(point, client))]
