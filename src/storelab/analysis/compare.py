@@ -158,6 +158,7 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
 
 
 def values_of(rows: pd.DataFrame) -> dict[int, float]:
+    """Return repetition -> value of these runs."""
     return {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
 
 

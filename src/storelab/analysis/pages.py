@@ -201,6 +201,7 @@ def sparse(found: pd.DataFrame) -> Section:
 
 
 def limits(found: pd.DataFrame) -> Section:
+    """Return the section with the verdict on the limit of each deployment."""
     return Section("Limits", lines=verdicts.lines(found.assign(deployment="")))
 
 

@@ -179,6 +179,8 @@ Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 
 class Closed(BaseModel):
+    """A part of the configuration with fixed keys: unknown keys, infinite numbers and changes are refused."""
+
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
     )

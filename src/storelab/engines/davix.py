@@ -78,6 +78,8 @@ class DavixPages(Whole, PageReader):
 
 
 class DavixClient(PlannedClient):
+    """A client that reads selections of ROOT files by vector reads of davix, in a separate process."""
+
     engine = "davix"
     tree_reader, tuple_reader = DavixReader, DavixPages
 

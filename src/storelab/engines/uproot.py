@@ -357,6 +357,8 @@ def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np
 
 
 class UprootClient(SelectionClient):
+    """A client that reads selections of ROOT files with uproot over s3fs."""
+
     engine = "uproot-s3fs"
     libraries = ("uproot", "s3fs", "fsspec", "awkward", "aiobotocore", "aiohttp", "numpy", "cramjam")
 

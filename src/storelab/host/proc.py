@@ -154,6 +154,7 @@ def process(files: Files, pid: int) -> Process | None:
 
 
 def pids() -> set[int]:
+    """Return the ids of all processes."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - Path is slow
 
 

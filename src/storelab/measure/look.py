@@ -252,6 +252,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Look at the keys of a job from standard input, and write what was found to standard output, both as JSON."""
     out = reading(json.loads(sys.stdin.read()))
     sys.stdout.write(json.dumps(out) + "\n")
     sys.stdout.flush()

@@ -56,6 +56,7 @@ class Runs:
         return self.start[np.concatenate(([0], cuts + 1))], self.stop[np.concatenate((cuts, [len(self.stop) - 1]))]
 
     def way(self, gap: int) -> Ways:
+        """Return the cuts and the sizes in bytes of the requests, if gaps of at most `gap` bytes are merged."""
         cuts = self.cuts(gap)
         start, stop = self.merged(cuts)
         return [cuts], (stop - start)[None]
@@ -111,6 +112,7 @@ class Requests:
 
     @property
     def asked_bytes(self) -> int:
+        """Return the sum of the bytes of all requests."""
         return int((self.stop - self.start).sum())
 
     @property
@@ -137,6 +139,7 @@ class Front:
 
     @property
     def best(self) -> np.ndarray:
+        """Return, for each plan, True if no other plan needs both less time and fewer wire bytes."""
         order = np.lexsort((self.seconds, self.wire_bytes))
         least = np.minimum.accumulate(self.seconds[order])
         keep = np.zeros(len(order), bool)

@@ -207,6 +207,8 @@ class RootSettings(Folder):
 
 
 class Root(Door):
+    """An endpoint that others operate and that speaks the XRootD protocol (root://, roots://)."""
+
     Settings = RootSettings
     system = "XRootD door"
     protocol = "root"
@@ -248,6 +250,8 @@ class HttpSettings(Folder):
 
 
 class Http(Door):
+    """An HTTP or WebDAV endpoint that others operate."""
+
     Settings = HttpSettings
     system = "HTTP/WebDAV door"
     protocol = "http"
@@ -288,6 +292,8 @@ class WebHdfsSettings(Folder):
 
 
 class WebHdfs(Door):
+    """A WebHDFS endpoint that others operate."""
+
     Settings = WebHdfsSettings
     system = "WebHDFS"
     protocol = "webhdfs"

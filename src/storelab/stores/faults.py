@@ -95,6 +95,7 @@ class Journal:
 
 
 def journal_of(store: Any) -> Journal:
+    """Return the journal of the faults of a store."""
     return Journal(Path(store.state).absolute() / store.name)
 
 

@@ -72,6 +72,8 @@ class Settings(MountedSettings):
 
 
 class GlusterFS(Mounted):
+    """A GlusterFS volume that is mounted on this machine."""
+
     Settings = Settings
     system = "GlusterFS"
     binary = "glusterd"

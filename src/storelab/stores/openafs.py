@@ -90,6 +90,8 @@ class Settings(MountedSettings):
 
 
 class OpenAFS(Mounted):
+    """An OpenAFS cell that is mounted on this machine."""
+
     Settings = Settings
     system = "OpenAFS"
     binary = "afsd.fuse"

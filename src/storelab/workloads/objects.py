@@ -47,6 +47,8 @@ def succeeded(folder: Path) -> "pa.Table":
 
 
 class Put(Workload):
+    """The workload that uploads whole objects until the deadline."""
+
     def makes(self, point: Point, attempt: str) -> list[Made]:
         size = point.axes["object_size"]
         return [Made(put_keys(attempt), size, size)]
@@ -171,6 +173,8 @@ class Delete(Put):
 
 
 class Get(Workload):
+    """The workload that downloads whole staged objects."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError if there are fewer objects than clients that read each of them once."""
         clients = point.axes["clients"]
@@ -180,6 +184,8 @@ class Get(Workload):
 
 
 class GetRange(Get):
+    """The workload that reads one range of a staged object per request."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError if a range is not within its object, or for the reasons of `get`."""
         length, size, offset = (point.axes[name] for name in ("range_size", "object_size", "offset"))

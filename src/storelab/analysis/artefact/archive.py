@@ -75,6 +75,7 @@ def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
 
 
 def size_of(member: Member) -> int:
+    """Return the size of a member in bytes."""
     return len(member) if isinstance(member, bytes) else member.stat().st_size
 
 

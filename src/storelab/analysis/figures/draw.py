@@ -93,6 +93,7 @@ def _compared(
 
 
 def is_text(values: pd.Series) -> bool:
+    """Return whether a column has other values than numbers."""
     return not pd.api.types.is_numeric_dtype(values)
 
 
@@ -104,6 +105,10 @@ def categories(values: pd.Series) -> list[str]:
 
 
 def looks_of(spec: Specification, shown: panels.Layout) -> plots.Looks:
+    """Return the colour, marker and line of each series.
+
+    If a figure draws several curves per panel, these are the looks of the curves with data.
+    """
     if not spec.by_curve:
         return plots.looks(shown.series, shown.ordered)
     curves = spec.measures[0].curves

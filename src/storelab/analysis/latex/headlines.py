@@ -81,6 +81,7 @@ def reach(r: pd.Series, name: str, unit: str) -> tuple[float, float] | None:
 
 
 def runs(r: Mapping[str, object]) -> str:
+    """Return the number of runs as LaTeX, as `n~=~5`."""
     return f"n~=~{r['n']:g}"
 
 
@@ -121,6 +122,7 @@ def headlines(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
 
 
 def kinds(known: Known) -> list[str]:
+    """Return the kinds of the headlines that these tables have, without repetition."""
     return list(dict.fromkeys(h.kind for h in _all(known)))
 
 

@@ -68,6 +68,7 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
 
 
 def words_of(values: Iterable[object]) -> str:
+    """Return the different values, separated by commas, or NOT_RECORDED if there are none."""
     return ", ".join(dict.fromkeys(str(v) for v in values)) or NOT_RECORDED
 
 

@@ -131,6 +131,7 @@ class Member:
 
 
 def is_campaign(folder: Path) -> bool:
+    """Return whether a folder has the plan of a measured campaign."""
     return (folder / "raw" / evidence.PLAN).exists()
 
 

@@ -128,6 +128,7 @@ MACHINE = ("cpu_model", "cores", "memory_bytes", "platform", "kernel")
 
 
 def page_title(plan: Mapping[str, Any]) -> str:
+    """Return the title of the campaign, or its name if it has no title."""
     about = plan["campaign"]
     return str(about.get("title") or about["name"])
 

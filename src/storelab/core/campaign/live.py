@@ -32,6 +32,7 @@ KEPT = 60  # number of seconds in the state
 
 
 def path(campaign_dir: Path) -> Path:
+    """Return the file with the state of a campaign that is being measured."""
     return campaign_dir / "work" / "live.json"
 
 

@@ -52,6 +52,7 @@ class Staged(NamedTuple):
 
     @property
     def key(self) -> str:
+        """Return the whole key in the bucket."""
         return self.place.prefix + self.name
 
 
@@ -131,6 +132,7 @@ class Sizes:
         self.mu = math.log(distribution["mean"]) - distribution["sigma"] ** 2 / 2 if "mean" in distribution else 0.0
 
     def draw(self, rng: random.Random) -> int:
+        """Draw a size in bytes."""
         distribution = self.distribution
         if "fixed" in distribution:
             return int(distribution["fixed"])

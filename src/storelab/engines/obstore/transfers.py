@@ -230,6 +230,8 @@ class Slot:
 
 
 class ObstoreRewrite(ObstorePut):
+    """A client that overwrites and deletes its own keys with obstore, and keeps a ledger of the writes."""
+
     performs = ("PUT", "DELETE")
 
     def prepare_tasks(self) -> None:

@@ -52,6 +52,7 @@ def demand(holds: bool, evidence: str, error: type[Refuted] = Refuted) -> None:
 
 
 def yes(evidence: str, **detail: Any) -> Answer:
+    """Return the answer that a function works. evidence: one line. detail: values for the record."""
     return Answer(YES, evidence, detail)
 
 

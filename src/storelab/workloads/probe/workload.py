@@ -173,6 +173,8 @@ def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
 
 
 class Probe(Workload):
+    """The workload that checks which operations of its protocol a store supports."""
+
     def makes(self, point: Point, attempt: str) -> list[Made]:
         from storelab.workloads.probe import context
 

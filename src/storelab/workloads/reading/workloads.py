@@ -105,6 +105,8 @@ class Linked(Workload):
 
 
 class Reading(Linked):
+    """The base of workloads that read parts of staged ROOT files."""
+
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Give clients of cold reads also the local folders with the store's data, which they drop from the cache."""
         super().before(config, store, point, job)
@@ -117,6 +119,8 @@ class Reading(Linked):
 
 
 class Replay(Reading):
+    """The workload that requests the ranges of a reader again, without decoding."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError: planned requests have no fixed gap, a fixed gap has neither thrift nor bound."""
         merge, planned = point.axes["merge"], point.axes["merge"] == "planned"
@@ -182,6 +186,8 @@ REPLAY = Replay(
 
 
 class Events(Linked):
+    """The workload in which jobs read files event by event, through a cache."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError: each job needs its own file; a read-ahead needs a cache that has one."""
         values = point.axes
