@@ -1,5 +1,7 @@
-"""A pack as a file: the same members give the same bytes, every change is refused with the file's name, and no member
-is written outside of the folder.
+"""Check a pack as a file.
+
+The same members give the same bytes, every change is refused with the name of the file, and no member is written
+outside of the folder.
 """
 
 import json

@@ -361,8 +361,10 @@ def peak(run) -> int:
 
 
 def test_many_entries_take_memory_of_their_values(tmp_path):
-    """100 million entries in an RNTuple of 2 kB, one page over and over, took 2.2 GB: 8 bytes for each number of an
-    entry."""
+    """Check that many entries in a small file need little memory.
+
+    An RNTuple of 2 kB with 100 million entries, all in the same page, took 2.2 GB: 8 bytes for each number of an entry.
+    """
     n = 2_000_000
     with uproot.recreate(tmp_path / "n.root", compression=uproot.ZLIB(1)) as file:
         file.mkrntuple("events", {"x": np.zeros(n, "i1")})
