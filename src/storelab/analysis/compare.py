@@ -222,7 +222,7 @@ class Between:
 
 
 def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Between:
-    """Return the variation between days, from the points that all days have; none without days."""
+    """Return the variation between days, from the points that all days have; NaN if there are none."""
     common = [key for key in keys if all(key in of_day for of_day in days)]
     if not days or not common:
         return Between((math.nan, 0), (math.nan, 0))

@@ -92,9 +92,9 @@ def _of_name(member: Member, name: str) -> list[Thing]:
 
 
 def text(thing: Thing, every: bool = False) -> Iterator[str]:
-    """Yield the lines about one thing.
+    """Yield the lines that explain a number, claim, figure or table.
 
-    every: all points, not only the first few.
+    every: list all points, not only the first few.
     """
     member, keys = thing.member, thing.keys
     yield f"{thing.code}  {thing.kind} {thing.name} of the campaign {member.name}: {member.folder / thing.file}"

@@ -113,7 +113,7 @@ def _bin(value: Any) -> int:
 
 def _role_name(value: Any) -> str:
     if OF_ROLE in _name(value):
-        raise ValueError(f"{shown(value)} is not a name of a role; use letters, digits and '-'")
+        raise ValueError(f"{shown(value)} is not a valid role name; use letters, digits and '-'")
     return str(value)
 
 

@@ -52,7 +52,7 @@ def is_local(host: str) -> bool:
 
 
 class Answered:
-    """Counts of operations and bytes by server (host:port). Thread-safe."""
+    """The numbers of operations and bytes by server (host:port). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -285,7 +285,7 @@ class FsspecClient(TransferClient):
 
 
 class FsspecPut(FsspecClient):
-    """Uploads of bodies in memory to new keys, with the account's buckets in turn."""
+    """A client that uploads bodies in memory to new keys, in the account's buckets in turn."""
 
     op = "PUT"
 
@@ -329,7 +329,7 @@ class FsspecPut(FsspecClient):
 
 
 class FsspecGet(FsspecClient):
-    """Downloads of whole staged objects, each client in its own order."""
+    """A client that downloads whole staged objects, in its own order."""
 
     op = "GET"
 
@@ -367,7 +367,7 @@ class FsspecGet(FsspecClient):
 
 
 class FsspecGetRange(FsspecGet):
-    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+    """A client that downloads one range of `range_size` bytes of a staged object per request."""
 
     op = "GET_RANGE"
 

@@ -377,7 +377,7 @@ class S5cmdClient(TransferClient):
 
 
 class S5cmdPut(S5cmdClient):
-    """Uploads of body files on tmpfs to new keys, with the buckets in turn."""
+    """A client that uploads body files on tmpfs to new keys, in the buckets in turn."""
 
     op = "PUT"
 

@@ -47,7 +47,7 @@ class Tree:
     """A process, its descendants, and the other processes of its session. Its CPU time includes ended processes."""
 
     def __init__(self, pid: int, before: "Tree | None" = None):
-        """before: the tree of the same daemon before its restart, whose CPU time still counts."""
+        """Create a tree. before: that of the same daemon before its restart, whose CPU time still counts."""
         self.pid, self.members = pid, {pid}
         self.now: dict[int, proc.Process] = {}
         self.ended = [0.0, 0.0]

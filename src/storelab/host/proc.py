@@ -40,7 +40,10 @@ class Process(NamedTuple):
 
 
 class Files:
-    """Files of /proc for one thread. Up to `most` stay open, because opening one costs as much as reading it."""
+    """A set of files of /proc for one thread.
+
+    Up to `most` stay open, because opening one costs as much as reading it.
+    """
 
     def __init__(self, most: int = 256):
         self._open: dict[str, int] = {}

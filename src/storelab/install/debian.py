@@ -68,7 +68,7 @@ def install(packages: Sequence[str], progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Packages:
-    """Debian packages that are installed together. needs: size of the download, for display."""
+    """A group of Debian packages that are installed together. needs: size of the download, for display."""
 
     names: Sequence[str]
     needs: str

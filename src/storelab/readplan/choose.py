@@ -29,7 +29,10 @@ NEAR = 1.01  # maximum time relative to equal parts, for splits at the start of 
 
 
 class Runs:
-    """Ranges sorted by offset, and runs of touching ranges: starts and stops, shape (r,); gaps, shape (r - 1,)."""
+    """The ranges sorted by offset, and the runs of touching ranges.
+
+    start, stop: of the runs, shape (r,); gaps: between them, shape (r - 1,).
+    """
 
     def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
         offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")

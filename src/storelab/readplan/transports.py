@@ -99,7 +99,7 @@ def parse(body: bytes, mark: str) -> list[Part]:
 
 
 class WrongAnswer(OSError):
-    """The server answered with other bytes than requested; status: of the HTTP answer, 0 if unknown."""
+    """The server returned bytes that were not requested; status: of the HTTP answer, 0 if unknown."""
 
     error_class = "WrongAnswer"
 

@@ -55,7 +55,7 @@ class Cooling:
 
 @dataclass
 class Status:
-    """State of a store for `storelab status`: `up`, `down`, `partly` or `external`."""
+    """The state of a store for `storelab status`: `up`, `down`, `partly` or `external`."""
 
     name: str
     kind: str

@@ -111,7 +111,7 @@ class GlusterFS(Mounted):
 
     @property
     def _spool(self) -> Path:
-        """Runtime folder of glusterd's programs."""
+        """Return the folder in which glusterd's programs keep their runtime files."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:

@@ -104,7 +104,7 @@ class LocalClient(Client):
 
 
 class MemoryCopy(LocalClient):
-    """Copies from one array to another; each worker has its own arrays."""
+    """A client that copies from one array to another; each worker has its own arrays."""
 
     op = "COPY"
 
@@ -117,7 +117,7 @@ class MemoryCopy(LocalClient):
 
 
 class FileClient(LocalClient):
-    """Files of each worker in the client's own folder."""
+    """The base of clients that use files of each worker in the client's own folder."""
 
     def prepare(self) -> None:
         disk = self.job.point.axes["target"] == "disk"

@@ -93,7 +93,7 @@ def _compared(
 
 
 def is_text(values: pd.Series) -> bool:
-    """Return whether a column has other values than numbers."""
+    """Return whether a column contains text instead of numbers."""
     return not pd.api.types.is_numeric_dtype(values)
 
 

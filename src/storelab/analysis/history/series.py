@@ -259,13 +259,13 @@ class Series:
 
     @property
     def ratio(self) -> tuple[float, float, float]:
-        """Ratio of the newest entry to the stretch before it: ratio, low, high."""
+        """Return ratio, low and high: the newest entry over the stretch before it."""
         return math.exp(self.newest.shift), math.exp(self.newest.low), math.exp(self.newest.high)
 
 
 @dataclass(frozen=True)
 class History:
-    """Entries, oldest first; series of points, then of the wholes; columns: all axes."""
+    """A history: its entries (oldest first), the series of points, then those of all points together, and all axes."""
 
     entries: list[Entry]
     columns: list[str]
@@ -368,10 +368,11 @@ def _judged(s: Series, newest_p: float) -> Series:
 
 
 def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series]:
-    """Return the series whose newest entry is slower by a rule.
+    """Return the series whose newest entry is slower according to a rule.
 
     newest: the newest entry is slower than the stretch before it. change: the stretch of the newest entry is slower
-    than the one before. …-overall: only the wholes. Their whole intervals are beyond `margin_percent`.
+    than the one before it. With `-overall`, only the series of all points together are judged. The whole interval must
+    be slower by more than `margin_percent`.
     """
     kind, _, overall = rule.partition("-")
     out = []

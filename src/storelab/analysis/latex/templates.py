@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 
 
 class Tex(str):
-    """Text that is already LaTeX; `present` is its truth value in an `if`."""
+    """A text that is already LaTeX; `present` is its truth value in an `if`."""
 
     present: bool
 

@@ -30,7 +30,7 @@ NO_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
 
 
 class Sources(dict[str, Any]):
-    """Tables of a campaign by name, `drawn` and `headlines`; each is read or made at its first use."""
+    """The tables of a campaign by name, `drawn` and `headlines`; each is read or made at its first use."""
 
     def __init__(self, campaign_dir: Path) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Sources(dict[str, Any]):
 
 
 class Blocks(dict[str, Tex]):
-    """LaTeX of tables or figures by name, made at its first use; NOTHING if there is none."""
+    """The LaTeX of tables or figures by name, made at its first use; NOTHING if there is none."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__()

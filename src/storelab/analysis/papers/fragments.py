@@ -133,7 +133,10 @@ def chosen(wanted: Collection[str], names: Collection[str]) -> list[str]:
 
 
 def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Section]:
-    """Yield all sections; figures and tables without a section are in a last part of `since`."""
+    """Yield all sections of the paper.
+
+    Figures and tables that belong to no section are the last part of the section `since`.
+    """
     parts = [part for section in SECTIONS for part in section.parts]
     placed = {n for part in parts for n in (*chosen(part.figures, figures), *chosen(part.tables, tables))}
     rest = Part(
@@ -157,7 +160,7 @@ _REFERENCE = re.compile(r"(?:Table|Figure)~\\ref\{([^}]*)\}")
 
 @dataclass(frozen=True)
 class Block:
-    """LaTeX of a table or figure; a `long` one spans pages and needs a single column."""
+    """The LaTeX of a table or figure; a `long` one spans pages and needs a single column."""
 
     text: str
     long: bool = False

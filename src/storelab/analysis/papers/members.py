@@ -89,7 +89,7 @@ class Member:
 
     @cached_property
     def sums(self) -> str:
-        """A checksum that changes with any of the raw records."""
+        """Return a checksum that changes with any of the raw records."""
         return evidence.sum_of_records(self.folder / "raw")
 
     @cached_property

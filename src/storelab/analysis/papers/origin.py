@@ -41,7 +41,7 @@ def is_code(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a CSV file: its name, the positions of the rows (0: the first below the header), and their number."""
+    """The used rows of a CSV file: its name, their positions (0 is the first row below the header), and their total."""
 
     table: str
     places: tuple[int, ...]

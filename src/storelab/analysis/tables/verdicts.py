@@ -341,7 +341,7 @@ def _reached(s: Subject, clients_reach: str) -> str:
 
 
 def full_links(whose: str) -> Test:
-    """Return the test whether the known links of `whose` were full."""
+    """Return a test that gives evidence if the known links of `whose` were fully used."""
 
     def test(s: Subject) -> str | None:
         used, bits = s.number("link_used_percent") or 0.0, s.number("link_bits_per_s") or 0.0

@@ -183,7 +183,7 @@ class Claim(Closed):
 
 def _claim_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", value):
-        raise ValueError(f"{value!r} is not a name of a claim; use small letters, digits and '_' between words")
+        raise ValueError(f"{value!r} is not a valid claim name; use small letters, digits and '_' between words")
     return value
 
 

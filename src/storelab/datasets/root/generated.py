@@ -204,7 +204,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Collection:
-    """Jagged members that share one counter; `multiplicity` is the mean number of items per entry."""
+    """A set of jagged members with a common counter; `multiplicity` is the mean number of items per entry."""
 
     name: str
     members: tuple[str, ...]

@@ -158,8 +158,8 @@ class Trial:
     def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
         """Check every basket against the counter.
 
-        In some files the link to a counter leads to the first branch of that name. Therefore, if the lists have other
-        lengths, the other branches of that name are tried too.
+        In some files the link to a counter leads to the first branch of that name. Therefore, if the lengths of the
+        lists differ, the other branches of that name are tried too.
         """
         counter, wrong = self._counter(self.objects[name]), None
         if counter is None or (counts := self._values(counter)) is None:
@@ -310,7 +310,7 @@ class Trial:
                 raise Unfit(f"{found} entries are decoded instead of one")
 
     def _same(self, head: Header, rows: np.ndarray, first: int, stop: int) -> None:
-        """Raise Unfit if uproot, as `uproot-s3fs` uses it, finds other values in the baskets of these entries."""
+        """Raise Unfit if uproot, as `uproot-s3fs` uses it, reads different values from the baskets of these entries."""
         layout, branch, form = self.layout, self.objects[head.layout.names[0]], head.forms[0]
         rows = rows[(layout.entry_start[rows] < stop) & (layout.entry_stop[rows] > first)]
         begin, held = int(layout.entry_start[rows[0]]), layout.entry_stop[rows] - layout.entry_start[rows]
@@ -326,7 +326,7 @@ class Trial:
         ours = self._planned(head, first, stop)
         if form is None:  # both are uproot's: values that it does not fill differ from read to read
             if repr([v for part in ours for v in ak.to_list(part)]) != repr(ak.to_list(theirs)):
-                raise Unfit("uproot finds other values in each read")
+                raise Unfit("uproot finds different values in each read")
             return
         if isinstance(form, decode.Lists):
             sizes = np.concatenate([np.diff(offsets) for offsets, _ in ours])
@@ -335,7 +335,7 @@ class Trial:
         else:
             same, values = True, np.concatenate(ours)
         if not same or values.tobytes() != np.ascontiguousarray(theirs).tobytes():
-            raise Unfit("uproot finds other values than storelab's own decoder")
+            raise Unfit("the values that uproot finds differ from those of storelab's own decoder")
 
 
 def _strings(how: Any, content: decode.Content) -> None:

@@ -52,7 +52,7 @@ class Done:
 
 @dataclass
 class Tally:
-    """Sums over completed reads, and the number of reads whose traffic differed from the plan."""
+    """The sums over completed reads, and the number of reads whose traffic differed from the plan."""
 
     baskets: int = 0
     entries: int = 0

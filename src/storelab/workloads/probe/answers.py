@@ -40,7 +40,7 @@ class Otherwise(Refuted):
 
 
 class NotTried(Refuted):
-    """It could not be asked, or not completely."""
+    """The question could not be asked, or only a part of it."""
 
     answer = NOT_TRIED
 

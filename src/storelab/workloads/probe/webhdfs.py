@@ -147,7 +147,7 @@ def checksum(c: WebHdfs) -> Answer:
     facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
-    demand(facts["bytes"] == again["bytes"], "a different one for the same bytes", Otherwise)
+    demand(facts["bytes"] == again["bytes"], "a different checksum for the same bytes", Otherwise)
     return yes(f"{facts['algorithm']}, the same for the same bytes")
 
 

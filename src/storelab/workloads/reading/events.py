@@ -259,7 +259,7 @@ class Steps(PlannedClient):
 
 
 class PlannedEvents(Steps):
-    """Each step's baskets by planned requests, several at a time."""
+    """A client that fetches the baskets of each step with planned requests, several at a time."""
 
     engine = "planned"
 
@@ -277,7 +277,7 @@ class PlannedEvents(Steps):
 
 
 class CachedEvents(Steps):
-    """Basket by basket through a file object with a cache."""
+    """A client that reads one basket after the other through a file object with a cache."""
 
     engine = "fsspec"
     library = "fsspec"

@@ -122,7 +122,7 @@ class Replay(Reading):
     """The workload that requests the ranges of a reader again, without decoding."""
 
     def possible(self, point: Point) -> None:
-        """Raise UserError: planned requests have no fixed gap, a fixed gap has neither thrift nor bound."""
+        """Raise UserError if planned requests have a fixed gap, or those with a fixed gap have a thrift or a bound."""
         merge, planned = point.axes["merge"], point.axes["merge"] == "planned"
         hint = "sweep merge gap" if planned else "sweep merge planned"
         for axis in (axes.GAP,) if planned else (axes.THRIFT, axes.AMPLIFICATION):
