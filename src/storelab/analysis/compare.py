@@ -215,7 +215,10 @@ def order_of(key: Key) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Between:
-    """Variance of the logarithm between days and its degrees of freedom, of a point and of the mean over points."""
+    """The variance of the logarithm between days, with its degrees of freedom.
+
+    There is one for single points and one for the mean over points.
+    """
 
     point: tuple[float, int]
     whole: tuple[float, int]
@@ -243,7 +246,7 @@ def _whole(
     rows: list[dict[str, Any]],
     between: tuple[float, int],
 ) -> dict[str, Any]:
-    """Return the row over all points of a metric; a single point is itself the whole."""
+    """Return the row of a metric over all points; a single point is its own summary."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if groups.kind(r["metric"]) == metric)

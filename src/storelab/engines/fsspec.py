@@ -99,7 +99,10 @@ class Transfer(NamedTuple):
 
 
 class FsspecClient(TransferClient):
-    """The common part: workers take tasks until the deadline. A record takes 6 numbers in memory."""
+    """The base of the clients of this engine: workers take tasks until the deadline.
+
+    A record takes 6 numbers in memory.
+    """
 
     engine = "fsspec"
     book: ledger.Book | None = None  # the ledger

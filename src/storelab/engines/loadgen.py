@@ -308,7 +308,7 @@ class LoadgenDelete(LoadgenClient):
 
 
 class LoadgenMix(LoadgenClient):
-    """A mix on the client's own objects."""
+    """A client of the Go load generator that performs a mix of operations on its own objects."""
 
     def __init__(self, job: Job):
         super().__init__(job)

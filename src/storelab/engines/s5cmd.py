@@ -397,10 +397,10 @@ class S5cmdPut(S5cmdClient):
 
 
 class S5cmdGet(S5cmdClient):
-    """Downloads of staged objects into a fixed set of files on tmpfs, which the check reads afterwards.
+    """A client that downloads staged objects into a fixed set of files on tmpfs, which the check reads afterwards.
 
-    s5cmd writes a temporary file and renames it, so that a file of the ring is always one whole object. A slot
-    is used for one body only (slot mod BODIES = body), so that its content is known in any order of the downloads.
+    s5cmd writes a temporary file and renames it, so that a file of the ring is always one whole object. A slot is used
+    for one body only (slot mod BODIES = body), so that its content is known in any order of the downloads.
     """
 
     op = "GET"

@@ -151,7 +151,10 @@ class Front:
 
 
 class _Tried:
-    """Ways to merge and to split with their costs; arrays of shape (k,). cuts: of each; piece: length, 0: no split."""
+    """The ways to merge and to split requests, with their costs: arrays of shape (k,).
+
+    cuts: the cuts of each way; piece: length in bytes at which requests are split, 0 for no split.
+    """
 
     def __init__(self, ways: Iterable[Ways], link: Link, pieces: Sequence[int]):
         self.cuts: list[np.ndarray] = []

@@ -101,7 +101,10 @@ _FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  
 
 @dataclass(frozen=True)
 class Roles(Workload):
-    """A point with several roles. `each`: the workload of each role. Notes of objects are made by role."""
+    """The workload of a point with several roles. `each`: the workload of each role.
+
+    Objects are noted separately for each role.
+    """
 
     each: Mapping[str, Workload] = field(default_factory=dict)
 

@@ -101,7 +101,7 @@ class Put(Workload):
 
 
 class Rewrite(Put):
-    """Puts, overwrites and deletions over a bounded set of keys, with a ledger that is read back.
+    """The workload that writes, overwrites and deletes a bounded set of keys, with a ledger that is read back.
 
     Lost, stale or resurrected objects can only occur if keys are written more than once.
     """
@@ -134,7 +134,7 @@ def shared_out(
 
 
 class Delete(Put):
-    """Deletion of objects, one by one or many per request.
+    """The workload that deletes objects, one by one or many per request.
 
     Motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
     """
@@ -200,7 +200,7 @@ class GetRange(Get):
 
 
 class List(Workload):
-    """Whole listings of a folder.
+    """The workload that lists whole folders.
 
     One operation is one listing with all its pages, as in warp's `list`; the rate is in keys listed per second. The
     listing includes everything below the folder, so `prefix_depth` changes the tree and not the number of keys.
@@ -235,9 +235,10 @@ def settled(store: Store) -> int:
 
 
 class Space(Put):
-    """Raw bytes that a store uses for the bytes stored, in all copies, and the bytes freed after deletion over time.
+    """The workload that measures the raw bytes used per byte stored, and the bytes freed after deletion.
 
-    Experiment 9 of the evaluations left the space overhead of erasure coding as future work.
+    The raw bytes are those of all copies; the freed bytes are measured over time. Experiment 9 of the evaluations left
+    the space overhead of erasure coding as future work.
     """
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:

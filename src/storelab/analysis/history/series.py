@@ -203,8 +203,8 @@ def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
 class Value:
     """The value of one entry (its number).
 
-    n: runs, or repetitions of a whole; median between low and high, in the unit of the measure, or for a whole the
-    ratio to the oldest entry (NaN: no interval).
+    n: number of runs, or of repetitions for all points together. median is between low and high, in the unit of the
+    measure; for all points together it is the ratio to the oldest entry. NaN: no interval.
     """
 
     entry: int
@@ -318,7 +318,7 @@ def _series(identity: Identity, points: int, values: list[Value], entries: int) 
 
 
 def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, Any], entries: int) -> Series:
-    """Return the whole over points that all entries have.
+    """Return the series of all points together, of those points that all entries have.
 
     of_points[i][e] are the runs of point i in entry e.
     """

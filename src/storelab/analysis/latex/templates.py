@@ -44,7 +44,7 @@ class _Absent(jinja2.StrictUndefined):
 
 
 class _LineStatements(Extension):
-    """Lines of `%% statement`.
+    """An extension of Jinja for lines of `%% statement`.
 
     Jinja's own line statements remove the empty lines below them, which separate paragraphs in LaTeX.
     """

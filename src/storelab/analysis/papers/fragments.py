@@ -253,7 +253,7 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
 
 
 def resolved(text: str) -> str:
-    """Replace references to things that this paper does not show by a mention of the paper of the campaign."""
+    """Replace references to figures and tables that this paper does not show by a mention of the campaign's paper."""
     labels = set(re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text))
     elsewhere = "a table of the campaign's own paper"
     return _REFERENCE.sub(lambda found: found[0] if found[1] in labels else elsewhere, text)

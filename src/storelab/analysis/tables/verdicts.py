@@ -415,7 +415,10 @@ def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
 
 
 def busy_with(side: str) -> Test:
-    """Return the test whether a busy host is mostly used by the `client`, the `server`, or, if shared, by `neither`."""
+    """Return a test that gives evidence if a busy host is mostly used by the `client` or the `server`.
+
+    `neither`: the host is shared, and none of them uses most of it.
+    """
 
     def test(s: Subject) -> str | None:
         if not (sides := _sides(s)):
@@ -448,9 +451,9 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
 
 
 def spread_over(axis: str) -> Test:
-    """Return the test whether the best rate is at the highest value of an axis, and its last step was a gain.
+    """Return a test that gives evidence if the best rate is at the highest value of an axis.
 
-    Only groups that differ in no other axis are compared.
+    The last step to this value must be a gain. Only groups that differ in no other axis are compared.
     """
 
     def test(s: Subject) -> str | None:
@@ -547,7 +550,7 @@ def would_tell(s: Subject) -> str:
 
 
 def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the data about links that may be missing, each with whether it is."""
+    """Return the data about links that a verdict may lack -> True if they are missing."""
     known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
     return {
         f"the capacity of the links of the {known} (iperf3 measures it, `links.yaml` declares it)": known is not None,

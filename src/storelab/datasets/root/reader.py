@@ -107,7 +107,10 @@ class NotHere(ValueError):
 
 @dataclass
 class Spent:
-    """Costs of a read: seconds by phase; baskets, needed and requested bytes, requests, transfers; decoded entries."""
+    """The costs of a read.
+
+    They are seconds by phase, baskets, needed and requested bytes, requests, transfers, and decoded entries.
+    """
 
     plan_s: float = 0.0
     transfer_s: float = 0.0

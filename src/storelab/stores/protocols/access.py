@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How a bucket keeps deleted data: `versioning` is '', 'Enabled' or 'Suspended'.
+    """The settings of a bucket for deleted data: `versioning` is '', 'Enabled' or 'Suspended'.
 
     lock: '' without object lock, 'on' without a default retention, otherwise its mode and time.
     """

@@ -239,7 +239,7 @@ PATIENCE_NS = 3_000_000_000  # maximum wait after the deadline for outstanding a
 
 
 class ConsistencyClient(Client):
-    """The common part of both engines."""
+    """The base of the clients of both engines."""
 
     view: ClassVar[type[S3View] | type[FilesView]]  # access of one thread to a front-end
     requests: ClassVar[dict[str, int]] = {}  # of an operation, if known

@@ -16,7 +16,7 @@ from storelab.workloads.probe.context import LISTED, SMALL, Context
 
 
 class Files(Context):
-    """What the checks of a mounted file system need: a folder for this client, and a file with known content."""
+    """The context for checks of a mounted file system: a folder for this client, and a file with known content."""
 
     def __init__(self, job: Job):
         super().__init__(job)

@@ -87,7 +87,7 @@ def md5_header(body: bytes) -> str:
 
 
 class TooLong(Refuted):
-    """The server sends far more than was requested."""
+    """The server sent far more than was requested."""
 
 
 class Cut(Refuted):

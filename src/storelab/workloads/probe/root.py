@@ -26,7 +26,7 @@ TIMEOUT = 30  # seconds, also for requests that XRootD's own client sends withou
 
 
 class Root(Context):
-    """What the checks of an XRootD server need: a connection, paths for this client, and a file with known content."""
+    """The context for checks of an XRootD server: a connection, paths for this client, and a known file."""
 
     def __init__(self, job: Job):
         super().__init__(job)

@@ -19,7 +19,7 @@ OFFSETS = 50  # requests in a row, each with an offset and a length
 
 
 class WebHdfs(OverHttp):
-    """What the checks of WebHDFS need: requests to the NameNode, and paths for this client."""
+    """The context for checks of WebHDFS: requests to the NameNode, and paths for this client."""
 
     def __init__(self, job: Job):
         super().__init__(job)

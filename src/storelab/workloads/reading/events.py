@@ -172,7 +172,7 @@ def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) 
 
 
 class Steps(PlannedClient):
-    """The common part of both engines: draws, decoding, counts. One read is one step."""
+    """The base of the clients of both engines: draws, decoding and counts. One read is one step."""
 
     libraries = ("uproot", "numpy", "cramjam")
 

@@ -189,7 +189,7 @@ class Events(Linked):
     """The workload in which jobs read files event by event, through a cache."""
 
     def possible(self, point: Point) -> None:
-        """Raise UserError: each job needs its own file; a read-ahead needs a cache that has one."""
+        """Raise UserError if two jobs would share a file, or if the read-ahead does not fit the cache."""
         values = point.axes
         few = f"{values['clients']} clients read one file each, but there are {values['files']}"
         entries = known.entries if (known := SCALES.get(values["scale"])) else values["step"]
