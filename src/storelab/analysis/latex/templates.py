@@ -109,7 +109,7 @@ def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
         return environment(paper_dir).get_template(name).render(values)
     except jinja2.TemplateNotFound as error:
         fix = "name the folder of the templates with --paper-dir"
-        raise UserError(str(paper_dir / str(error.name)), "is not there", fix) from None
+        raise UserError(str(paper_dir / str(error.name)), "does not exist", fix) from None
     except jinja2.TemplateSyntaxError as error:
         place = f"{paper_dir / str(error.name)}:{error.lineno}"
         raise UserError(place, str(error.message), "docs/paper.md has the syntax") from None

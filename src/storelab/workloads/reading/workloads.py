@@ -189,7 +189,7 @@ class Events(Linked):
     """The workload in which jobs read files event by event, through a cache."""
 
     def possible(self, point: Point) -> None:
-        """Raise UserError if two jobs would share a file, or if the read-ahead does not fit the cache."""
+        """Raise UserError if two jobs would share a file, or if `step` or `read_ahead` cannot be used."""
         values = point.axes
         few = f"{values['clients']} clients read one file each, but there are {values['files']}"
         entries = known.entries if (known := SCALES.get(values["scale"])) else values["step"]

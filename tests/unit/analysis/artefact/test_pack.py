@@ -197,7 +197,7 @@ def test_a_pack_that_was_compressed_anew_is_still_one(tmp_path, pack):
 
 def test_no_pack_at_all(tmp_path):
     path = tmp_path / "c.zip"
-    assert "is not there" in refusal(path, tmp_path / "new")
+    assert "does not exist" in refusal(path, tmp_path / "new")
     path.write_bytes(b"no zip")
     assert "is not a pack, or is damaged" in refusal(path, tmp_path / "new")
     with zipfile.ZipFile(path, "w") as some:
