@@ -204,7 +204,7 @@ def test_no_pack_at_all(tmp_path):
         some.writestr("a", "b")
     assert "it has no SHA256SUMS" in refusal(path, tmp_path / "new")
     archive.write(path, {"a": b"b"})
-    assert "holds 0 campaigns" in refusal(path, tmp_path / "new")
+    assert "contains 0 campaigns" in refusal(path, tmp_path / "new")
     (tmp_path / "folder").mkdir()
     assert "is a folder, not a pack" in refusal(tmp_path / "folder", tmp_path / "new")
 
