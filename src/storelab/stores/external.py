@@ -265,7 +265,7 @@ class Http(Door):
         return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
 
     def _wallet(self) -> dict[str, str]:
-        """Return place in the configuration -> variable, of the credentials."""
+        """Return the environment variables of the credentials, by their place in the configuration."""
         own = {"token": self.settings.token, "certificate": self.settings.certificate}
         return {f"{self.place}.{key}": name for key, name in own.items() if name}
 

@@ -215,7 +215,7 @@ def names_work(bad: list[str]) -> Answer:
 
 
 def put_if_absent(c: ByKey) -> Answer:
-    """Check `If-None-Match: *`."""
+    """Check that a PUT with `If-None-Match: *` refuses to replace an object."""
     key, star = c.key("if-absent"), {"If-None-Match": "*"}
     first = c.send("PUT", key, body=SMALL, headers=star)
     demand(first.good, f"a new object is refused: {said(first)}")

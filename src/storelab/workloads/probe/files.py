@@ -137,11 +137,11 @@ def xattr(c: Files) -> Answer:
 
 
 def exclusive(c: Files) -> Answer:
-    """Check O_CREAT | O_EXCL."""
+    """Check that O_CREAT | O_EXCL refuses to create a file that exists."""
     path = c.own / "exclusive"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
-    demand(failed is not None, "made twice")
+    demand(failed is not None, "the same file can be created twice")
     demand(failed == "EEXIST", f"refused with {failed}", Otherwise)
     return yes("the second one gets EEXIST")
 

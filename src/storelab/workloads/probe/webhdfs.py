@@ -152,7 +152,7 @@ def checksum(c: WebHdfs) -> Answer:
 
 
 def put_if_absent(c: WebHdfs) -> Answer:
-    """Check `overwrite=false`."""
+    """Check that a CREATE with `overwrite=false` refuses to replace a file."""
     key = c.key("if-absent")
     c.put(key, SMALL)
     second = c.at_node("PUT", key, "CREATE", b"intruder", overwrite="false")

@@ -157,7 +157,7 @@ def crc_kept(c: S3) -> Answer:
 
 
 def put_if_match(c: S3) -> Answer:
-    """Check `If-Match: ETag`."""
+    """Check that a PUT with `If-Match` replaces an object only if its ETag matches."""
     key = c.key("if-match")
     mark = c.put(key, SMALL).headers.get("etag", "")
     wrong = c.send("PUT", key, body=b"intruder", headers={"If-Match": f'"{md5(b"other")}"'})
