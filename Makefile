@@ -58,7 +58,7 @@ test: PARTS := dev
 test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
-# This hides MkDocs's note about its successor.
+# Hide the generator's note on its successor.
 DOCS := NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 docs: PARTS := dev
 docs: setup
