@@ -66,7 +66,7 @@ def test_campaigns_measure_the_named_store(tmp_path):
                 ):
                     wrong.append((page, number, campaign, message))
     assert not wrong
-    assert WHOLE.keys() >= {"s3", "doors", "directory", "seaweedfs", "ceph"} and sum(map(len, WHOLE.values())) > 5
+    assert WHOLE.keys() >= {"s3", "gateways", "directory", "seaweedfs", "ceph"} and sum(map(len, WHOLE.values())) > 5
 
 
 def test_partial_blocks_are_settings_of_the_first_store():
