@@ -1,7 +1,6 @@
-"""What the wheel has beside the package: the files of a project folder, and the sources that `storelab install` builds
-from.
+"""Add to the wheel the files of a project folder and the sources that `storelab install` builds.
 
-They lie once, at the root of the checkout; in the wheel they are `storelab/project/`, where
+The checkout has them at its root; in the wheel they are `storelab/project/`, where
 `storelab/install/project.py` finds them. An editable install needs no copy.
 """
 

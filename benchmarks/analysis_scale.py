@@ -1,9 +1,9 @@
-"""Measure seconds_20M and gb_20M: wall time and peak memory of `storelab tables`, which reads 20 million operation
-records and another 20 million operations in bins on two cores.
+"""Measure seconds_20M and gb_20M: wall time and peak memory of `storelab tables` on 20 million records.
 
-The records are synthetic, but storelab's own writers write them. 40 points of 4 clients have single rows: GET and PUT,
-a quarter of them in an open loop, and one operation in a thousand fails. 8 points have bins of 100 ms. The time
-includes the check of the checksums.
+It reads 20 million operation records and another 20 million operations in bins, on two cores. The records are
+synthetic, but storelab's own writers write them. 40 points of 4 clients have single rows: GET and PUT, a quarter of
+them in an open loop, and one operation in a thousand fails. 8 points have bins of 100 ms. The time includes the check
+of the checksums.
 """
 
 import os

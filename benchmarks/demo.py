@@ -1,8 +1,8 @@
-"""Measure demo_s: `make demo` in a fresh clone, and its parts: set-up, TeX, measuring, tables, figures, paper and page.
-The time to build the Go programs is measured separately.
+"""Measure demo_s: the time of `make demo` in a fresh clone, and of its parts.
 
-`make demo` downloads everything each time: the caches of pip, uv and Go and storelab's tool folder are empty. `--smoke`
-uses the current environment and a copy of the current files.
+The parts are set-up, TeX, measuring, tables, figures, paper and page. The time to build the Go programs is measured
+separately. `make demo` downloads everything each time: the caches of pip, uv and Go and storelab's tool folder are
+empty. `--smoke` uses the current environment and a copy of the current files.
 """
 
 import json

@@ -340,15 +340,15 @@ def attempt(
     """
     order = random.Random(SEED).sample(range(len(mutants)), len(mutants))
     jobs = [job(mutants[i], tests, i, first) for i in order if mutants[i].tests]
-    unasked = [n for n, i in enumerate(order) if not mutants[i].tests]
+    untested = [n for n, i in enumerate(order) if not mutants[i].tests]
     place = {i: n for n, i in enumerate(order)}
     for result in progress(what, server.results(jobs), len(jobs)):
         mutant = mutants[result["id"]]
         mutant.status, mutant.killers = result["status"], result["killers"]
-        while unasked and unasked[0] < place[result["id"]]:
-            keep(mutants[order[unasked.pop(0)]])
+        while untested and untested[0] < place[result["id"]]:
+            keep(mutants[order[untested.pop(0)]])
         keep(mutant)
-    for n in unasked:
+    for n in untested:
         keep(mutants[order[n]])
 
 

@@ -1,5 +1,7 @@
-"""Measure a software distribution: how fast days of a release are made, published and replicated, and how fast the
-database of 18 million objects finds new ones. Each subject is a separate module.
+"""Measure a software distribution. Each subject is a separate module.
+
+The subjects are how fast days of a release are made, published and replicated, and how fast the database of 18 million
+objects finds new ones.
 """
 
 import publish_days

@@ -1,5 +1,7 @@
-"""Measure points with several roles: the cost of roles, faults, mixes and ledgers, and whether their records are right.
-Each subject is a separate module; lossy.py tests the reading of ledgers.
+"""Measure points with several roles. Each subject is a separate module.
+
+The subjects are the cost of roles, faults, mixes and ledgers, and whether their records are right. lossy.py tests the
+reading of ledgers.
 """
 
 import roles_events

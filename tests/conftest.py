@@ -42,8 +42,9 @@ WINDOWS = dict.fromkeys(("put", "get", "get_range", "stat", "list", "calibrate")
 
 @pytest.fixture(autouse=True)
 def clients_start_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients of this process's host, in tests that measure; not where a test looks at the command lines of all
-    processes.
+    """Start clients of this host as copies of this process, in tests that measure.
+
+    Tests that look at the command lines of all processes are excluded.
     """
     if not request.node.get_closest_marker("real") or request.node.get_closest_marker("command_lines"):
         return

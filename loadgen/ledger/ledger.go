@@ -66,7 +66,7 @@ func Open(name string) (*Book, error) {
 	}
 	found, err := file.Stat()
 	if err == nil && (found.Size() == 0 || found.Size()%Page != 0 || Page%os.Getpagesize() != 0) {
-		err = fmt.Errorf("%d B are no header in whole pages of %d B", found.Size(), Page)
+		err = fmt.Errorf("its size, %d B, is not a header and whole pages of %d B", found.Size(), Page)
 	}
 	if err != nil {
 		file.Close()

@@ -133,7 +133,7 @@ func TestAFullDiskIsToldBeforeTheWrite(t *testing.T) {
 		}
 	}
 	if err := w.Begin(0, 2, Overwrite, 2); err == nil {
-		t.Error("no room, and nobody says so")
+		t.Error("no free space, and no error")
 	}
 }
 

@@ -234,7 +234,7 @@ func (c *conn) counted(open net.Conn, left int64, take func([]byte) error) error
 }
 
 var (
-	errBadAnswer = errors.New("the answer is no HTTP, or too long")
+	errBadAnswer = errors.New("the answer is not HTTP, or too long")
 	errEnded     = errors.New("the connection was closed in the middle of an answer")
 )
 

@@ -98,7 +98,7 @@ func (l *listing) end() error {
 	return nil
 }
 
-var errNoList = errors.New("the list is no XML")
+var errNoList = errors.New("the list is not XML")
 
 // inside returns the text of the first element with this name, and the text after it.
 func inside(b []byte, open, close string) (text, rest []byte, ok bool) {

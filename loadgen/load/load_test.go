@@ -211,7 +211,7 @@ func TestTimesAreThoseOfTheCoordinatorsClock(t *testing.T) {
 	}
 	t.Setenv(ClockOffset, "noon")
 	if _, err := New(l.job()); err == nil {
-		t.Fatal("an offset that is no number was taken")
+		t.Fatal("an offset that is not a number was accepted")
 	}
 }
 
@@ -278,7 +278,7 @@ func TestRandomRangesLieAllOverTheObject(t *testing.T) {
 		least, most = min(least, at.from), max(most, at.to)
 	}
 	if least > 20 || most < 980 {
-		t.Errorf("2000 ranges lie between %d and %d of 1000 bytes", least, most)
+		t.Errorf("2000 ranges are between %d and %d of 1000 bytes", least, most)
 	}
 }
 

@@ -280,7 +280,7 @@ func (r *Run) list(c *conn, t *task, bucket string) (outcome, error) {
 		Contents              []struct{ Key string }
 	}
 	if xml.Unmarshal(a.body, &page) != nil {
-		return out, wrongf("WrongAnswer", "the list is no XML")
+		return out, wrongf("WrongAnswer", "the list is not XML")
 	}
 	if page.IsTruncated {
 		t.continuation = page.NextContinuationToken

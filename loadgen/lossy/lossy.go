@@ -241,7 +241,7 @@ func Kinds(text string) ([]string, error) {
 	kinds := strings.Split(text, ",")
 	for _, kind := range kinds {
 		if !slices.Contains(All, kind) {
-			return nil, fmt.Errorf("%q is no lie: none, all, or some of %s", kind, strings.Join(All, ","))
+			return nil, fmt.Errorf("%q is not a kind of fault: none, all, or some of %s", kind, strings.Join(All, ","))
 		}
 	}
 	return kinds, nil

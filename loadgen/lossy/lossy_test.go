@@ -126,7 +126,7 @@ func TestTheProxyKnowsWhichLiesStand(t *testing.T) {
 			return n
 		}
 		if sum(wrong) == 0 || sum(wrong) != sum(standing) || sum(told) < sum(standing) || sum(told) < 5 {
-			t.Errorf("%s: %v read, %v stand of %v told", kind, wrong, standing, told)
+			t.Errorf("%s: %v read, %v remain of %v false answers", kind, wrong, standing, told)
 		}
 		can := map[string][]string{Drop: {"lost", "other", "back"}, Flip: {"other"}, Stale: {"other"}, Resurrect: {"back"}}[kind]
 		for name := range wrong {

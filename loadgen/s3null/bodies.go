@@ -67,7 +67,7 @@ func mapped(path string) (*Body, error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", path)
+		return nil, fmt.Errorf("%s is not a file", path)
 	}
 	hash := fnv.New128a()
 	hash.Write([]byte(filepath.Base(path)))

@@ -23,7 +23,7 @@ def line(text: str) -> str:
 
 
 class LogHandler(LogHandlerBase):
-    """Print errors that no job has printed."""
+    """A handler that prints errors that no job has printed."""
 
     writes_to_file, has_filter, has_formatter, needs_rulegraph = False, True, True, False
 

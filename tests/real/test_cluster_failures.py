@@ -60,7 +60,7 @@ def slurm(testbed: Path, *command: str) -> str:
 
 
 def measured_after_all(testbed: Path, lab: Path) -> None:
-    """The same command continues, and leaves nothing more behind than it should."""
+    """Check that the same command continues, and that it leaves no scratch folders or secrets."""
     configure(lab, sweeps=SHORT)
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 0, done.stderr

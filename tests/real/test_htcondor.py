@@ -53,7 +53,7 @@ def of(folder: Path) -> list[int]:
 
 @pytest.fixture
 def lab(pool):
-    """A laboratory whose gangs have up to four nodes of the pool; the queue is empty at the end."""
+    """Yield a laboratory whose gangs have up to four nodes of the pool; check at the end that the queue is empty."""
     with laboratory(LONG, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": FRONT_END}}) as folder:
         configure(folder)
         yield folder

@@ -32,7 +32,7 @@ def text_of(pdf: Path, *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """What the rules leave of both campaigns, and what was joined of them."""
+    """Return the results of two campaigns and what was joined from them."""
     results = tmp_path_factory.mktemp("results")
     for name in NAMES:
         campaigns.copied(name, results / name)

@@ -100,7 +100,7 @@ def test_only_reads_and_no_title(tmp_path):
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory) -> Path:
-    """A campaign with one run of each point, and its paper; who changes it takes a copy."""
+    """Return a campaign with one run of each point, and its paper. Tests that change it must copy it."""
     folder = tmp_path_factory.mktemp("once") / "a"
     paper(folder, repetitions=1)
     return folder

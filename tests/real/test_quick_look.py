@@ -97,7 +97,7 @@ def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when, later):
 
 
 def refused(here: Path, *arguments: str) -> str:
-    """The one line; exit code 2."""
+    """Return the only line of the error message; check that the exit code is 2."""
     code, out, err = in_process(here, *arguments)
     assert (code, out) == (2, ""), out + err
     (line,) = err.splitlines()

@@ -55,8 +55,9 @@ def processes(word: str, lab: Path) -> list[int]:
 
 
 def test_a_campaign_of_jobs(testbed, lab):
-    """A gang of four nodes and one of a single node; the store lives on the submit host, and nothing needs an
-    allocation.
+    """Check a gang of four nodes and one of a single node.
+
+    The store runs on the submit host, and nothing needs an allocation.
     """
     done = on(testbed, lab, *campaign("figures"))
     assert done.returncode == 0, done.stdout + done.stderr

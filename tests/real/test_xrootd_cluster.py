@@ -53,7 +53,7 @@ def cluster(tmp_path_factory):
 
 
 def ask(store: XRootD, front_end: int, folder: str, *names: str) -> list[str]:
-    """The data server of each file that a client wrote and read through a door."""
+    """Return the data server of each file that a client wrote and read through the redirector."""
     endpoint = json.dumps(asdict(store.endpoints(front_end + 1)[front_end]))
     command = [sys.executable, "-c", CLIENT, endpoint, folder, *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

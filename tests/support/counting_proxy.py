@@ -19,8 +19,10 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class CountingProxy:
-    """`with CountingProxy("127.0.0.1", port) as proxy:` … `proxy.url`, `proxy.requests`, `proxy.received`,
-    `proxy.connections`.
+    """A proxy that counts the requests, bytes and connections to one server.
+
+    Use it as `with CountingProxy("127.0.0.1", port) as proxy:`, and read `proxy.url`, `proxy.requests`,
+    `proxy.received` and `proxy.connections`.
     """
 
     def __init__(self, host: str, port: int):
@@ -111,7 +113,7 @@ class CountingProxy:
 
 
 class _ByLength(CountingProxy, ABC):
-    """The same for requests that say how long they are: `kinds` counts them by what they ask for."""
+    """A proxy for requests that contain their length; `kinds` counts them by what they ask for."""
 
     FIRST = 0  # bytes that a client sends before its first request
 
@@ -121,8 +123,9 @@ class _ByLength(CountingProxy, ABC):
 
     @abstractmethod
     def begins(self, held: bytes) -> tuple[Hashable | None, int] | None:
-        """What the request at the beginning asks for (None: it is not counted) and its bytes; None: its head is not
-        whole.
+        """Return what the first request asks for (None: it is not counted) and its bytes.
+
+        Return None if its head is incomplete.
         """
 
     def counter(self) -> Callable[[bytes], int]:

@@ -60,7 +60,7 @@ class Run:
         self.ops = [[self.of_read(r) for r in reads] for reads in self.reads] or [self.draw(c) for c in range(n)]
 
     def engine(self, client):
-        """What a client says of itself."""
+        """Return what the engine of a client reports."""
         longest = [[self.start + (2 + client) * S, (300 + client) * MS], [self.start + S, 20 * MS]]
         content = {"pauses": {"sum_ns": (330 + client) * MS, "longest_ns": longest[0][1], "longest": longest}}
         if self.point.sweep == "single" and self.point.rep == 2:

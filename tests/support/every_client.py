@@ -39,8 +39,11 @@ def run(endpoint: Endpoint, environ: dict[str, str], *names: str) -> dict[str, s
 
 
 def requests(server) -> list[tuple]:
-    """Return of all requests what should not change: method, key, names in the query and of headers, the scope of the
-    signature, and the user agent (botocore lists its features in any order)."""
+    """Return the parts of all requests that should not change.
+
+    These are method, key, names of the query and of headers, the scope of the signature, and the user agent, whose
+    parts are sorted because botocore lists its features in any order.
+    """
     found = []
     for method, path, headers in server.asked:
         key, _, query = path.partition("?")

@@ -14,7 +14,10 @@ SAMPLES = 21
 
 
 def write(point: Point, folder: Path, start: int, duration: int) -> None:
-    """A client has 60 MB, 80 MB in the middle, and `workers` sockets; TIME_WAIT grows from 100 by 10 each sample."""
+    """Write the samples of the monitor.
+
+    A client has 60 MB of memory, 80 MB in the middle, and `workers` sockets; TIME_WAIT grows from 100 by 10 per sample.
+    """
     workers, clients, host = point.axes.get("workers", 1), point.axes["clients"], {"host": "node-a"}
     rows: list[dict[str, Any]] = []
     for k in range(SAMPLES):
@@ -46,7 +49,7 @@ def write(point: Point, folder: Path, start: int, duration: int) -> None:
 
 
 def of_host(point: Point) -> dict[str, Any]:
-    """The part of `host` in run.json that comes from the monitor."""
+    """Return the part of `host` in run.json that comes from the monitor."""
     moved = {
         "rx_bytes": 20 * 10**6,
         "tx_bytes": 24 * 10**6,

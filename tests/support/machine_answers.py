@@ -11,7 +11,7 @@ SCHEMA = json.loads((ROOT / "docs/machine.schema.json").read_text())
 
 
 def valid(command: str, text: str) -> dict:
-    """The one object in the text, held against the published schema."""
+    """Return the only object in the text, after it was checked against the published schema."""
     content = json.loads(text)
     wanted = {"$ref": f"#/$defs/{command.replace(' ', '_')}", "$defs": SCHEMA["$defs"]}
     jsonschema.Draft202012Validator(wanted).validate(content)

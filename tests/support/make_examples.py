@@ -73,8 +73,9 @@ def jitter(rep: int) -> int:
 
 
 def ceiling(point: Point) -> int:
-    """Operations/s of one client of a calibration: 1.2 times what it reaches with two front-ends; a twentieth less
-    after the campaign.
+    """Return the operations/s of one client of a calibration.
+
+    They are 1.2 times what it reaches with two front-ends, and 5 % less after the campaign.
     """
     known = PER_CLIENT.get(point.axes["operation"], {}).get(point.axes["object_size"], 500)
     before = 24 * known // 10
@@ -149,8 +150,10 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
 
 
 def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
-    """Starts and first bytes: operation i takes 1 to 100 ms and sends its first byte after half of that; in an open
-    loop it was due 0 to 40 ms before it began.
+    """Return the times of start and first byte.
+
+    Operation i takes 1 to 100 ms, and its first byte arrives after half of that. In an open loop it was due 0 to 40 ms
+    before it began.
     """
     begins = [end - (1 + 37 * i % 100) * 1_000_000 for i, end in enumerate(ends)]
     first = [b + (e - b) // 2 for b, e in zip(begins, ends, strict=True)]
@@ -161,15 +164,17 @@ def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
 
 
 def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The same, but to every second operation the store answered 503."""
+    """Return the same operations, but with the answer 503 to every second one."""
     odd = [i % 2 for i in range(len(ops["end_ns"]))]
     answer = {"error": ["SlowDown" if o else None for o in odd], "status": [503 if o else 200 for o in odd]}
     return ops | answer | {"bytes": [0 if o else b for o, b in zip(odd, ops["bytes"], strict=True)]}
 
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 % (of the entries, or of the volume); needed 80, 8, 2 MB; wire 80,
-    24, 12 MB; the first has an opening of 1 MB in 3 requests and 1 ms.
+    """Return the operations and reads of a client that reads selections.
+
+    It reads 2, 10 or 20 times per s for 100, 1 or 0.1 % of the entries or of the volume. A read needs 80, 8 or 2 MB and
+    takes 80, 24 or 12 MB on the wire. The first one has an opening of 1 MB in 3 requests and 1 ms.
     """
     entries = point.axes.get("entry_fraction", 100.0)
     fraction = entries if point.workload == "read_entries" else point.axes["volume_fraction"]
@@ -212,9 +217,11 @@ def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[
 
 
 def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Steps of 20 events at 10 (no cache), 40 (cache; random navigation: 5) or 50 (planned) per s, and a repetition's
-    `jitter` more; each needs 100 kB in 10 requests (planned: 2), through a cache 300 kB in 1; the first has an
-    opening of 1 MB in 3 requests.
+    """Return the operations and reads of a client that processes events.
+
+    Steps of 20 events end at 10 per s (no cache), 40 per s (cache; random navigation: 5) or 50 per s (planned), plus
+    the `jitter` of the repetition. Each needs 100 kB in 10 requests (planned: 2), or 300 kB in 1 request through a
+    cache. The first one has an opening of 1 MB in 3 requests.
     """
     cached, planned = point.axes["cache"] != "none", point.axes["engine"] == "planned"
     rate = (50 if planned else (40 if point.axes["navigation"] == "scan" else 5) if cached else 10) + jitter(point.rep)
@@ -338,8 +345,10 @@ def make(
     invalid: tuple[str, ...] = (),
     **changes: Any,
 ) -> list[Point]:
-    """Write `folder/raw` with `changes` to CONFIG; points in `failed` (keys, or `all of` a workload's name) leave
-    failed.json; those of the sweeps in `invalid` a record that is not valid.
+    """Write `folder/raw` of CONFIG with `changes`.
+
+    Points in `failed` (keys, or all of a workload by its name) have failed.json. Points of the sweeps in `invalid` have
+    a record that is not valid.
     """
     settings = config.Config.model_validate(CONFIG | changes)
     points = plan.make(settings, WORKLOADS)

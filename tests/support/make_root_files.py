@@ -1,12 +1,10 @@
-"""Small ROOT files of the shapes that experiments write, for tests of the readers; kept in tests/data/root (README
-there).
+"""Write small ROOT files of the shapes that experiments write, for tests of the readers.
 
     python tests/support/make_root_files.py [FOLDER]
 
-ROOT's wheel (`storelab install root`) writes all of them, uproot those of UPROOT.
-
-Content is drawn from a fixed seed; what the tests hold it against is what uproot reads, and the counts that are written
-here.
+They are kept in tests/data/root (see its README). ROOT's wheel (`storelab install root`) writes all of them, uproot
+those of UPROOT. The content is drawn from a fixed seed. Tests compare it with what uproot reads, and with the counts
+that are written here.
 """
 
 import sys
@@ -175,7 +173,7 @@ def lists(path: Path) -> None:
 
 
 def by_root(folder: Path) -> None:
-    """Raises ImportError where ROOT's wheel is not installed."""
+    """Write the files that need ROOT. Raises ImportError if ROOT's wheel is not installed."""
     import ROOT
 
     for code in (MACRO, TUPLE):
@@ -186,7 +184,7 @@ def by_root(folder: Path) -> None:
 
 
 def main(folder: Path = FOLDER) -> list[str]:
-    """The names of the files that were written."""
+    """Write the files, and return their names."""
     folder.mkdir(parents=True, exist_ok=True)
     lists(folder / "lists.root")
     try:

@@ -57,7 +57,7 @@ class Memory(View):
 
 
 def counts(ledger: Ledger) -> dict[str, tuple[int, int, int]]:
-    """(tries, anomalies, errors) of each scenario, through the same and through another front-end."""
+    """Return (tries, anomalies, errors) of each scenario; those through the same and another front-end are added."""
     found: dict[str, tuple[int, int, int]] = {}
     for (scenario, _), row in ledger.counts.items():
         before = found.get(scenario, (0, 0, 0))

@@ -38,7 +38,7 @@ def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
 
 
 def by_uproot(path, tree, table, names, entries):
-    """The same as the engine `uproot-s3fs` does."""
+    """Return what the engine `uproot-s3fs` reads."""
     file = uproot.open(path)
     kind = Reader if isinstance(file[tree], uproot.TTree) else TupleReader
     reader = kind(SimpleNamespace(latest_ns=2**63 - 1), str(path), tree, table, names, 0)

@@ -93,7 +93,7 @@ def single(start, spans, size, op, clients):
 
 
 def bins(start, spans, size, op, client):
-    """The same in bins of 100 ms, whose edges are those of the steps."""
+    """Return the same operations in bins of 100 ms, whose edges are those of the steps."""
     rows = []
     for begin, end, rate, latency, _ in spans:
         for at in range(begin + 100, end + 1, 100):

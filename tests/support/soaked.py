@@ -66,7 +66,7 @@ def ops(start, seconds, count, size, op, client, latency):
 
 
 def monitor(point, start, lasts, roles):
-    """A sample every quarter second of a quarter of the run: 40 in all; files in every fifth."""
+    """Return the monitor's samples in 40 equal steps of the run; every fifth one lists files."""
     rows, part = [], point.axes["part"]
     for k in range(41):
         quarter = min(3, k // 10)

@@ -1,5 +1,6 @@
-"""Shared parts of unit tests: an example campaign, and figures without rendering, which takes 8 times as long as all
-other work on them.
+"""Fixtures that several unit tests share: an example campaign, and figures without rendering.
+
+Rendering takes 8 times as long as all other work on the figures.
 """
 
 import shutil

@@ -40,7 +40,7 @@ func say(value any) { _ = json.NewEncoder(os.Stdout).Encode(value) }
 
 func serve(listen, target string, delay time.Duration, rate float64) error {
 	if _, _, err := net.SplitHostPort(target); err != nil {
-		return fmt.Errorf("-target: %q is no address and port", target)
+		return fmt.Errorf("-target: %q is not an address with a port", target)
 	}
 	if delay < 0 || rate < 0 {
 		return fmt.Errorf("-delay and -rate: at least 0")

@@ -23,9 +23,9 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address and port to listen at; port 0: any")
 	target := flag.String("target", "", "address and port of the server")
 	lies := flag.String("lies", "all", "none, all, or some of drop,flip,stale,resurrect")
-	every := flag.Int("every", 1000, "lie about one write of so many")
+	every := flag.Int("every", 1000, "falsify one write of this many")
 	seed := flag.Uint64("seed", 1, "seed of the draws")
-	below := flag.String("below", "/put/", "lie only about keys whose path contains this")
+	below := flag.String("below", "/put/", "falsify only keys whose path contains this")
 	tell := flag.Bool("version", false, "print the version and end")
 	flag.Parse()
 	if *tell {
@@ -42,7 +42,7 @@ func say(value any) { _ = json.NewEncoder(os.Stdout).Encode(value) }
 
 func serve(listen, target, lies string, every int, seed uint64, below string) error {
 	if _, _, err := net.SplitHostPort(target); err != nil {
-		return fmt.Errorf("-target: %q is no address and port", target)
+		return fmt.Errorf("-target: %q is not an address with a port", target)
 	}
 	kinds, err := lossy.Kinds(lies)
 	if err != nil {

@@ -36,7 +36,7 @@ func main() {
 // serve answers requests until a signal ends the process.
 func serve(listen, folder, cert, key string) error {
 	if found, err := os.Stat(folder); err != nil || !found.IsDir() {
-		return fmt.Errorf("-bodies: %q is no folder", folder)
+		return fmt.Errorf("-bodies: %q is not a folder", folder)
 	}
 	socket, err := net.Listen("tcp", listen)
 	if err != nil {

@@ -158,6 +158,7 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
 
 
 def values_of(rows: pd.DataFrame) -> dict[int, float]:
+    """Return repetition -> value of these runs."""
     return {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
 
 
@@ -214,14 +215,17 @@ def order_of(key: Key) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Between:
-    """Variance of the logarithm between days and its degrees of freedom, of a point and of the mean over points."""
+    """The variance of the logarithm between days, with its degrees of freedom.
+
+    There is one for single points and one for the mean over points.
+    """
 
     point: tuple[float, int]
     whole: tuple[float, int]
 
 
 def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Between:
-    """Return the variation between days, from the points that all days have; none without days."""
+    """Return the variation between days, from the points that all days have; NaN if there are none."""
     common = [key for key in keys if all(key in of_day for of_day in days)]
     if not days or not common:
         return Between((math.nan, 0), (math.nan, 0))
@@ -242,7 +246,7 @@ def _whole(
     rows: list[dict[str, Any]],
     between: tuple[float, int],
 ) -> dict[str, Any]:
-    """Return the row over all points of a metric; a single point is itself the whole."""
+    """Return the row of a metric over all points; a single point is its own summary."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if groups.kind(r["metric"]) == metric)
@@ -350,8 +354,11 @@ def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Se
 
 
 def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> Iterator[str]:
-    """Yield the notes below the table: fixed axes, undecided rows, effect of the correction, and variation between
-    days."""
+    """Yield the notes below the table.
+
+    These are fixed axes, reasons of undecided rows, points without a counterpart, the effect of the correction, and the
+    variation between days. alone: number of such points in A and B.
+    """
     points = table[table["workload"] != ALL]
     yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
     yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))

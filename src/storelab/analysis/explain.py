@@ -19,10 +19,10 @@ KINDS = {"figures": origin.FIGURE, "tables": origin.TABLE, "tex": origin.TEX}
 
 
 def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | None = None) -> list[Thing] | Path:
-    """Return the things that a text names, or `codes.csv` of the joined paper whose own table has this code.
+    """Return the figures, tables, numbers, claims and verdicts that a text names.
 
-    folders: campaigns to search for codes and numbers. A number of `preferred` is used if that campaign has it. Raises
-    UserError if nothing has this name.
+    For a table of a joined paper, return `codes.csv` of that paper. folders: campaigns to search for codes and numbers.
+    A number of `preferred` is used if that campaign has it. Raises UserError if nothing has this name.
     """
     if things := _of_file(what):
         return things
@@ -64,7 +64,7 @@ def _readable(folder: Path) -> list[Member]:
 
 
 def _of_file(what: str) -> list[Thing]:
-    """Return the things of a file: `results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
+    """Return what a file contains: `results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
     path = Path(what)
     kind, folder = KINDS.get(path.parent.name), path.parent.parent
     if kind is None or not is_campaign(folder):
@@ -92,9 +92,9 @@ def _of_name(member: Member, name: str) -> list[Thing]:
 
 
 def text(thing: Thing, every: bool = False) -> Iterator[str]:
-    """Yield the lines about one thing.
+    """Yield the lines that explain a number, claim, figure or table.
 
-    every: all points, not only the first few.
+    every: list all points, not only the first few.
     """
     member, keys = thing.member, thing.keys
     yield f"{thing.code}  {thing.kind} {thing.name} of the campaign {member.name}: {member.folder / thing.file}"

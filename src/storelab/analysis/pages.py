@@ -201,6 +201,7 @@ def sparse(found: pd.DataFrame) -> Section:
 
 
 def limits(found: pd.DataFrame) -> Section:
+    """Return the section with the verdict on the limit of each deployment."""
     return Section("Limits", lines=verdicts.lines(found.assign(deployment="")))
 
 
@@ -250,7 +251,7 @@ tried. Stores that were asked the same questions share a table. Questions of one
 def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
     """Return docs/capabilities.md: tables of answers with a column per deployment, then the evidence.
 
-    The evidence covers all answers that are not a plain yes.
+    The evidence covers all answers other than a plain yes.
     """
     rows = labelled(table)
     rows = rows.assign(topic=rows["topic"].map(_plain), check=rows["check"].map(_plain))

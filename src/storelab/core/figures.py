@@ -123,7 +123,7 @@ class Figure(Closed):
 
 def _figure_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z]+(_[a-z]+)*", value):
-        raise ValueError(f"{value!r} is not a name of a figure; use small letters and '_' between words")
+        raise ValueError(f"{value!r} is not a valid figure name; use small letters and '_' between words")
     return value
 
 

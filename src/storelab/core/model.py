@@ -264,7 +264,10 @@ SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that are shown even at 
 
 
 def said(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
-    """Return axes of a point for display, `engine=s5cmd`: those off their default, `SAID_ALWAYS`, or only `names`."""
+    """Return axes of a point for display, such as `engine=s5cmd`.
+
+    They are those that are not at their default and `SAID_ALWAYS`; with `names`, only these.
+    """
     axes = [a for a in workload.axes if a.name in point.axes]
     plain = {a.name: a.name.rpartition(OF_ROLE)[2] for a in axes}  # without the name of the role
     wanted = [

@@ -242,6 +242,7 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
+    """Write data as JSON, atomically. Raises ValueError: a number is NaN or infinite."""
     write_atomic(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
 
 
@@ -390,10 +391,12 @@ def move_in(source: Path, target: Path) -> None:
 
 
 def sha256_of(data: bytes) -> str:
+    """Return the SHA-256 of these bytes, in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
@@ -473,4 +476,5 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
 
 
 def sealed(raw: Path) -> bool:
+    """Return whether the records of a campaign are sealed, so that nothing may be added."""
     return (raw / "SEAL").exists()

@@ -50,6 +50,7 @@ def refuse_half_sealed(raw: Path) -> None:
 
 
 def is_sealed_form(raw: Path) -> bool:
+    """Return whether the records are stored in the compact form of sealed campaigns."""
     return (raw / RUNS).exists()
 
 

@@ -58,8 +58,10 @@ def parse(value: Any, kind: str, place: str) -> int:
 
 
 def format_size(n: int) -> str:
-    """Return the exact size in the largest unit that divides it, decimal units first: `4 kB` for 4000, `4 KiB` for
-    4096."""
+    """Return the exact size in the largest unit that divides it, with decimal units first.
+
+    For example `4 kB` for 4000 and `4 KiB` for 4096.
+    """
     for table in (("PB", "TB", "GB", "MB", "kB"), ("TiB", "GiB", "MiB", "KiB")):
         for unit in table:
             if n and n % SIZE[unit] == 0:

@@ -47,7 +47,7 @@ for _tag in ("int", "float"):
 
 
 class _Refused(Exception):
-    """Text that the loader refuses: line, problem, hint."""
+    """A text that the loader refuses, with line, problem and hint."""
 
     def __init__(self, line: int, problem: str, mend: str):
         super().__init__(problem)

@@ -134,6 +134,7 @@ class GangJob:
         )
 
     def to_json(self) -> Facts:
+        """Return the job as values for JSON."""
         out = {
             "point": self.point.to_json(),
             "attempt": self.attempt,
@@ -166,6 +167,7 @@ class GangJob:
 
     @classmethod
     def from_json(cls, data: Facts) -> Self:
+        """Return the job that `to_json` described."""
         given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         clock = data.get("clock", {})
         return cls(
@@ -269,6 +271,7 @@ class ClientResult:
     node: int | None = None  # number of its node, if the gang has several
 
     def to_json(self) -> Facts:
+        """Return the result as values for JSON, without the optional ones that are empty."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["checks"] = [asdict(check) for check in self.checks]
         absent = [name for name in ("role", "failure") if not out[name]]
@@ -278,6 +281,7 @@ class ClientResult:
 
     @classmethod
     def from_json(cls, data: Facts) -> Self:
+        """Return the result that `to_json` described."""
         return cls(**data | {"checks": [Check(**check) for check in data.get("checks", ())]})
 
     @classmethod

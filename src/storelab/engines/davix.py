@@ -55,7 +55,7 @@ class DavixTransport:
 
 
 class Whole:
-    """Mixin for readers: all baskets of a transfer go to davix at once, without a plan."""
+    """A mixin for readers that give davix all baskets of a transfer at once, without a plan."""
 
     def _transfer(self: Any, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
         layout, before = self.header.layout, self.transport.program.spent.counts
@@ -78,6 +78,8 @@ class DavixPages(Whole, PageReader):
 
 
 class DavixClient(PlannedClient):
+    """A client that reads selections of ROOT files by vector reads of davix, in a separate process."""
+
     engine = "davix"
     tree_reader, tuple_reader = DavixReader, DavixPages
 
@@ -134,7 +136,7 @@ class DavixClient(PlannedClient):
 
 
 class DavixGet(FsspecGet):
-    """Downloads of whole staged objects, as davix-get reads them."""
+    """A client that downloads whole staged objects, as davix-get does."""
 
     engine = "davix"
 
@@ -180,4 +182,4 @@ class DavixGet(FsspecGet):
 
 
 class DavixGetRange(DavixGet, FsspecGetRange):
-    """Downloads of one range: single-range requests."""
+    """A client that downloads one range of an object per request."""

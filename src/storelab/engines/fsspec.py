@@ -52,7 +52,7 @@ def is_local(host: str) -> bool:
 
 
 class Answered:
-    """Counts of operations and bytes by server (host:port). Thread-safe."""
+    """The numbers of operations and bytes by server (host:port). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -99,7 +99,10 @@ class Transfer(NamedTuple):
 
 
 class FsspecClient(TransferClient):
-    """The common part: workers take tasks until the deadline. A record takes 6 numbers in memory."""
+    """The base of the clients of this engine: workers take tasks until the deadline.
+
+    A record takes 6 numbers in memory.
+    """
 
     engine = "fsspec"
     book: ledger.Book | None = None  # the ledger
@@ -285,7 +288,7 @@ class FsspecClient(TransferClient):
 
 
 class FsspecPut(FsspecClient):
-    """Uploads of bodies in memory to new keys, with the account's buckets in turn."""
+    """A client that uploads bodies in memory to new keys, in the account's buckets in turn."""
 
     op = "PUT"
 
@@ -329,7 +332,7 @@ class FsspecPut(FsspecClient):
 
 
 class FsspecGet(FsspecClient):
-    """Downloads of whole staged objects, each client in its own order."""
+    """A client that downloads whole staged objects, in its own order."""
 
     op = "GET"
 
@@ -367,7 +370,7 @@ class FsspecGet(FsspecClient):
 
 
 class FsspecGetRange(FsspecGet):
-    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+    """A client that downloads one range of `range_size` bytes of a staged object per request."""
 
     op = "GET_RANGE"
 

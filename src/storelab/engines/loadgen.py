@@ -205,7 +205,7 @@ class LoadgenClient(TransferClient):
 
 
 class LoadgenPut(LoadgenClient):
-    """Uploads of bodies to new keys, with the account's buckets in turn."""
+    """A client that uploads bodies to new keys, in the account's buckets in turn."""
 
     op = "PUT"
 
@@ -215,7 +215,10 @@ class LoadgenPut(LoadgenClient):
 
 
 class LoadgenGet(LoadgenClient):
-    """Downloads of whole staged objects, each worker in its own order; with `part_size`, as parallel ranges."""
+    """A client that downloads whole staged objects, each worker in its own order.
+
+    With `part_size`, an object is downloaded as parallel ranges.
+    """
 
     op = "GET"
 
@@ -241,7 +244,7 @@ class LoadgenGet(LoadgenClient):
 
 
 class LoadgenGetRange(LoadgenGet):
-    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+    """A client that downloads one range of `range_size` bytes of a staged object per request."""
 
     op = "GET_RANGE"
 
@@ -253,7 +256,10 @@ class LoadgenGetRange(LoadgenGet):
 
 
 class LoadgenStat(LoadgenClient):
-    """HEAD of staged objects, each worker in its own order; status and size of each answer are compared."""
+    """A client that sends HEAD for staged objects, each worker in its own order.
+
+    Status and size of each answer are compared with the expected ones.
+    """
 
     op = "HEAD"
 
@@ -262,7 +268,7 @@ class LoadgenStat(LoadgenClient):
 
 
 class LoadgenList(LoadgenClient):
-    """Whole folders of staged keys, page after page; the program checks every key."""
+    """A client that lists whole folders of staged keys, page after page; the program checks every key."""
 
     op = "LIST"
 
@@ -282,7 +288,10 @@ class LoadgenList(LoadgenClient):
 
 
 class LoadgenDelete(LoadgenClient):
-    """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
+    """A client that deletes objects made for the point, one or `batch` per request.
+
+    It ends when none is left, or at the deadline.
+    """
 
     def job_entries(self) -> dict[str, Any]:
         batch = self.job.point.axes["batch"]
@@ -299,7 +308,7 @@ class LoadgenDelete(LoadgenClient):
 
 
 class LoadgenMix(LoadgenClient):
-    """A mix on the client's own objects."""
+    """A client of the Go load generator that performs a mix of operations on its own objects."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -333,6 +342,8 @@ class LoadgenMix(LoadgenClient):
 
 
 class LoadgenRewrite(LoadgenPut):
+    """A client of the Go load generator that overwrites and deletes its own keys, and keeps a ledger of the writes."""
+
     def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes
         mark = ledger.mark(self.job.attempt, self.job.client)

@@ -287,6 +287,8 @@ class PlannedBase(SelectionClient):
 
 
 class PlannedClient(PlannedBase):
+    """A client that reads selections of ROOT files by ranges that the read planner chooses."""
+
     engine = "planned"
     tree_reader, tuple_reader = SelectionReader, PageReader
     libraries = ("uproot", "numpy", "cramjam")
@@ -389,6 +391,8 @@ class PlannedClient(PlannedBase):
 
 
 class ReplayClient(PlannedBase):
+    """A client that requests the ranges of a reader again, without opening or decoding files."""
+
     engine = "replay"
     libraries = ("numpy",)
     opens = False

@@ -65,6 +65,7 @@ def root_library() -> Any:
 
 
 def root_version() -> str:
+    """Return the version of ROOT as text. It imports ROOT."""
     return f"ROOT {root_library().gROOT.GetVersion()}"
 
 
@@ -156,6 +157,8 @@ def installed() -> None:
 
 
 class RootClient(SelectionClient):
+    """A client that reads selections of TTrees with ROOT."""
+
     engine = "root"
 
     def __init__(self, job: Job):

@@ -194,6 +194,7 @@ def binary() -> Path:
 
 @cache
 def version() -> str:
+    """Return the version that s5cmd prints. Raises UserError: it does not run."""
     result = processes.ask([binary(), "version"])
     if result.returncode:
         raise UserError("s5cmd", f"does not run here: {processes.words(result)}", "run `make setup`")
@@ -376,7 +377,7 @@ class S5cmdClient(TransferClient):
 
 
 class S5cmdPut(S5cmdClient):
-    """Uploads of body files on tmpfs to new keys, with the buckets in turn."""
+    """A client that uploads body files on tmpfs to new keys, in the buckets in turn."""
 
     op = "PUT"
 
@@ -396,10 +397,10 @@ class S5cmdPut(S5cmdClient):
 
 
 class S5cmdGet(S5cmdClient):
-    """Downloads of staged objects into a fixed set of files on tmpfs, which the check reads afterwards.
+    """A client that downloads staged objects into a fixed set of files on tmpfs, which the check reads afterwards.
 
-    s5cmd writes a temporary file and renames it, so that a file of the ring is always one whole object. A slot
-    is used for one body only (slot mod BODIES = body), so that its content is known in any order of the downloads.
+    s5cmd writes a temporary file and renames it, so that a file of the ring is always one whole object. A slot is used
+    for one body only (slot mod BODIES = body), so that its content is known in any order of the downloads.
     """
 
     op = "GET"

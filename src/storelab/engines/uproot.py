@@ -166,7 +166,7 @@ class _RecordingExecutor(uproot.source.fsspec.FSSpecLoopExecutor):
 
 
 class CountedSource(uproot.source.fsspec.FSSpecSource):
-    """uproot's fsspec source on a given file system (option `fs`), with access to its futures."""
+    """A source of uproot that reads from a given fsspec file system (option `fs`) and gives access to its futures."""
 
     def _open(self) -> None:
         self._fs = self._fsspec_options["fs"]
@@ -178,7 +178,7 @@ class CountedSource(uproot.source.fsspec.FSSpecSource):
 
     @property
     def futures(self) -> list[Future]:
-        """Futures of the transfers since this list was last cleared."""
+        """Return the futures of the transfers since this list was last cleared."""
         return self._executor.futures
 
 
@@ -357,6 +357,8 @@ def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np
 
 
 class UprootClient(SelectionClient):
+    """A client that reads selections of ROOT files with uproot over s3fs."""
+
     engine = "uproot-s3fs"
     libraries = ("uproot", "s3fs", "fsspec", "awkward", "aiobotocore", "aiohttp", "numpy", "cramjam")
 

@@ -100,7 +100,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 class NodeFailed(Exception):
-    """This node cannot take part; the message has the reason."""
+    """A node cannot take part in a measurement; the message has the reason."""
 
 
 class Agent:
@@ -283,6 +283,7 @@ def _end_by_signal(number: int, _: Any) -> None:
 
 
 def main() -> None:
+    """Connect this node to the coordinator and run its clients; failures are reported to the coordinator."""
     processes.no_core_dumps()
     prefork.without_pandas()
     for sig in SIGNALS:

@@ -128,6 +128,7 @@ def preload(folder: Path, ranks: Sequence[int]) -> None:
 
 
 def load(places: Collection[str]) -> None:
+    """Import the engines at these places, without pandas, which no client needs."""
     prefork.without_pandas()
     for place in places:
         engines.load(place)
@@ -160,6 +161,7 @@ def one(folder: Path, rank: int) -> int:
 
 
 def main() -> None:
+    """Import the engines of the command line once, then start each client as a copy of this process."""
     processes.no_core_dumps()
     with contextlib.suppress(Exception):  # no client exists yet to report it; `preload` raises it again
         load([*takewhile(lambda word: word != "--", sys.argv[1:])])

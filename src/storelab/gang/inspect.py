@@ -98,7 +98,7 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
 
 
 class Lookers(condor.CondorLauncher):
-    """Jobs that inspect their machines."""
+    """A launcher of the jobs that inspect machines."""
 
     module = "storelab.gang.inspect"
     timeout_ns = 0

@@ -69,7 +69,7 @@ def _with_side_cars(manifest: Path) -> list[Path]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET /f/NAME, PUT /f/NAME[?once], GET /list/KIND, GET /manifest/NAME."""
+    """A handler of GET /f/NAME, PUT /f/NAME[?once], GET /list/KIND and GET /manifest/NAME."""
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S

@@ -38,6 +38,7 @@ def packages() -> dict[str, str]:
 
 
 def cpu_model() -> str:
+    """Return the model name of the CPU."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith(("model name", "Model")):
             return line.partition(":")[2].strip()

@@ -47,7 +47,7 @@ class Tree:
     """A process, its descendants, and the other processes of its session. Its CPU time includes ended processes."""
 
     def __init__(self, pid: int, before: "Tree | None" = None):
-        """before: the tree of the same daemon before its restart, whose CPU time still counts."""
+        """Create a tree. before: that of the same daemon before its restart, whose CPU time still counts."""
         self.pid, self.members = pid, {pid}
         self.now: dict[int, proc.Process] = {}
         self.ended = [0.0, 0.0]
@@ -82,14 +82,16 @@ def _wall() -> int:
 
 
 class Monitor:
-    """Call `start(t0_ns)` once the start is agreed, `stop()` after the clients; then read `summary`, `columns()`.
+    """A monitor of the resources of this host and of the processes that take part.
 
+    Call `start(t0_ns)` once the start is agreed and `stop()` after the clients; then read `summary` and `columns()`.
     store_actors: daemon -> pid; client_pids: returns client -> pid of the clients on this host; beat: called once a
     minute with the ns since the start, and memory and open files of clients and daemons (`client`, `server`); second:
     called once a second with the time (UTC ns) and the current use.
+
     `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. If the samples cannot be right
-    (this process was stopped, the clock stepped), it has the reason as `invalid` and no resources, and `columns()`
-    is empty. The monitor never raises; `stop` may be called at any time.
+    (this process was stopped, the clock stepped), it has the reason as `invalid` and no resources, and `columns()` is
+    empty. The monitor never raises; `stop` may be called at any time.
     """
 
     def __init__(

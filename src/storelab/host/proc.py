@@ -40,7 +40,10 @@ class Process(NamedTuple):
 
 
 class Files:
-    """Files of /proc for one thread. Up to `most` stay open, because opening one costs as much as reading it."""
+    """A set of files of /proc for one thread.
+
+    Up to `most` stay open, because opening one costs as much as reading it.
+    """
 
     def __init__(self, most: int = 256):
         self._open: dict[str, int] = {}
@@ -69,7 +72,7 @@ class Files:
 
 
 def cpu(files: Files) -> Cpu:
-    """Return CPU times from the first line of /proc/stat: user nice system idle iowait irq softirq steal …"""
+    """Return the CPU times from the first line of /proc/stat: user nice system idle iowait irq softirq steal."""
     data = files.read("/proc/stat", 512) or b"cpu 0 0 0 0 0 0 0 0\n"
     user, nice, system, _, _, irq, softirq, steal = (int(v) / TICK for v in data[: data.index(b"\n")].split()[1:9])
     return Cpu(user + nice, system + irq + softirq, user + nice + system + irq + softirq + steal)
@@ -154,6 +157,7 @@ def process(files: Files, pid: int) -> Process | None:
 
 
 def pids() -> set[int]:
+    """Return the ids of all processes."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - Path is slow
 
 

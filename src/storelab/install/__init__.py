@@ -19,7 +19,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Part:
-    """One thing to install. what: name with version, for display; needs: download size, and if root is needed."""
+    """A part of a recipe. what: name with version, for display; needs: download size, and whether root is needed."""
 
     what: str
     needs: str

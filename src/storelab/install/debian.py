@@ -23,6 +23,7 @@ FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nex
 
 
 def installed(package: str) -> bool:
+    """Return whether a Debian package is installed."""
     return ask(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], 60).stdout.startswith("ii")
 
 
@@ -67,7 +68,7 @@ def install(packages: Sequence[str], progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Packages:
-    """Debian packages that are installed together. needs: size of the download, for display."""
+    """A group of Debian packages that are installed together. needs: size of the download, for display."""
 
     names: Sequence[str]
     needs: str
@@ -110,6 +111,7 @@ def condor_folder(tools: Path) -> Path:
 
 
 def condor(tools: Path) -> list[Part]:
+    """Return the recipe of HTCondor, which is used by the testbed."""
     return [
         Part(
             f"HTCondor of Debian {CONDOR_RELEASE} in {condor_folder(tools)}",
@@ -121,6 +123,7 @@ def condor(tools: Path) -> list[Part]:
 
 
 def condor_present(tools: Path) -> bool:
+    """Return whether HTCondor is in the tools folder."""
     return (condor_folder(tools) / "usr/sbin/condor_master").exists()
 
 

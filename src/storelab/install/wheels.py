@@ -122,10 +122,12 @@ def rclone(tools: Path) -> list[Part]:
 
 
 def root(tools: Path) -> list[Part]:
+    """Return the recipe of ROOT."""
     return [_part("ROOT", "ROOT 6.40 (wheel ROOT 0.1a12)", "about 600 MB of disk", ROOT)]
 
 
 def slurm_plugin(tools: Path) -> list[Part]:
+    """Return the recipe of Snakemake's executor plugin for Slurm."""
     return [
         _part(
             "snakemake_executor_plugin_slurm",

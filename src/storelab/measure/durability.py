@@ -37,7 +37,7 @@ SECONDS, GRACE_S = 600.0, 120.0  # duration of one reading; extra time for the l
 
 
 class Readings:
-    """All readings of the ledgers of one attempt."""
+    """The results of reading back all ledgers of one attempt."""
 
     def __init__(self, store: Store, folder: Path, job: GangJob, seed: int):
         """Keep the arguments. folder: of the attempt; seed: for the choice of samples."""

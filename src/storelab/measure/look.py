@@ -155,8 +155,11 @@ class Looker:
             return self.stores[end, bucket.name]
 
     def look(self, key: Key, turn: int) -> tuple[int, int, int, str]:
-        """Return the generation that is seen (or ABSENT, FOREIGN, UNREADABLE), begin and end of the look, and the last
-        error."""
+        """Return (generation, begin, end, error) of one look at a key.
+
+        The generation may also be ABSENT, FOREIGN or UNREADABLE. Begin and end are in ns; the error is the last one, or
+        ''.
+        """
         bucket, name = self.books[key.ledger].place(key.number)
         begin_ns, error = clock.now_ns(), ""
         for n in range(TRIES):
@@ -249,6 +252,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Look at the keys of a job from standard input, and write what was found to standard output, both as JSON."""
     out = reading(json.loads(sys.stdin.read()))
     sys.stdout.write(json.dumps(out) + "\n")
     sys.stdout.flush()

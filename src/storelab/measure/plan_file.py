@@ -90,7 +90,7 @@ def _dotted(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _by_name(value: Any) -> Any:
-    """Return a list of things that have names, such as roles, as a mapping by name; other values unchanged."""
+    """Return a list of named items, such as roles, as a mapping by name; other values are unchanged."""
     named = isinstance(value, list) and value and all(isinstance(v, Mapping) and "name" in v for v in value)
     return {v["name"]: v for v in value} if named else value
 

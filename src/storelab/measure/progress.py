@@ -44,6 +44,10 @@ class Place(NamedTuple):
 
 
 def place(config: Config, points: list[Point], chosen: Point) -> Place:
+    """Return the position of a point among those that remain, its description, and the remaining time in s.
+
+    The time includes the typical overhead of a point.
+    """
     todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # points that failed in this run are done
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
@@ -93,6 +97,7 @@ def _typical_overhead(config: Config) -> float:
 
 
 def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
+    """Append the time in s that a point took in addition to its duration."""
     overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe may end before its deadline
     _overheads(config).parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"key": chosen.key, "overhead_s": overhead})
@@ -101,6 +106,7 @@ def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
 
 
 def off() -> bool:
+    """Return whether the environment switches the live state off."""
     return os.environ.get(live.OFF) == "off"
 
 

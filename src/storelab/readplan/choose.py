@@ -29,7 +29,10 @@ NEAR = 1.01  # maximum time relative to equal parts, for splits at the start of 
 
 
 class Runs:
-    """Ranges sorted by offset, and runs of touching ranges: starts and stops, shape (r,); gaps, shape (r - 1,)."""
+    """The ranges sorted by offset, and the runs of touching ranges.
+
+    start, stop: of the runs, shape (r,); gaps: between them, shape (r - 1,).
+    """
 
     def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
         offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")
@@ -56,6 +59,7 @@ class Runs:
         return self.start[np.concatenate(([0], cuts + 1))], self.stop[np.concatenate((cuts, [len(self.stop) - 1]))]
 
     def way(self, gap: int) -> Ways:
+        """Return the cuts and the sizes in bytes of the requests, if gaps of at most `gap` bytes are merged."""
         cuts = self.cuts(gap)
         start, stop = self.merged(cuts)
         return [cuts], (stop - start)[None]
@@ -111,6 +115,7 @@ class Requests:
 
     @property
     def asked_bytes(self) -> int:
+        """Return the sum of the bytes of all requests."""
         return int((self.stop - self.start).sum())
 
     @property
@@ -137,6 +142,7 @@ class Front:
 
     @property
     def best(self) -> np.ndarray:
+        """Return, for each plan, True if no other plan needs both less time and fewer wire bytes."""
         order = np.lexsort((self.seconds, self.wire_bytes))
         least = np.minimum.accumulate(self.seconds[order])
         keep = np.zeros(len(order), bool)
@@ -145,7 +151,10 @@ class Front:
 
 
 class _Tried:
-    """Ways to merge and to split with their costs; arrays of shape (k,). cuts: of each; piece: length, 0: no split."""
+    """The ways to merge and to split requests, with their costs: arrays of shape (k,).
+
+    cuts: the cuts of each way; piece: length in bytes at which requests are split, 0 for no split.
+    """
 
     def __init__(self, ways: Iterable[Ways], link: Link, pieces: Sequence[int]):
         self.cuts: list[np.ndarray] = []

@@ -26,6 +26,8 @@ FEW = 3  # ranges of the first test with several ranges
 
 @dataclass(frozen=True)
 class Part:
+    """One part of a multipart answer: its bytes, their first and last position, and the size of the whole object."""
+
     first: int
     last: int
     total: int | None  # None if the server sends '*'
@@ -97,7 +99,7 @@ def parse(body: bytes, mark: str) -> list[Part]:
 
 
 class WrongAnswer(OSError):
-    """The server answered with other bytes than requested; status: of the HTTP answer, 0 if unknown."""
+    """The server returned bytes that were not requested; status: of the HTTP answer, 0 if unknown."""
 
     error_class = "WrongAnswer"
 
@@ -131,6 +133,10 @@ def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) 
 
 
 def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    """Return the parts if each of them has the size of its range.
+
+    Raises WrongAnswer: the number of parts or the size of one is wrong. An exception among the parts is raised.
+    """
     if len(parts) != len(starts):
         raise WrongAnswer(f"{len(parts)} answers to {len(starts)} requests")
     for part, start, stop in zip(parts, starts, stops, strict=True):
@@ -173,6 +179,7 @@ class ObstoreTransport:
         return cls(S3Store(bucket, endpoint=endpoint, **settings), path, parallel)
 
     def size(self) -> int:
+        """Return the size of the object in bytes, from a HEAD request."""
         import obstore
 
         self.requests += 1
@@ -184,6 +191,7 @@ class ObstoreTransport:
         return obstore.get_ranges(self.store, self.path, starts=starts, ends=stops, coalesce=0)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """Return the bytes of each range, in order. Raises the errors of obstore, and WrongAnswer."""
         self.requests += len(starts)
         lanes = min(self.threads, len(starts))
         if lanes <= 1:
@@ -214,10 +222,12 @@ class FsspecTransport:
         self.requests = 0
 
     def size(self) -> int:
+        """Return the size of the file in bytes. Raises WrongAnswer: the server does not report it."""
         self.requests += 1
         return told(self.fs.size(self.path), self.path)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """Return the bytes of each range, in order. Raises the errors of the file system, and WrongAnswer."""
         self.requests += len(starts)
         more = {"batch_size": self.parallel} if getattr(self.fs, "async_impl", False) else {}
         return checked(
@@ -302,6 +312,7 @@ class HttpTransport:
         return max(1, (self.header_bytes - len("bytes=")) // (2 * len(str(size)) + 2))
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """Return the bytes of each range, in order. Raises the errors of the HTTP library, and WrongAnswer."""
         groups = self.groups(starts, stops)
         calls = [self.pool.submit(self.ask, starts[g], stops[g]) for g in groups]
         return checked([part for call in calls for part in call.result()], starts, stops)
@@ -364,6 +375,7 @@ class HttpTransport:
         return out
 
     def close(self) -> None:
+        """Close all connections, without waiting for requests that are in flight."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.http.clear()
 
@@ -443,6 +455,7 @@ class VectorTransport:
         self.opened = False
 
     def size(self) -> int:
+        """Return the size of the file in bytes. Raises WrongAnswer: the server does not report it."""
         self.requests += 1
         return told(self.fs.size(self.path), self.path)
 
@@ -452,6 +465,7 @@ class VectorTransport:
         return grouped(elements, self.ranges, self.most, self.parallel)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """Return the bytes of each range, in order, by vector reads. Raises OSError, and WrongAnswer."""
         from fsspec.asyn import sync
 
         if not starts:

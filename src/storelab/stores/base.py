@@ -55,7 +55,7 @@ class Cooling:
 
 @dataclass
 class Status:
-    """State of a store for `storelab status`: `up`, `down`, `partly` or `external`."""
+    """The state of a store for `storelab status`: `up`, `down`, `partly` or `external`."""
 
     name: str
     kind: str
@@ -340,6 +340,7 @@ class Answered:
         self.record: list[dict[str, Any]] | None = None
 
     def end(self) -> None:
+        """Read the counts of the servers again, and set `record` to the differences."""
         if self.before:
             after = self.store.answered()
             self.record = [{"name": name, **difference(was, after.get(name))} for name, was in self.before.items()]

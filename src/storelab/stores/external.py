@@ -207,6 +207,8 @@ class RootSettings(Folder):
 
 
 class Root(Door):
+    """An endpoint that others operate and that speaks the XRootD protocol (root://, roots://)."""
+
     Settings = RootSettings
     system = "XRootD door"
     protocol = "root"
@@ -248,6 +250,8 @@ class HttpSettings(Folder):
 
 
 class Http(Door):
+    """An HTTP or WebDAV endpoint that others operate."""
+
     Settings = HttpSettings
     system = "HTTP/WebDAV door"
     protocol = "http"
@@ -261,7 +265,7 @@ class Http(Door):
         return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
 
     def _wallet(self) -> dict[str, str]:
-        """Return place in the configuration -> variable, of the credentials."""
+        """Return the environment variables of the credentials, by their place in the configuration."""
         own = {"token": self.settings.token, "certificate": self.settings.certificate}
         return {f"{self.place}.{key}": name for key, name in own.items() if name}
 
@@ -288,6 +292,8 @@ class WebHdfsSettings(Folder):
 
 
 class WebHdfs(Door):
+    """A WebHDFS endpoint that others operate."""
+
     Settings = WebHdfsSettings
     system = "WebHDFS"
     protocol = "webhdfs"

@@ -85,16 +85,17 @@ class Journal:
 
     @contextmanager
     def taken(self, place: str) -> Iterator[None]:
-        """Raise UserError if another process does faults on this store."""
+        """Raise UserError if another process injects faults into this store."""
         with self.held() as own:
             if not own:
                 raise UserError(
-                    place, "another storelab process does faults on this store", "wait until that process ends"
+                    place, "another storelab process injects faults into this store", "wait until that process ends"
                 )
             yield
 
 
 def journal_of(store: Any) -> Journal:
+    """Return the journal of the faults of a store."""
     return Journal(Path(store.state).absolute() / store.name)
 
 

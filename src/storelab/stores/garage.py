@@ -172,6 +172,8 @@ class _Layout:
 
 
 class Garage(Managed):
+    """Garage with one or more nodes, on this machine."""
+
     Settings = Settings
     system = "Garage"
     version_pattern = r"(?:cargo:|v)(\d\S*)"

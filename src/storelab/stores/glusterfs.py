@@ -72,6 +72,8 @@ class Settings(MountedSettings):
 
 
 class GlusterFS(Mounted):
+    """A GlusterFS volume that is mounted on this machine."""
+
     Settings = Settings
     system = "GlusterFS"
     binary = "glusterd"
@@ -109,7 +111,7 @@ class GlusterFS(Mounted):
 
     @property
     def _spool(self) -> Path:
-        """Runtime folder of glusterd's programs."""
+        """Return the folder in which glusterd's programs keep their runtime files."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:

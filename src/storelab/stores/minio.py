@@ -53,6 +53,8 @@ class Settings(ListeningSettings):
 
 
 class MinIO(Managed):
+    """One MinIO server on this machine."""
+
     Settings = Settings
     system = "MinIO"
     version_pattern = r"RELEASE\.(\S+)"

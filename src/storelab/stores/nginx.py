@@ -93,6 +93,8 @@ class Settings(ListeningSettings):
 
 
 class Nginx(Managed):
+    """An nginx server with WebDAV on this machine."""
+
     Settings = Settings
     system = "nginx"
     version_flag, version_pattern = "-v", r"nginx/(\S+)"

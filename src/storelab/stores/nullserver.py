@@ -33,6 +33,8 @@ class Settings(ListeningSettings):
 
 
 class NullServer(Managed):
+    """An S3 server that stores nothing and does almost no work, to measure the maximum rate of the clients."""
+
     Settings = Settings
     system = "near-null S3 server"
     version_flag = "-version"

@@ -90,6 +90,8 @@ class Settings(MountedSettings):
 
 
 class OpenAFS(Mounted):
+    """An OpenAFS cell that is mounted on this machine."""
+
     Settings = Settings
     system = "OpenAFS"
     binary = "afsd.fuse"
@@ -119,7 +121,7 @@ class OpenAFS(Mounted):
 
     @property
     def _own(self) -> Path:
-        """Runtime folder of its programs, with their configuration."""
+        """Return the folder in which its programs keep runtime files and their configuration."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:

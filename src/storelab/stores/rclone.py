@@ -28,6 +28,8 @@ class Settings(ListeningSettings):
 
 
 class Rclone(Managed):
+    """A folder of this machine, served over S3 by `rclone serve s3`."""
+
     Settings = Settings
     system = "rclone serve s3"
     version_flag, version_pattern = "version", r"rclone v(\S+)"

@@ -85,6 +85,8 @@ class Settings(ListeningSettings):
 
 
 class SeaweedFS(Managed):
+    """A SeaweedFS cluster with S3 gateways, on this machine."""
+
     Settings = Settings
     system = "SeaweedFS"
     version_flag, version_pattern = "version", r"\d+GB (\S+)"

@@ -43,6 +43,8 @@ class Settings(ListeningSettings):
 
 
 class Versitygw(Managed):
+    """A folder of this machine, served over S3 by the Versity S3 Gateway."""
+
     Settings = Settings
     system = "Versity S3 Gateway"
     version_pattern = r"Version\s*: v?(\d\S*)"

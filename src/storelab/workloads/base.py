@@ -101,24 +101,31 @@ _FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  
 
 @dataclass(frozen=True)
 class Roles(Workload):
-    """A point with several roles. `each`: the workload of each role. Notes of objects are made by role."""
+    """The workload of a point with several roles. `each`: the workload of each role.
+
+    Objects are noted separately for each role.
+    """
 
     each: Mapping[str, Workload] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, each: Mapping[str, Workload]) -> "Roles":
+        """Return the workload of a point with these roles. each: the workload of each role by its name."""
         direction = "write" if any(w.direction == "write" for w in each.values()) else "read"
         return cls(name, roles.of((), each), "", direction=direction, each=each)
 
     def possible(self, point: Point) -> None:
+        """Raise UserError if values of the axes of one role cannot be combined."""
         for part in point.parts():
             self.each[part.name].possible(part.point)
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
+        """Prepare the store for each role."""
         for part, own in zip(point.parts(), job.roles, strict=True):
             self.each[part.name].before(config, store, part.point, own)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
+        """Return the checks of all roles; each name begins with the role."""
         out = []
         for part, own in zip(point.parts(), job.roles, strict=True):
             checks = self.each[part.name].after(store, part.point, own, files_of(part, folder))
@@ -126,6 +133,7 @@ class Roles(Workload):
         return out
 
     def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
+        """Return the observations of the store by role; None if there are none."""
         seen = {
             part.name: self.each[part.name].observe(store, part.point, own, files_of(part, folder))
             for part, own in zip(point.parts(), job.roles, strict=True)
@@ -133,6 +141,7 @@ class Roles(Workload):
         return {name: facts for name, facts in seen.items() if facts is not None} or None
 
     def ended(self, job: "GangJob") -> None:
+        """Stop everything that `before` started for the roles."""
         for each, own in zip(self.each.values(), job.roles, strict=True):
             each.ended(own)
 

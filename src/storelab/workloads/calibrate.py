@@ -104,7 +104,7 @@ class LocalClient(Client):
 
 
 class MemoryCopy(LocalClient):
-    """Copies from one array to another; each worker has its own arrays."""
+    """A client that copies from one array to another; each worker has its own arrays."""
 
     op = "COPY"
 
@@ -117,7 +117,7 @@ class MemoryCopy(LocalClient):
 
 
 class FileClient(LocalClient):
-    """Files of each worker in the client's own folder."""
+    """The base of clients that use files of each worker in the client's own folder."""
 
     def prepare(self) -> None:
         disk = self.job.point.axes["target"] == "disk"
@@ -137,6 +137,8 @@ class FileClient(LocalClient):
 
 
 class FileWrite(FileClient):
+    """A client that writes whole files into a folder of its host."""
+
     op = "WRITE"
 
     def operation(self, worker: int) -> Callable[[], object]:
@@ -156,6 +158,8 @@ class FileWrite(FileClient):
 
 
 class FileRead(FileClient):
+    """A client that reads whole files from a folder of its host."""
+
     op = "READ_FILE"
 
     def operation(self, worker: int) -> Callable[[], object]:
@@ -215,6 +219,8 @@ def _names(point: Point) -> list[list[tuple[int, str]]]:
 
 
 class Calibrate(Workload):
+    """The workload that measures the maximum rate of the clients, with the null server, memory or files."""
+
     def covers(self, kind: str) -> bool:
         """Return True if the clients' ceiling, measured against the null server, applies to this kind of store."""
         return stores.has_ceiling(kind)

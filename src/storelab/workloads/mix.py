@@ -61,6 +61,8 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 
 
 class Mix(Put):
+    """The workload in which clients use several operations at the same time, in given shares."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError if there are too few objects to choose from."""
         needed = FEWEST * point.axes["clients"] * point.axes["workers"]

@@ -1,9 +1,9 @@
-"""Whole objects, ranges of them, and their metadata: `put`, `get`, `get_range`, `delete`, `rewrite`, `stat`, `list`,
-`space` (experiments 1-5 and 9 of the evaluations 2012-2015).
+"""Workloads with whole objects, ranges of them, and their metadata.
 
-`put` and `rewrite` upload until the deadline; the objects reported as done are checked afterwards. `delete` deletes
-objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects. `space` measures the
-raw bytes that a store uses for the bytes stored.
+`put`, `get`, `get_range`, `delete`, `rewrite`, `stat`, `list` and `space` are experiments 1-5 and 9 of the evaluations
+of 2012-2015. `put` and `rewrite` upload until the deadline; the objects reported as done are checked afterwards.
+`delete` deletes objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects.
+`space` measures the raw bytes that a store uses for the bytes stored.
 """
 
 import hashlib
@@ -47,6 +47,8 @@ def succeeded(folder: Path) -> "pa.Table":
 
 
 class Put(Workload):
+    """The workload that uploads whole objects until the deadline."""
+
     def makes(self, point: Point, attempt: str) -> list[Made]:
         size = point.axes["object_size"]
         return [Made(put_keys(attempt), size, size)]
@@ -99,7 +101,7 @@ class Put(Workload):
 
 
 class Rewrite(Put):
-    """Puts, overwrites and deletions over a bounded set of keys, with a ledger that is read back.
+    """The workload that writes, overwrites and deletes a bounded set of keys, with a ledger that is read back.
 
     Lost, stale or resurrected objects can only occur if keys are written more than once.
     """
@@ -132,7 +134,7 @@ def shared_out(
 
 
 class Delete(Put):
-    """Deletion of objects, one by one or many per request.
+    """The workload that deletes objects, one by one or many per request.
 
     Motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
     """
@@ -171,6 +173,8 @@ class Delete(Put):
 
 
 class Get(Workload):
+    """The workload that downloads whole staged objects."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError if there are fewer objects than clients that read each of them once."""
         clients = point.axes["clients"]
@@ -180,6 +184,8 @@ class Get(Workload):
 
 
 class GetRange(Get):
+    """The workload that reads one range of a staged object per request."""
+
     def possible(self, point: Point) -> None:
         """Raise UserError if a range is not within its object, or for the reasons of `get`."""
         length, size, offset = (point.axes[name] for name in ("range_size", "object_size", "offset"))
@@ -194,7 +200,7 @@ class GetRange(Get):
 
 
 class List(Workload):
-    """Whole listings of a folder.
+    """The workload that lists whole folders.
 
     One operation is one listing with all its pages, as in warp's `list`; the rate is in keys listed per second. The
     listing includes everything below the folder, so `prefix_depth` changes the tree and not the number of keys.
@@ -229,9 +235,10 @@ def settled(store: Store) -> int:
 
 
 class Space(Put):
-    """Raw bytes that a store uses for the bytes stored, in all copies, and the bytes freed after deletion over time.
+    """The workload that measures the raw bytes used per byte stored, and the bytes freed after deletion.
 
-    Experiment 9 of the evaluations left the space overhead of erasure coding as future work.
+    The raw bytes are those of all copies; the freed bytes are measured over time. Experiment 9 of the evaluations left
+    the space overhead of erasure coding as future work.
     """
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:

@@ -1,5 +1,6 @@
-"""Tables and LaTeX that the analysis can make: names without slow imports, one file by itself, and a subject that is
-added by its files.
+"""Check the registry of tables and LaTeX.
+
+Names are known without slow imports, one file can be made separately, and a new subject is added by its files only.
 """
 
 import shutil

@@ -75,7 +75,7 @@ def test_folder_of_another_user_or_open_to_others_is_refused(open_to_all, monkey
 
 @pytest.mark.skipif(os.getuid() != 0, reason="makes folders of another user")
 def test_state_results_and_work_of_another_user_are_refused(open_to_all):
-    """This holds only in a folder that all users can write; elsewhere users may share files."""
+    """Check a folder that all users can write to; in other folders users may share files."""
     config = SimpleNamespace(state=open_to_all / "state", campaign_dir=open_to_all / "results" / "c")
     config.raw = config.campaign_dir / "raw"
     config.raw.mkdir(parents=True)

@@ -23,7 +23,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def prepared(made, monkeypatch):
-    """A function of a key and axes that returns a prepared client and its store.
+    """Return a function of a key and axes that returns a prepared client and its store.
 
     Keys: `good`, and `bad` with one changed byte in a basket.
     """

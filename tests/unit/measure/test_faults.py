@@ -157,7 +157,6 @@ def test_acts_after_a_slow_upgrade_are_on_time(store):
 
 def test_upgrade_after_the_run_is_an_error(store):
     """The run ends while the first daemon becomes healthy: the second never changes, and is not changed back."""
-
     runs = []
     store.daemons.healthy = lambda: until(lambda: runs and runs[0]._over.is_set())
 

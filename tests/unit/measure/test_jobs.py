@@ -17,7 +17,7 @@ UP = {"workload": "put", "axes": {"clients": 2}}
 
 @pytest.fixture
 def planned(tmp_path, monkeypatch):
-    """A function that returns (config, points) of a sweep in three parts, with these workloads."""
+    """Return a function that returns (config, points) of a sweep in three parts, with these workloads."""
 
     def made(known, **sweeps):
         monkeypatch.setattr(jobs.workloads, "WORKLOADS", known)

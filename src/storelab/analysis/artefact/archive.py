@@ -75,6 +75,7 @@ def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
 
 
 def size_of(member: Member) -> int:
+    """Return the size of a member in bytes."""
     return len(member) if isinstance(member, bytes) else member.stat().st_size
 
 
@@ -111,7 +112,7 @@ def extract(path: Path, folder: Path) -> dict[str, str]:
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     if not path.is_file():
-        raise UserError(str(path), "is a folder, not a pack" if path.is_dir() else "is not there", "check the path")
+        raise UserError(str(path), "is a folder, not a pack" if path.is_dir() else "does not exist", "check the path")
     try:
         archive = zipfile.ZipFile(path)
     except DAMAGE as error:
@@ -267,7 +268,7 @@ def _campaign_of(pack: Path, folder: Path) -> Path:
     """
     found = sorted(p.parent.parent.relative_to(folder) for p in folder.glob("results/*/raw/plan.json"))
     if len(found) != 1 or not (folder / METADATA).is_file():
-        raise UserError(str(pack), f"holds {len(found)} campaigns: it is not a pack of storelab", AGAIN)
+        raise UserError(str(pack), f"contains {len(found)} campaigns: it is not a pack of storelab", AGAIN)
     read_plan(folder / found[0])
     return found[0]
 

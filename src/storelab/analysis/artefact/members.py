@@ -433,6 +433,7 @@ def _utc(ns: int) -> str:
 
 
 def readme(about: About) -> bytes:
+    """Return README.md of the archive."""
     return f"""# {about.title}
 
 {about.description}

@@ -1,6 +1,8 @@
-"""What the notebooks show: each view is a function of an opened campaign, and of what was chosen, that gives lines of
-Markdown, tables, pictures and interactive charts. Nothing is measured or written here, but for tables that are missing
-or older than the records.
+"""Views of a campaign for the notebooks.
+
+Each view is a function of an opened campaign and of the user's choices. It yields lines of Markdown, tables, pictures
+and interactive charts. A view measures nothing and writes nothing, except tables that are missing or older than the
+records.
 
 May import: `report`, `figures`, `compare`, `tables`, `parts`, `records`, `statistics`, `core`.
 """

@@ -1,9 +1,7 @@
-"""From a figure down to what was recorded: a symbol, its points, one of them over its time, its clients, workers,
-errors.
+"""Views from a figure down to the records: a symbol, its points, and one point with its clients, workers and errors.
 
-Operations are read from the raw records by DuckDB, all of a point. Seconds are those after the agreed start; a latency
-begins when the operation was due, or began. Each menu begins with points of engines that
-record workers and the start of each operation.
+DuckDB reads all raw operations of a point. Seconds count from the agreed start. A latency starts when the operation was
+due, or when it began. Each menu lists first the points of engines that record workers and the start of each operation.
 """
 
 from collections.abc import Iterator
@@ -184,8 +182,10 @@ def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
 
 
 def over_time(o: Opened, point: str) -> Iterator[Thing]:
-    """Show completions of each client of a point, the distribution of latencies, and its windows; rates are taken in
-    `overlap` (grey)."""
+    """Show the completions of each client of a point, the distribution of latencies, and the windows.
+
+    Rates are taken in the window `overlap` (grey).
+    """
     rows = o.whole("points")
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
@@ -223,10 +223,10 @@ def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> F
 
 
 def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
-    """Latency over the time of a point, a panel for each kind of operation: a cell is darker where it has a larger
-    share of the operations of its step; lines are quantiles of each step.
+    """Draw the latency over the time of a point, with a panel for each kind of operation.
 
-    buckets: as `operations.latencies` gives them. overlap: as in `over_time`.
+    A cell is darker where it has a larger share of the operations of its step. Lines are the quantiles of each step.
+    buckets: as `operations.latencies` returns them. overlap: as in `completions_picture`.
     """
     ops = buckets.groupby("op")["operations"].sum().sort_values(ascending=False).index[:MAX_OPS]
     edges = np.geomspace(buckets["upper_ns"].min() / WIDTH, buckets["upper_ns"].max(), CELLS + 1) / 1e6

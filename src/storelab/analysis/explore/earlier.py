@@ -1,6 +1,6 @@
-"""Then and now: what was printed from 2010 to 2015 next to what was measured here, and which findings hold.
+"""Views of the published measurements of 2010 to 2015 next to those of this campaign, and which findings hold.
 
-Networks, clients and object sizes differ: no ratio is formed.
+Networks, clients and object sizes differ, so no ratios are shown.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ FINDING = (
 
 
 def statements(o: Opened) -> Iterator[Thing]:
-    """Show the single statements of 2012 to 2015 next to our highest medians by the same measure."""
+    """Show the single statements of 2012 to 2015 next to the highest medians of this campaign in the same measure."""
     table = o.whole("earlier")
     if table.empty:
         yield "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too."
@@ -41,23 +41,23 @@ def statements(o: Opened) -> Iterator[Thing]:
 
 
 def threads(o: Opened) -> Iterator[Thing]:
-    """Show the threads of one client, 2012, next to ours."""
+    """Show the measurement of 2012 with threads of one client next to the one of this campaign."""
     missing = "No single client here worked with several threads, as that of 2012 did."
     yield from _next_to_ours(o, "one_client", missing, (*THREADS, *OF_THREADS))
 
 
 def laboratory(o: Opened) -> Iterator[Thing]:
-    """Show the storage laboratory of HEPiX, 2010, next to ours."""
+    """Show the storage laboratory of HEPiX (2010) next to this campaign."""
     yield from _next_to_ours(o, "storage_lab", "No jobs here read as those of the storage laboratory of 2010 did.")
 
 
 def reads(o: Opened) -> Iterator[Thing]:
-    """Show reads of a part of the entries, 2015, next to ours."""
+    """Show the reads of a part of the entries (2015) next to those of this campaign."""
     yield from _next_to_ours(o, "table2", "No reads in this campaign.")
 
 
 def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Thing]:
-    """Show a table, or these columns of it; say what is missing where it has only what was printed."""
+    """Show a table, or these columns of it; print `missing` if the table has only published rows."""
     table = o.whole(name)
     if table.empty or not (table["source"] == MEASURED).any():
         yield missing
@@ -66,7 +66,7 @@ def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] =
 
 
 def findings(o: Opened) -> Iterator[Thing]:
-    """How many findings of 2010 to 2015 hold on each system, then those that this campaign can judge."""
+    """Show how many findings of 2010 to 2015 hold on each system, then those that this campaign can judge."""
     table = o.whole("claims")
     judged = table[table["verdict"] != NOT_MEASURED]
     counts = pd.crosstab(judged["system"].fillna(""), judged["verdict"])

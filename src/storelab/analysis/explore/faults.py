@@ -1,4 +1,4 @@
-"""What was done to a store while it worked, and how work went on: figures over time, each event, the recovery."""
+"""Views of faults that were injected while a store worked: figures over time, each event, and the recovery."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,18 +13,20 @@ ROLES = "Points with roles are here, but no fault was planned for them: their wo
 
 
 def names(o: Opened) -> Menu:
-    """The figures over time of this campaign, one for each sweep with roles."""
+    """Return the figures over time of this campaign: one for each sweep with roles."""
     return [(name, name) for name in over_time.of_plan(o.plan)]
 
 
 def _planned(plan: Mapping[str, Any]) -> bool:
-    """Whether a point has a fault."""
+    """Return whether a point has a fault."""
     return any(p["axes"].get("fault", "none") != "none" for p in plan["points"])
 
 
 def story(o: Opened, figure: str | None = None) -> Iterator[Thing]:
-    """The figure over time, then what happened when, then the recovery. Without faults one line, with the campaigns
-    below `results/` that have some."""
+    """Show the figure over time, then the events in order, then the recovery.
+
+    For a campaign without faults, show one line that lists the campaigns below `results/` with faults.
+    """
     if figure is None:
         others = [folder.name for folder in named() if _planned(read_plan(folder))]
         yield NONE + (f" These have some: {escaped(', '.join(others))}." if others else "")
@@ -35,7 +37,7 @@ def story(o: Opened, figure: str | None = None) -> Iterator[Thing]:
 
 
 def timeline(o: Opened, figure: str) -> Iterator[Thing]:
-    """Rate, latency and failed operations of each role over time, with acts, phases and states of the store."""
+    """Show rate, latency and failed operations of each role over time, with faults, phases and states of the store."""
     if not _planned(o.plan):
         yield ROLES
     declared = over_time.of_plan(o.plan)[figure]
@@ -44,7 +46,7 @@ def timeline(o: Opened, figure: str) -> Iterator[Thing]:
 
 
 def happened(o: Opened) -> Iterator[Thing]:
-    """Each act, what was undone, and the states that the store reported, in order of time; without the phases."""
+    """Show each fault, each repair, and the states that the store reported, in order of time; without the phases."""
     rows = o.table("disturbances")
     rows = rows[rows["kind"].isin([roles.ACT, roles.UNDONE, roles.STATE])]
     if len(rows):
@@ -54,7 +56,7 @@ def happened(o: Opened) -> Iterator[Thing]:
 
 
 def recovery(o: Opened) -> Iterator[Thing]:
-    """What each fault did to each role, and how long the store took; published rows with it."""
+    """Show the effect of each fault on each role and the recovery time of the store, with the published rows."""
     rows = o.table("recovery")
     if len(rows):
         told = [c for c in rows.columns[rows.columns.get_loc("source") :] if rows[c].notna().any()]

@@ -1,4 +1,4 @@
-"""A campaign in a notebook: its records, verified, its tables through filters, and what views of it yield.
+"""A campaign that a notebook has opened: verified records, tables through filters, and the output of views.
 
 IPython is loaded when something is displayed.
 """
@@ -39,18 +39,21 @@ def results() -> Path:
 
 
 def named() -> list[Path]:
-    """The folders of all measured campaigns, by name."""
+    """Return the folders of all measured campaigns, sorted by name."""
     return sorted(p.parents[1] for p in results().glob("*/raw/plan.json"))
 
 
 def place(campaign: str | Path | None = None) -> Path:
-    """The folder of a campaign: a name or a folder; None: the one in the environment, else `reference`, else the first
-    one that is there. Raises UserError: none is."""
+    """Return the folder of a campaign.
+
+    campaign: a name or a folder; default: the campaign in the environment, else `reference`, else the first one that
+    exists. Raises UserError: there is no such campaign.
+    """
     wanted = campaign or os.environ.get(NAMED)
     if wanted is None:
         known = named()
         if not known:
-            raise UserError(str(results()), "holds no measured campaign", "measure one, `make demo` for example")
+            raise UserError(str(results()), "contains no measured campaign", "measure one, `make demo` for example")
         return next((p for p in known if p.name == USUAL), known[0])
     for folder in (Path(wanted), results() / wanted):
         if (folder / "raw" / evidence.PLAN).exists():
@@ -60,7 +63,7 @@ def place(campaign: str | Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Opened:
-    """A campaign and its filters: column -> the values that are looked at; a column that is not named: all."""
+    """A campaign with filters: column -> accepted values; a column without a filter accepts all."""
 
     campaign: Campaign
     filters: Filters = field(default_factory=dict)
@@ -80,14 +83,16 @@ class Opened:
         return self.folder.resolve().name
 
     def whole(self, name: str) -> pd.DataFrame:
-        """A table as it is written."""
+        """Return a table as it was written, without the filters."""
         if name not in self._read:
             self._read[name] = tables.read(self.folder, name)
         return self._read[name]
 
     def table(self, name: str) -> pd.DataFrame:
-        """The rows of a table that the filters leave. What has no engine or size stays; a row with the key of a point
-        stays with its point."""
+        """Return the rows of a table that match the filters.
+
+        Rows without an engine or a size are kept. A row with the key of a point is kept if its point is.
+        """
         rows = self.whole(name)
         if self.filters and "key" in rows and name != "points":
             rows = rows[rows["key"].isin(self.table("points")["key"])]
@@ -103,12 +108,12 @@ class Opened:
 
 
 def systems(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of systems: those that are not of the calibration."""
+    """Return the rows of measured systems, without those of the calibration."""
     return rows[rows["workload"] != calibration.WORKLOAD]
 
 
 def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
-    """The rows that have one of the values in each column, or none at all."""
+    """Return the rows with an accepted value, or no value, in each filtered column."""
     for column, values in filters.items():
         if values and column in rows:
             rows = rows[rows[column].isin(list(values)) | rows[column].isna()]
@@ -116,7 +121,7 @@ def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
 
 
 def choices(plan: Mapping[str, Any]) -> dict[str, Menu]:
-    """Column -> the values that planned points have, in words: the filters that this campaign can have."""
+    """Return the possible filters of this campaign: column -> the values of the planned points, as text."""
     columns = {w: {a["name"]: a["column"] for a in told["axes"]} for w, told in plan["workloads"].items()}
     found: dict[str, set[Any]] = {column: set() for column in FILTERS}
     for point in plan["points"]:
@@ -128,7 +133,10 @@ def choices(plan: Mapping[str, Any]) -> dict[str, Menu]:
 
 
 def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
-    """Raises UserError: a filter that the campaign cannot have."""
+    """Return the campaign with these filters.
+
+    Raises UserError: the campaign has no such filter, or no point has such a value.
+    """
     known = choices(campaign.plan)
     for column, values in (filters or {}).items():
         if isinstance(values, str) or not isinstance(values, Sequence):
@@ -143,9 +151,11 @@ def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
 
 
 def open_campaign(folder: Path, filters: Filters | None = None) -> Opened:
-    """Verify the records, and write the tables if one is missing, damaged, or of other records or another storelab.
+    """Verify the records of a campaign, and open it.
 
-    Raises UserError."""
+    The tables are written again if one is missing or damaged, or if they were made from other records or by another
+    version. Raises UserError.
+    """
     campaign = load(folder)
     there = all((folder / "tables" / f"{name}.csv").exists() for name in tables.NAMES)
     if not there or derived.damaged_tables(folder, tables.NAMES):
@@ -154,8 +164,11 @@ def open_campaign(folder: Path, filters: Filters | None = None) -> Opened:
 
 
 def resolved(now: Opened, options: Mapping[str, Any], wanted: Mapping[str, Any] | None = None) -> Chosen:
-    """The menu of each option that is a function of what is opened and of the options before it, and the value of all:
-    the wanted one where its menu has it, else the first; None of an empty menu."""
+    """Return the menu of each option that is a function, and the chosen value of every option.
+
+    Such a function gets the opened campaign and the options before it, and returns a menu. The chosen value is the
+    wanted one if the menu has it, else the first one of the menu, or None if the menu is empty.
+    """
     menus: dict[str, Menu] = {}
     chosen: dict[str, Any] = {}
     for name, option in options.items():
@@ -178,7 +191,7 @@ SHORT = 40  # rows of a table that is shown in full; a longer or wider one is sc
 
 @dataclass(frozen=True)
 class Charts:
-    """Interactive figures of one output: name -> the figure, as `report.charts` describes it for the page."""
+    """The interactive figures of one output: name -> figure, as `report.charts` describes it for the page."""
 
     figures: Mapping[str, Any]
 
@@ -194,15 +207,17 @@ def escaped(text: str) -> str:
 
 
 def charted(figures: Mapping[str, tuple[Declared, list[pd.DataFrame]]]) -> Charts | None:
-    """Return the interactive form of figures, each with its tables; None where no figure has data."""
+    """Return the interactive form of figures, each with its tables; None if no figure has data."""
     found = {name: charts.drawn_chart(figure, *tables) for name, (figure, tables) in figures.items()}
     known = {name: chart for name, chart in found.items() if chart is not None}
     return Charts(known) if known else None
 
 
 def compact(rows: pd.DataFrame, columns: Iterable[str], same: Collection[str]) -> Iterator[Thing]:
-    """Show these columns of a table that have a value. Columns of `same` with one value become a line, so that the
-    table is narrow."""
+    """Show those of the given columns that have a value.
+
+    Columns of `same` with only one value are printed as a line above, to keep the table narrow.
+    """
     rows = rows[[c for c in columns if c in rows]].dropna(axis="columns", how="all")
     alike = [c for c in rows if c in same and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
     if alike:
@@ -225,8 +240,11 @@ def displayable(thing: Thing) -> Any:
 
 
 def table_html(table: pd.DataFrame) -> str:
-    """Return a table in a box that scrolls: at most MAX_ROWS rows, and how many more there are; four digits of each
-    number, text at the left; long headings are broken after `_`."""
+    """Return a table as HTML in a box that scrolls.
+
+    It has at most MAX_ROWS rows and states how many are left out. Numbers have four digits, text is left-aligned, and
+    long headings are broken after `_`.
+    """
     more = len(table) - MAX_ROWS
     text = [i for i, column in enumerate(table, start=1) if not pd.api.types.is_numeric_dtype(table[column])]
     name = "-".join(["storelab-text", *map(str, text)])

@@ -1,4 +1,4 @@
-"""What was measured: a campaign in short, its points, medians and figures."""
+"""Views of a whole campaign: a summary, its points, medians and figures."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ MORE = ("interval", "coverage_percent")
 
 
 def campaign(o: Opened) -> Iterator[Thing]:
-    """What was measured, where and when, and what is noted of points; as on the page of the campaign."""
+    """Show what was measured, where and when, and the notes on points, as on the page of the campaign."""
     head = build.head(o.campaign, {name: o.whole(name) for name in ("points", "numbers")})
     yield f"**{escaped(head['title'])}**"
     yield pd.DataFrame(head["facts"], columns=["what", "value"])
@@ -28,7 +28,10 @@ def campaign(o: Opened) -> Iterator[Thing]:
 
 
 def points(o: Opened) -> Iterator[Thing]:
-    """How many points ended how; then each of them, of many those that do not count. The calibration comes last."""
+    """Show how many points had which outcome, then the points; if there are many, only those that do not count.
+
+    The points of the calibration come last.
+    """
     rows = o.table("points").sort_values(["store", "workload", "key"])
     rows = pd.concat([opened.systems(rows), rows[rows["workload"] == calibration.WORKLOAD]])
     yield rows.groupby(["store", "workload", "state"], as_index=False, sort=False).agg(
@@ -45,13 +48,13 @@ def points(o: Opened) -> Iterator[Thing]:
 
 
 def varying(rows: pd.DataFrame, until: str = "n") -> list[str]:
-    """The columns before `until` that have several values in these rows."""
+    """Return the columns before `until` that have several values in these rows."""
     columns = rows.columns[: rows.columns.get_loc(until)]
     return [c for c in columns if rows[c].nunique() > 1]
 
 
 def medians(o: Opened) -> Iterator[Thing]:
-    """One row per group of points: what differs between them, and the medians over the runs."""
+    """Show one row per group of points: the axes in which the groups differ, and the medians over the runs."""
     rows = o.table("throughput")
     if rows.empty:
         yield "No rates in this campaign."
@@ -60,12 +63,12 @@ def medians(o: Opened) -> Iterator[Thing]:
 
 
 def names(o: Opened) -> Menu:
-    """The figures that the campaign can have, after all of them."""
+    """Return the menu of figures that the campaign can have; its first entry is all of them."""
     return [("all", ALL), *((name, name) for name in catalogue.of(o.plan))]
 
 
 def figures(o: Opened, figure: str = ALL) -> Iterator[Thing]:
-    """The declared figures of what the filters leave, interactive as on the page; one without data is left out."""
+    """Show the declared figures of the filtered rows, interactive as on the page, without those that have no data."""
     chosen = {name: declared for name, declared in catalogue.of(o.plan).items() if figure in (ALL, name)}
     found = charted({name: (d, [o.table(t) for t in (d.table, *d.beside)]) for name, d in chosen.items()})
     yield found or "No figure has data here."

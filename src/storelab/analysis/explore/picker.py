@@ -1,6 +1,6 @@
-"""Choose a campaign and filters, and show views of it: with menus for a user, else the first entry of each menu.
+"""Choose a campaign and filters, and show views of it: with menus for a user, else with the first entry of each menu.
 
-Needs IPython, and ipywidgets for the menus: neither is loaded before something is shown.
+Needs IPython, and ipywidgets for the menus. Both are loaded when something is shown.
 """
 
 import os
@@ -22,7 +22,10 @@ WIDE = {"width": "auto", "max_width": "60em"}
 
 
 class Picker:
-    """`opened`: what is looked at. `shown`: what each call of `show` showed last, in their order."""
+    """A campaign chosen by the user, its filters, and what was shown of it.
+
+    opened: the campaign with its filters. shown: the last output of each call of `show`, in order.
+    """
 
     def __init__(self, campaign: str | Path | None = None, filters: Filters | None = None) -> None:
         self.opened = opened.open_campaign(opened.place(campaign), filters)
@@ -30,11 +33,11 @@ class Picker:
         self._watching: list[Callable[[], None]] = []
 
     def choose(self, campaign: str | Path) -> None:
-        """Look at another campaign, all of it."""
+        """Open another campaign, without filters."""
         self._set(opened.open_campaign(opened.place(campaign)))
 
     def filter(self, **filters: Iterable[Any]) -> None:
-        """Look at these values only; without arguments at all."""
+        """Keep only these values of each column; without arguments, remove all filters."""
         self._set(opened.filtered(self.opened.campaign, {c: tuple(v) for c, v in filters.items() if v}))
 
     def _set(self, now: Opened) -> None:
@@ -43,12 +46,15 @@ class Picker:
             told()
 
     def watch(self, told: Callable[[], None]) -> None:
-        """Call this whenever campaign or filters change."""
+        """Call this function whenever the campaign or the filters change."""
         self._watching.append(told)
 
     def show(self, view: View, **options: Any) -> None:
-        """Show what `view(opened, **chosen)` gives, again whenever something else is chosen. An option is a value, or a
-        function of what is opened and of the options before it that gives a menu, whose first entry is taken first."""
+        """Show the output of `view(opened, **chosen)`, and update it whenever a choice changes.
+
+        An option is a value, or a function of the opened campaign and the options before it. The function returns a
+        menu, and the first entry is the initial choice.
+        """
         place = len(self.shown)
         self.shown.append([])
         if alone():
@@ -57,7 +63,7 @@ class Picker:
         _menus(self, place, view, options)
 
     def render(self, place: int, view: View, chosen: Mapping[str, Any]) -> None:
-        """Call a view and display what it gives; a person's mistake is one line."""
+        """Call a view and display its output; an error of the user is shown as one line."""
         from IPython.display import display
 
         try:
@@ -69,7 +75,7 @@ class Picker:
             display(displayable(thing))
 
     def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the raw operations of what is looked at, or of these points, as `Opened.operations` does."""
+        """Return the raw operations of the chosen campaign, or of these points, as `Opened.operations` does."""
         return self.opened.operations(keys)
 
     def _ipython_display_(self) -> None:
@@ -81,7 +87,7 @@ class Picker:
         display(_panel(self))
 
     def said(self) -> str:
-        """What is looked at, in one line."""
+        """Return the campaign and the filters as one line of text."""
         only = [
             f"{words.heading(c)} {', '.join(words.cell(c, v) for v in vs)}" for c, vs in self.opened.filters.items()
         ]
@@ -94,7 +100,7 @@ def alone() -> bool:
 
 
 def _panel(picker: Picker) -> Any:
-    """A menu of campaigns, and lists of values to filter by; nothing marked in a list: all of them."""
+    """Return a menu of campaigns and lists of values to filter by; a list without a selection accepts all values."""
     import ipywidgets as w
 
     here = picker.opened.folder.resolve()
@@ -133,7 +139,7 @@ def _panel(picker: Picker) -> Any:
 
 
 def _menus(picker: Picker, place: int, view: View, options: Mapping[str, Any]) -> None:
-    """Display the menus of a view, and below them what it yields, again whenever one of them or the picker changes."""
+    """Display the menus of a view and its output below them, and update it when a menu or the picker changes."""
     import ipywidgets as w
     from IPython.display import display
 

@@ -1,7 +1,6 @@
-"""Reads of ROOT files: what a reader asks of a store, what comes over the network, and what the read planner would do
-if the store were farther away.
+"""Views of reads of ROOT files: requests of the reader, bytes on the network, and a model of more distant stores.
 
-The planner is not part of the analysis: the notebook passes it (`storelab.readplan`).
+The planner is not part of the analysis, so the notebook passes it (`storelab.readplan`).
 """
 
 import textwrap
@@ -38,8 +37,10 @@ PARTS = (1, 0.1, 10, 50, 100)  # percent of the volume
 
 
 def reads(o: Opened) -> Iterator[Thing]:
-    """One read as in Table 2 of 2015, then requests, bytes and time of each kind of read, then the figures of reads.
-    Without reads one line."""
+    """Show one read as in Table 2 of 2015, then requests, bytes and time of each kind of read, then the figures.
+
+    For a campaign without reads, show one line.
+    """
     one, every = o.table("table2"), o.table("sparse")
     if one.empty and every.empty:
         yield NONE
@@ -53,7 +54,7 @@ def reads(o: Opened) -> Iterator[Thing]:
 
 
 def links(o: Opened) -> Menu:
-    """The links that clients measured, one of each point; else one that is made up, and said so."""
+    """Return the links that clients measured, one per point; if there are none, a made-up link that is labelled so."""
     found = []
     for key, run in o.campaign.runs.items():
         known = next((link for c in run["clients"] if (link := (c.get("engine") or {}).get("link"))), None)
@@ -64,25 +65,31 @@ def links(o: Opened) -> Menu:
 
 
 def files(o: Opened, **_: Any) -> Menu:
-    """The staged files whose baskets are known."""
+    """Return the staged files whose baskets are known."""
     found = sorted((o.campaign.raw / "manifests").rglob("*.baskets.parquet"))
     return [(f"{path.parent.name}: {path.name.partition('.')[0]}", path) for path in found]
 
 
 def parts(o: Opened, **_: Any) -> Menu:
-    """Parts of the volume to read, in percent."""
+    """Return the parts of the volume to read, in percent."""
     return [(f"{part:g} % of the volume", part) for part in PARTS]
 
 
 def chosen(baskets: pd.DataFrame, part: float) -> pd.DataFrame:
-    """The baskets of the smallest branches that make at most this part of the volume, in percent; of one at least."""
+    """Return the baskets of the smallest branches that together have at most this part of the volume.
+
+    part: percent of the volume. At least one branch is returned.
+    """
     volume = baskets.groupby("branch", observed=True)["size"].sum().sort_values(kind="stable")
     within = max(1, int((volume.cumsum() <= volume.sum() * part / 100).sum()))
     return baskets[baskets["branch"].isin(volume.index[:within])]
 
 
 def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
-    """The same link with a longer round trip: as many requests are in flight, so that each of them costs its share."""
+    """Return the link with a longer round trip.
+
+    The number of requests in flight stays the same, so each request costs at least its share of the added time.
+    """
     curve = tuple(map(tuple, link.get("curve", ())))
     request_s = max(link["request_s"], added_s / link["parallel"])
     doubtful = tuple(link.get("doubtful", ()))
@@ -90,8 +97,10 @@ def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
 
 
 def what_if(planner: ModuleType) -> Callable[..., Iterator[Thing]]:
-    """The view of the planner's model: for each plan worth a look the time that it expects, and the bytes, with added
-    round trips. planner: `storelab.readplan`."""
+    """Return a view of the planner's model: expected time and bytes of each useful plan, with added round trips.
+
+    planner: `storelab.readplan`.
+    """
 
     def view(
         o: Opened, link: Any = None, file: Any = None, part: float = PARTS[0], added_ms: Any = ROUND_TRIPS_MS
@@ -127,7 +136,7 @@ def what_if(planner: ModuleType) -> Callable[..., Iterator[Thing]]:
 
 
 def front_picture(plans: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str) -> Figure:
-    """Plans of the read planner: a curve for each link, MB on the wire against seconds, by ascending gap."""
+    """Draw plans of the read planner: for each link a curve of MB on the wire against seconds, by ascending gap."""
     with plots.style():
         fig = plots.sheet(3.4)
         ax = fig.subplots()

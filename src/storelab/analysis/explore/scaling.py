@@ -1,4 +1,4 @@
-"""Scaling curves: where the speed stops rising with clients, workers, front-ends …, and whether it falls again."""
+"""Views of scaling curves: where the speed stops rising with clients, workers or front-ends, and where it falls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,19 +23,19 @@ FIRST = (knees.PEAK, knees.KNEE)  # shapes that are shown first
 
 
 def _rows(o: Opened) -> pd.DataFrame:
-    """The rows of scaling.csv, those with a knee or a peak first."""
+    """Return the rows of scaling.csv, those with a knee or a peak first."""
     rows = o.table("scaling")
     return rows.assign(_first=~rows["curve"].isin(FIRST)).sort_values("_first", kind="stable").drop(columns="_first")
 
 
 def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """The curves with their runs, as the table was made from them."""
+    """Return the curves with their runs, as the table was made from them."""
     points = rated(plain(o.plan, o.whole("points")))
     return throughput.curves(points, axis_columns(o.plan), selection.couplings_of(o.plan))
 
 
 def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
-    """Whether a row of the table is that of this curve: what the curve does not say is null in the row."""
+    """Return whether a row of the table belongs to this curve; columns that the curve lacks are null in the row."""
     told = list(row)[: list(row).index("metric") + 1]
     return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in told)
 
@@ -56,7 +56,10 @@ def titles(rows: pd.DataFrame) -> list[str]:
 
 
 def curves(o: Opened) -> Iterator[Thing]:
-    """A panel for each curve, and a row: its shape, knee or peak, plateau and linearity with their 95 % intervals."""
+    """Show each curve in a panel and in a row.
+
+    A row has the shape, knee or peak, plateau and linearity, with their 95 % intervals.
+    """
     rows = _rows(o)
     if rows.empty:
         yield NONE
@@ -77,8 +80,11 @@ def curves(o: Opened) -> Iterator[Thing]:
 
 
 def scaling_picture(curves: Sequence[tuple[str, Mapping[str, Any], np.ndarray, np.ndarray, str]]) -> Figure:
-    """A panel for each curve: title, its row of scaling.csv, values of the axis and speeds of the runs, label of the
-    speed. Dots are runs, the line joins their means; the band is the interval of the knee or peak."""
+    """Draw a panel for each curve: dots are runs, the line joins their means, the band is the interval of knee or peak.
+
+    curves: for each, its title, its row of scaling.csv, the values of the axis, the speeds of the runs, and the label
+    of the speed.
+    """
     with plots.style():
         small = "dots: runs; line: their mean; band: 95 % interval of the knee or peak, dashed where it is"
         fig, cells = plots.grid(len(curves), 2.1, small)

@@ -1,6 +1,6 @@
-"""Two systems next to each other, point by point, as `storelab compare` has it; and campaigns in one picture.
+"""Views of two systems, compared point by point as by `storelab compare`, and of several campaigns in one picture.
 
-Stores of this campaign or of others below `results/`. The calibration's server is not a system.
+The stores are those of this campaign or of others below `results/`. The server of the calibration is not a system.
 """
 
 import textwrap
@@ -49,7 +49,7 @@ Points = frozenset[tuple[str, frozenset[tuple[str, Any]]]]
 
 
 def first(o: Opened) -> Menu:
-    """The systems of this campaign, those that have most to compare with first."""
+    """Return the menu of the systems of this campaign; those with most points to compare come first."""
     stores = dict.fromkeys(opened.systems(o.table("points"))["store"])
     found = {store: _common(o, (o.folder, store)) for store in stores}
     return [
@@ -59,7 +59,10 @@ def first(o: Opened) -> Menu:
 
 
 def second(o: Opened, a: SIDE | None) -> Menu:
-    """The other stores that have planned a point like one of A: of this campaign first, then by points in common."""
+    """Return the menu of other stores that have planned a point like one of A.
+
+    Those of this campaign come first, then those with most such points.
+    """
     if a is None:
         return []
     found = _common(o, a)
@@ -68,13 +71,13 @@ def second(o: Opened, a: SIDE | None) -> Menu:
 
 
 def _common(o: Opened, a: SIDE) -> Counter[SIDE]:
-    """Each other store below `results/` -> how many points it has in common with A."""
+    """Return each other store below `results/` -> number of points in common with A."""
     wanted = _plans(o)[a]
     return +Counter({side: len(wanted & planned) for side, planned in _plans(o).items() if side != a})
 
 
 def _plans(o: Opened) -> dict[SIDE, Points]:
-    """Each store of each campaign below `results/` -> what it has planned."""
+    """Return each store of each campaign below `results/` -> its planned points."""
     if "plans" not in o.known:
         folders = [o.folder, *(p for p in named() if p.resolve() != o.folder.resolve())]
         plans = {folder: o.plan if folder == o.folder else read_plan(folder) for folder in folders}
@@ -87,7 +90,7 @@ def _plans(o: Opened) -> dict[SIDE, Points]:
 
 
 def _planned(plan: Mapping[str, Any], store: str) -> Points:
-    """Workload and axes that are not at their default, of each point of a store that has a rate to compare."""
+    """Return workload and non-default axes of each planned point of a store that has a rate to compare."""
     usual = {(w, a["name"]): a["default"] for w, told in plan["workloads"].items() for a in told["axes"]}
     return frozenset(
         (p["workload"], frozenset((k, v) for k, v in p["axes"].items() if usual[p["workload"], k] != v))
@@ -102,7 +105,7 @@ def _side(folder: Path, store: str) -> compare.Side:
 
 
 def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Thing]:
-    """B over A: a line for each comparable point and measure, then all of them together."""
+    """Show B over A: a row for each comparable point and measure, then all of them together."""
     if a is None or b is None:
         yield NONE
         return
@@ -140,7 +143,10 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
 
 
 def campaigns(o: Opened) -> Menu:
-    """The other campaigns with a point like one of this campaign, by points in common; then all of them."""
+    """Return the menu of other campaigns, those with most points like one of this campaign first.
+
+    If there are several, the last entry is all of them.
+    """
     here = frozenset[Any]().union(*(planned for (folder, _), planned in _plans(o).items() if folder == o.folder))
     common: Counter[Path] = Counter()
     for (folder, _), planned in _plans(o).items():
@@ -150,7 +156,7 @@ def campaigns(o: Opened) -> Menu:
 
 
 def along(o: Opened, other: Path | str | None) -> Menu:
-    """The axes that curves of several campaigns may run along: those with most values first."""
+    """Return the menu of axes for curves of several campaigns; those with most values come first."""
     if other is None:
         return []
     rows, axes = _overlaid(o, other)
@@ -160,8 +166,11 @@ def along(o: Opened, other: Path | str | None) -> Menu:
 
 
 def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
-    """The medians of this campaign and the other ones, what only one side has left out, and the axes that differ. A
-    store is named with its campaign; an axis that a campaign does not know is at its default."""
+    """Return the medians of this campaign and the others, and the axes that differ.
+
+    Rows that only one side has are left out. A store is named with its campaign. An axis that a campaign does not know
+    has its default.
+    """
     folders = [folder for _, folder in campaigns(o) if folder != EVERY] if other == EVERY else [Path(other)]
     filters = {**o.filters, "store": ()}  # of the others: another campaign may have other stores
     known = [(o.name, o.plan, kept(o.whole("throughput"), o.filters))]
@@ -190,9 +199,11 @@ def _medians(folder: Path) -> pd.DataFrame:
 
 
 def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Thing]:
-    """Medians of this campaign and of others over each other: a panel for each workload and setting that two of them
-    have, a curve for each store of a
-    campaign."""
+    """Show the medians of this campaign and of others in one picture.
+
+    There is a panel for each workload and setting that at least two of them have, with a curve for each store of a
+    campaign.
+    """
     if other is None or x is None:
         yield ALONE
         return
@@ -222,7 +233,7 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
 
 
 def ratio_picture(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figure:
-    """Ratios with their intervals, a line each. rows: `ratio`, `low`, `high`, `verdict`."""
+    """Draw ratios with their intervals, one per line. rows: `ratio`, `low`, `high`, `verdict`."""
     with plots.style():
         fig = plots.sheet(1.1 + 0.2 * len(rows))
         ax = fig.subplots()

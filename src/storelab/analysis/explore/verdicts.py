@@ -1,4 +1,4 @@
-"""What limited each system: the verdict, its evidence, what to try next, and the best runs over their time."""
+"""Views of what limited each system: the verdict, its evidence, what to try next, and the best runs over their time."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ TRY = {  # the begin of a verdict -> what a user can do about it
 
 
 def limits(o: Opened, subject: Any = None) -> Iterator[Thing]:
-    """How often each limit was found, a row for each system, workload and size, then one verdict with what to try."""
+    """Show how often each limit was found, by system, workload and size, then one verdict with what to try."""
     rows = o.table("verdicts")
     if subject is None:
         yield NONE
@@ -51,7 +51,7 @@ def limits(o: Opened, subject: Any = None) -> Iterator[Thing]:
 
 
 def subjects(o: Opened) -> Menu:
-    """What a verdict is about, those with a known limit first."""
+    """Return the menu of verdicts by what they are about; those with a known limit come first."""
     rows = o.table("verdicts")
     rows = rows.loc[(rows["verdict"] == NOT_KNOWN).sort_values(kind="stable").index]
     names = zip(rows["deployment"], rows["workload"], rows["engine"], rows["what"], rows.index, strict=True)
@@ -59,14 +59,17 @@ def subjects(o: Opened) -> Menu:
 
 
 def advice(verdict: str, would_tell: Any = None) -> str:
-    """Return what to try after a verdict; where it is not known, the measurements that would tell."""
+    """Return what to try after a verdict; if the limit is not known, the measurements that would find it."""
     if verdict == NOT_KNOWN and isinstance(would_tell, str):
         return f"To know the limit, measure: {would_tell}."
     return next((text for begin, text in TRY.items() if verdict.startswith(begin)), "")
 
 
 def one(o: Opened, subject: Any) -> Iterator[Thing]:
-    """One verdict: the limit, its evidence, what else fires, what to try; its points; the best run over its time."""
+    """Show one verdict: the limit, its evidence, other findings, what to try, and its points.
+
+    The best run is drawn over its time.
+    """
     row = o.whole("verdicts").loc[subject]
     best = f"{words.number(row['best'])} {row['unit']} with {row['where']} ({words.runs_text([row['n']])})"
     told = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
@@ -84,7 +87,7 @@ def one(o: Opened, subject: Any) -> Iterator[Thing]:
 
 
 def _groups(o: Opened, row: pd.Series) -> pd.DataFrame:
-    """The rows of throughput.csv that a verdict is about, the best first."""
+    """Return the rows of throughput.csv that a verdict is about, the best first."""
     every = o.whole("throughput")
     every = every[(every["store"] == row["store"]) & (every["workload"] == row["workload"])]
     same = []

@@ -80,10 +80,9 @@ def draw(
 def _compared(
     cells: Sequence[Axes], shown: Sequence[panels.Panel], values: Sequence[pd.Series]
 ) -> Iterator[tuple[Measure, str, list[Axes], list[pd.Series]]]:
-    """Group the panels whose values have the same label, and yield (measure, label, panels, their values) of each
-    group.
+    """Group the panels whose values have the same label, and yield (measure, label, panels, values) of each group.
 
-    Readers compare these panels.
+    Readers compare the panels of a group.
     """
     groups: dict[str, list[int]] = {}
     for i, panel in enumerate(shown):
@@ -94,6 +93,7 @@ def _compared(
 
 
 def is_text(values: pd.Series) -> bool:
+    """Return whether a column contains text instead of numbers."""
     return not pd.api.types.is_numeric_dtype(values)
 
 
@@ -105,6 +105,10 @@ def categories(values: pd.Series) -> list[str]:
 
 
 def looks_of(spec: Specification, shown: panels.Layout) -> plots.Looks:
+    """Return the colour, marker and line of each series.
+
+    If a figure draws several curves per panel, these are the looks of the curves with data.
+    """
     if not spec.by_curve:
         return plots.looks(shown.series, shown.ordered)
     curves = spec.measures[0].curves

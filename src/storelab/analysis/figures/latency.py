@@ -296,8 +296,10 @@ def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _line_heading(rows: pd.DataFrame) -> str:
-    """Return the heading, as `seaweedfs: download of 4 kB, 21 clients`; without a name if there are several
-    deployments."""
+    """Return a heading such as `seaweedfs: download of 4 kB, 21 clients`.
+
+    The name is left out if there are several deployments.
+    """
     first = rows.iloc[0]
     size = first.get("object_size_bytes")
     what = words.value_text("workload", first["workload"])

@@ -143,7 +143,7 @@ OTHER = "0.6"  # colour of lines where the environment changed
 
 
 def figure(found: History) -> Figure:
-    """Draw the whole series first, then those that changed, then the others; at most MOST panels."""
+    """Draw the series of all points together first, then those that changed, then the others; at most MOST panels."""
     each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
     left = f"; {len(each) - MOST} more series are in the table" if len(each) > MOST else ""
     small = "bars: 95 % interval of the median, with fewer than 6 runs the range; levels: mean of the medians of a "

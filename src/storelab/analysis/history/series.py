@@ -65,8 +65,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes in a series of n entries: p of a series without a change (NaN with too few entries), and their
-    places."""
+    """The changes in a series of n entries.
+
+    p: probability of the series if nothing had changed (NaN with too few entries). places: indices of the changes.
+    """
 
     n: int
     p: float
@@ -201,8 +203,8 @@ def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
 class Value:
     """The value of one entry (its number).
 
-    n: runs, or repetitions of a whole; median between low and high, in the unit of the measure, or for a whole the
-    ratio to the oldest entry (NaN: no interval).
+    n: number of runs, or of repetitions for all points together. median is between low and high, in the unit of the
+    measure; for all points together it is the ratio to the oldest entry. NaN: no interval.
     """
 
     entry: int
@@ -257,13 +259,13 @@ class Series:
 
     @property
     def ratio(self) -> tuple[float, float, float]:
-        """Ratio of the newest entry to the stretch before it: ratio, low, high."""
+        """Return ratio, low and high: the newest entry over the stretch before it."""
         return math.exp(self.newest.shift), math.exp(self.newest.low), math.exp(self.newest.high)
 
 
 @dataclass(frozen=True)
 class History:
-    """Entries, oldest first; series of points, then of the wholes; columns: all axes."""
+    """A history: its entries (oldest first), the series of points, then those of all points together, and all axes."""
 
     entries: list[Entry]
     columns: list[str]
@@ -316,7 +318,7 @@ def _series(identity: Identity, points: int, values: list[Value], entries: int) 
 
 
 def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, Any], entries: int) -> Series:
-    """Return the whole over points that all entries have.
+    """Return the series of all points together, of those points that all entries have.
 
     of_points[i][e] are the runs of point i in entry e.
     """
@@ -339,8 +341,10 @@ def _corrected(family: list[Series]) -> list[Series]:
 
 
 def _stepped(s: Series, p: float) -> Series:
-    """Return the series with the changes reported at this p, and the newest entry compared with those since the last
-    one."""
+    """Return the series with the changes that are significant at `p`.
+
+    The newest entry is compared with those since the last change.
+    """
     if not all(v.median > 0 for v in s.values):
         return s
     logs = [math.log(v.median) for v in s.values]
@@ -364,10 +368,11 @@ def _judged(s: Series, newest_p: float) -> Series:
 
 
 def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series]:
-    """Return the series whose newest entry is slower by a rule.
+    """Return the series whose newest entry is slower according to a rule.
 
     newest: the newest entry is slower than the stretch before it. change: the stretch of the newest entry is slower
-    than the one before. …-overall: only the wholes. Their whole intervals are beyond `margin_percent`.
+    than the one before it. With `-overall`, only the series of all points together are judged. The whole interval must
+    be slower by more than `margin_percent`.
     """
     kind, _, overall = rule.partition("-")
     out = []

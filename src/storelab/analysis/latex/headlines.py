@@ -81,6 +81,7 @@ def reach(r: pd.Series, name: str, unit: str) -> tuple[float, float] | None:
 
 
 def runs(r: Mapping[str, object]) -> str:
+    """Return the number of runs as LaTeX, as `n~=~5`."""
     return f"n~=~{r['n']:g}"
 
 
@@ -121,6 +122,7 @@ def headlines(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
 
 
 def kinds(known: Known) -> list[str]:
+    """Return the kinds of the headlines that these tables have, without repetition."""
     return list(dict.fromkeys(h.kind for h in _all(known)))
 
 
@@ -164,8 +166,10 @@ def answers(known: Known) -> Iterator[str]:
 
 
 def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
-    """Return the brackets after each headline without their common end, and this common end for the end of the
-    sentence."""
+    """Return the brackets after each headline without their common end, and this common end.
+
+    The common end follows at the end of the sentence.
+    """
     parts = [h.places for h in found]
     common: list[str] = []
     while len(parts) > 1 and all(parts) and len({p[-1] for p in parts}) == 1:

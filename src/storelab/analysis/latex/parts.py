@@ -99,6 +99,7 @@ def breakable(text: str) -> str:
 
 
 def row(cells: Sequence[str]) -> str:
+    """Return a row of a LaTeX table; the cells are LaTeX already."""
     return " & ".join(cells) + r" \\"
 
 

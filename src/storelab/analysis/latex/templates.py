@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 
 
 class Tex(str):
-    """Text that is already LaTeX; `present` is its truth value in an `if`."""
+    """A text that is already LaTeX; `present` is its truth value in an `if`."""
 
     present: bool
 
@@ -44,7 +44,7 @@ class _Absent(jinja2.StrictUndefined):
 
 
 class _LineStatements(Extension):
-    """Lines of `%% statement`.
+    """An extension of Jinja for lines of `%% statement`.
 
     Jinja's own line statements remove the empty lines below them, which separate paragraphs in LaTeX.
     """
@@ -109,7 +109,7 @@ def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
         return environment(paper_dir).get_template(name).render(values)
     except jinja2.TemplateNotFound as error:
         fix = "name the folder of the templates with --paper-dir"
-        raise UserError(str(paper_dir / str(error.name)), "is not there", fix) from None
+        raise UserError(str(paper_dir / str(error.name)), "does not exist", fix) from None
     except jinja2.TemplateSyntaxError as error:
         place = f"{paper_dir / str(error.name)}:{error.lineno}"
         raise UserError(place, str(error.message), "docs/paper.md has the syntax") from None

@@ -30,7 +30,7 @@ NO_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
 
 
 class Sources(dict[str, Any]):
-    """Tables of a campaign by name, `drawn` and `headlines`; each is read or made at its first use."""
+    """The tables of a campaign by name, `drawn` and `headlines`; each is read or made at its first use."""
 
     def __init__(self, campaign_dir: Path) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Sources(dict[str, Any]):
 
 
 class Blocks(dict[str, Tex]):
-    """LaTeX of tables or figures by name, made at its first use; NOTHING if there is none."""
+    """The LaTeX of tables or figures by name, made at its first use; NOTHING if there is none."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__()
@@ -109,8 +109,7 @@ def lead(drawn: Mapping[str, Any]) -> str | None:
 
 
 def figure(macro: str, name: str, entry: Mapping[str, Any]) -> str:
-    r"""Return a float with caption and label, made by a macro of the template: `\\Figure`, or `\\Lead` on the first
-    page."""
+    r"""Return a float with caption and label. macro: `\\Figure`, or `\\Lead` on the first page."""
     return f"\\{macro}{{{entry['pdf'].removesuffix('.pdf')}}}{{{escape(entry['caption'])}}}{{fig:{name}}}"
 
 

@@ -68,12 +68,15 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
 
 
 def words_of(values: Iterable[object]) -> str:
+    """Return the different values, separated by commas, or NOT_RECORDED if there are none."""
     return ", ".join(dict.fromkeys(str(v) for v in values)) or NOT_RECORDED
 
 
 def _versions(member: Member, what: str) -> Iterator[str]:
-    """Yield `seaweedfs 4.48`, `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)` for measured systems, not for those that
-    calibrate."""
+    """Yield versions such as `seaweedfs 4.48` or `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)`.
+
+    Stores that only calibrate are left out.
+    """
     table = member.table("environment")
     own = set(member.measured["store"]) if what == "store" else None
     for name in sorted(g.removeprefix(f"{what} ") for g in table["group"].unique() if g.startswith(f"{what} ")):

@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def contradicted(self) -> bool:
-        """Whether it is confirmed for some systems and refuted for others."""
+        """Return whether it is confirmed for some systems and refuted for others."""
         return bool(self.verdicts(CONFIRMED)) and bool(self.verdicts(REFUTED))
 
 

@@ -133,7 +133,10 @@ def chosen(wanted: Collection[str], names: Collection[str]) -> list[str]:
 
 
 def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Section]:
-    """Yield all sections; figures and tables without a section are in a last part of `since`."""
+    """Yield all sections of the paper.
+
+    Figures and tables that belong to no section are the last part of the section `since`.
+    """
     parts = [part for section in SECTIONS for part in section.parts]
     placed = {n for part in parts for n in (*chosen(part.figures, figures), *chosen(part.tables, tables))}
     rest = Part(
@@ -157,7 +160,7 @@ _REFERENCE = re.compile(r"(?:Table|Figure)~\\ref\{([^}]*)\}")
 
 @dataclass(frozen=True)
 class Block:
-    """LaTeX of a table or figure; a `long` one spans pages and needs a single column."""
+    """The LaTeX of a table or figure; a `long` one spans pages and needs a single column."""
 
     text: str
     long: bool = False
@@ -250,7 +253,7 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
 
 
 def resolved(text: str) -> str:
-    """Replace references to things that this paper does not show by a mention of the paper of the campaign."""
+    """Replace references to figures and tables that this paper does not show by a mention of the campaign's paper."""
     labels = set(re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text))
     elsewhere = "a table of the campaign's own paper"
     return _REFERENCE.sub(lambda found: found[0] if found[1] in labels else elsewhere, text)

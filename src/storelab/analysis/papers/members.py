@@ -89,7 +89,7 @@ class Member:
 
     @cached_property
     def sums(self) -> str:
-        """A checksum that changes with any of the raw records."""
+        """Return a checksum that changes with any of the raw records."""
         return evidence.sum_of_records(self.folder / "raw")
 
     @cached_property
@@ -131,6 +131,7 @@ class Member:
 
 
 def is_campaign(folder: Path) -> bool:
+    """Return whether a folder has the plan of a measured campaign."""
     return (folder / "raw" / evidence.PLAN).exists()
 
 

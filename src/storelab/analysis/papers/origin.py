@@ -41,7 +41,7 @@ def is_code(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a CSV file: its name, the positions of the rows (0: the first below the header), and their number."""
+    """The used rows of a CSV file: its name, their positions (0 is the first row below the header), and their total."""
 
     table: str
     places: tuple[int, ...]
@@ -111,7 +111,7 @@ class Thing:
 
 
 def things(member: Member) -> Iterator[Thing]:
-    """Yield everything of a campaign that has a code."""
+    """Yield all figures, tables, numbers, claims and verdicts of a campaign, which have codes."""
     yield from (Thing(member, FIGURE, name) for name in (member.figures if member.is_drawn else ()))
     yield from (Thing(member, TABLE, name) for name in build.NAMES)
     yield from (Thing(member, TEX, name) for name in TABLES)
@@ -121,7 +121,7 @@ def things(member: Member) -> Iterator[Thing]:
 
 
 def claims(member: Member) -> list[Thing]:
-    """Return the things of the rows of `claims.csv`."""
+    """Return the claims in the rows of `claims.csv`."""
     table = member.table("claims")
     named = zip(table["claim"], table["system"].fillna(""), strict=True)
     return [
@@ -130,7 +130,7 @@ def claims(member: Member) -> list[Thing]:
 
 
 def verdicts(member: Member) -> list[Thing]:
-    """Return the things of the rows of `verdicts.csv`."""
+    """Return the verdicts in the rows of `verdicts.csv`."""
     table = member.table("verdicts")
     columns = ["deployment", "workload", "engine", "what"]
     named = table[columns].fillna("").astype(str).itertuples(index=False)
@@ -234,7 +234,7 @@ def _tuples(columns: Sequence[Sequence[Any]], number: int) -> list[tuple[Any, ..
 
 
 def named(members: Iterable[Member]) -> Mapping[str, list[Thing]]:
-    """Return the things of each code."""
+    """Return code -> everything that has this code."""
     found: dict[str, list[Thing]] = {}
     for member in members:
         for thing in things(member):

@@ -241,7 +241,7 @@ def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] |
 
 
 def codes(paper: Joined, text: str) -> pd.DataFrame:
-    """Return one row per code in the text: its thing, the rows of its tables, the number of points, their commits."""
+    """Return one row per code in the text: what it refers to, the rows of its tables, number of points, commits."""
     shown = dict.fromkeys(_CODE.findall(text))
     of, over = origin.named(paper.members), {code: name for name, code in paper.codes.items()}
     rows = []

@@ -179,6 +179,7 @@ MOVING = ("put", "get", "get_range")  # a deletion or a HEAD moves no data, for 
 
 
 def lower_is_better(metric: str) -> bool:
+    """Return True for latencies and other metrics that are not speeds."""
     return metric not in SPEEDS
 
 

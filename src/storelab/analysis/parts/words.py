@@ -51,7 +51,7 @@ def of_role(column: str) -> tuple[str, str]:
 
 
 def heading(column: str) -> str:
-    """Return the heading of an axis column in a printed table; of a role's axis `Uploads: workers`."""
+    """Return the heading of an axis column in a printed table, such as `Uploads: workers` for an axis of a role."""
     role, column = of_role(column)
     if role:
         text = heading(column)

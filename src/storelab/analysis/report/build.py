@@ -116,7 +116,7 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def _same(value: Any) -> str:
-    """Return the same text for the same value: 2 and 2.0, and no value."""
+    """Return a text that is the same for equal values, such as 2 and 2.0; empty for no value."""
     if value is None or value is pd.NA or value != value:
         return ""
     return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
@@ -128,6 +128,7 @@ MACHINE = ("cpu_model", "cores", "memory_bytes", "platform", "kernel")
 
 
 def page_title(plan: Mapping[str, Any]) -> str:
+    """Return the title of the campaign, or its name if it has no title."""
     about = plan["campaign"]
     return str(about.get("title") or about["name"])
 

@@ -60,6 +60,10 @@ def block(name: str, data: Any) -> str:
 
 
 def packed_block(name: str, packed: str) -> str:
+    """Return the HTML element that holds a compressed block of data.
+
+    packed: the data, compressed by deflate and encoded as text. name: name by which the scripts of the page find it.
+    """
     return f'<script type="text/plain" data-block="{html.escape(name)}" data-packed="deflate">{packed}</script>'
 
 

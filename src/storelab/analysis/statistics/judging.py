@@ -155,7 +155,7 @@ def order(groups: Sequence[Iterable[float]]) -> Found:
 
 
 def shape(x: Sequence[float], y: Sequence[float], shapes: Collection[str]) -> Found:
-    """Check whether the curve y over x has one of these shapes (`statistics/knees.py`); undecided where the curve is.
+    """Check whether the curve y over x has one of these shapes (`statistics/knees.py`); undecided if the shape is.
 
     The value is the knee or peak with its interval.
     """

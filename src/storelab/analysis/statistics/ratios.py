@@ -158,7 +158,7 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
 
 
 def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
-    """Return the ratio of the means of y and x, both logarithms (shapes (m,), (n,)), by Welch's test."""
+    """Return the ratio of the means of y and x by Welch's test. x, y: logarithms, shapes (m,) and (n,)."""
     shift, half = float(y.mean() - x.mean()), 0.0
     p = float(shift == 0)
     parts = [np.var(side, ddof=1) / len(side) for side in (x, y)]

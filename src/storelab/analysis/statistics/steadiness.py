@@ -69,9 +69,10 @@ def _shapes(n: int) -> dict[str, list[np.ndarray]]:
 
 
 def fits(slices: np.ndarray) -> dict[str, tuple[float, float, float]]:
-    """Return shape -> its F, its change (largest minus smallest value, over the mean) and its information criterion.
+    """Return, for each shape, the F statistic, the change and the information criterion of its fit.
 
-    slices: shape (n,), n of THRESHOLDS, with a mean above 0.
+    The change is the largest minus the smallest value, divided by the mean. slices: shape (n,), n of THRESHOLDS, with a
+    mean above 0.
     """
     n = len(slices)
     y = slices / slices.mean() - 1

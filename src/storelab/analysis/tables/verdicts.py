@@ -274,6 +274,7 @@ def _n(value: float, unit: str = "") -> str:
 
 
 def errors(s: Subject) -> str | None:
+    """Return the evidence if more than FAILED % of the operations failed at the best rate."""
     failed, good = s.number("errors") or 0.0, s.number("operations") or 0.0
     percent = 100 * failed / (failed + good) if failed + good else 0.0
     return f"{_n(percent)} % of the operations failed at the best rate" if percent > FAILED else None
@@ -295,6 +296,7 @@ def invalid(s: Subject) -> str | None:
 
 
 def unsteady(s: Subject) -> str | None:
+    """Return the evidence if more than half of the runs at the best rate are not steady."""
     runs, n, how = s.number("unsteady") or 0.0, s.number("n") or 0.0, s.row.get("unsteady_how")
     if not n or runs <= n / 2:
         return None
@@ -304,6 +306,7 @@ def unsteady(s: Subject) -> str | None:
 
 
 def sockets(s: Subject) -> str | None:
+    """Return the evidence if the clients use almost all local ports that one destination allows."""
     names = ("ports_median_percent", "host_ports", "time_wait_median_sockets")
     used, ports, waiting = (s.number(name) or 0.0 for name in names)
     ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
@@ -314,12 +317,14 @@ def sockets(s: Subject) -> str | None:
 
 
 def memory(s: Subject) -> str | None:
+    """Return the evidence if the memory of the clients' host is almost full."""
     used, own = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
     evidence = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
     return evidence if used >= MEMORY_FULL else None
 
 
 def ceiling(s: Subject) -> str | None:
+    """Return the evidence if the calibration shows that the clients limit the rate."""
     return _reached(s, "the same clients reach") if s.row.get("bound_by") == CLIENT else None
 
 
@@ -336,7 +341,7 @@ def _reached(s: Subject, clients_reach: str) -> str:
 
 
 def full_links(whose: str) -> Test:
-    """Return the test whether the known links of `whose` were full."""
+    """Return a test that gives evidence if the known links of `whose` were fully used."""
 
     def test(s: Subject) -> str | None:
         used, bits = s.number("link_used_percent") or 0.0, s.number("link_bits_per_s") or 0.0
@@ -348,6 +353,7 @@ def full_links(whose: str) -> Test:
 
 
 def network(s: Subject) -> str | None:
+    """Return the evidence if the link between clients and store is fully used."""
     known = s.number("link_used_percent")
     if known is not None and known >= LINK_FULL:
         return None  # `full_links` names them
@@ -379,6 +385,7 @@ def disturbed(s: Subject) -> str | None:
 
 
 def client_thread(s: Subject) -> str | None:
+    """Return the evidence if each client uses one core and its engine cannot use more than one."""
     clients = s.best.axes.get("clients") or 1
     cpu = (s.number("client_cpu_median_cores") or 0.0) / clients
     if s.best.axes.get("engine") not in ONE_THREAD or not ONE_CORE <= cpu <= MORE_THAN_ONE:
@@ -408,7 +415,10 @@ def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
 
 
 def busy_with(side: str) -> Test:
-    """Return the test whether a busy host is mostly used by the `client`, the `server`, or, if shared, by `neither`."""
+    """Return a test that gives evidence if a busy host is mostly used by the `client` or the `server`.
+
+    `neither`: the host is shared, and none of them uses most of it.
+    """
 
     def test(s: Subject) -> str | None:
         if not (sides := _sides(s)):
@@ -441,9 +451,9 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
 
 
 def spread_over(axis: str) -> Test:
-    """Return the test whether the best rate is at the highest value of an axis, and its last step was a gain.
+    """Return a test that gives evidence if the best rate is at the highest value of an axis.
 
-    Only groups that differ in no other axis are compared.
+    The last step to this value must be a gain. Only groups that differ in no other axis are compared.
     """
 
     def test(s: Subject) -> str | None:
@@ -457,6 +467,7 @@ def spread_over(axis: str) -> Test:
 
 
 def concurrency(s: Subject) -> str | None:
+    """Return the evidence if the speed still rises with the number of clients or workers."""
     evidence = []
     for axis in ("clients", "workers"):
         line = s.along(axis)
@@ -539,7 +550,7 @@ def would_tell(s: Subject) -> str:
 
 
 def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the data about links that may be missing, each with whether it is."""
+    """Return the data about links that a verdict may lack -> True if they are missing."""
     known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
     return {
         f"the capacity of the links of the {known} (iperf3 measures it, `links.yaml` declares it)": known is not None,

@@ -1,5 +1,7 @@
-"""Axes of the distribution of software: publishing and replicating a release, and clients that start an application
-from a repository. May import: `core.model`.
+"""Axes of the distribution of software.
+
+They describe how a release is published and replicated, and clients that start an application from a repository. May
+import: `core.model`.
 """
 
 import re

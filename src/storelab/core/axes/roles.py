@@ -1,5 +1,7 @@
-"""Axes of points with roles: of the whole point, and of one role, whose name is a prefix (`uploads.workers`). Also the
-actions of faults, by their effect on a store (their settings: `campaign/faults.py`, docs/faults.md).
+"""Axes of points with roles, and the actions of faults.
+
+Some axes are those of the whole point, others those of one role, whose name is a prefix (`uploads.workers`). The
+actions are listed by their effect on a store (their settings: `campaign/faults.py`, docs/faults.md).
 
 May import: `core.axes.clients`, `core.axes.transfers`, `core.model`.
 """

@@ -1,8 +1,8 @@
-"""Claims: testable findings, as pure data. storelab's list of 2010-2015 and the claims of a campaign have the same
-form, see docs/claims.md.
+"""Claims: testable findings, as pure data.
 
-`Claim` is the content of a file. `resolved` checks it against axes, tables and campaigns, and returns the form that is
-stored in plan.json. May import: `config_types`, `figures`, `core.model`.
+storelab's list of 2010-2015 and the claims of a campaign have the same form, see docs/claims.md. `Claim` is the content
+of a file. `resolved` checks it against axes, tables and campaigns, and returns the form that is stored in plan.json.
+May import: `config_types`, `figures`, `core.model`.
 """
 
 import re
@@ -183,7 +183,7 @@ class Claim(Closed):
 
 def _claim_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", value):
-        raise ValueError(f"{value!r} is not a name of a claim; use small letters, digits and '_' between words")
+        raise ValueError(f"{value!r} is not a valid claim name; use small letters, digits and '_' between words")
     return value
 
 
@@ -246,5 +246,5 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
 
 
 def is_named(value: Any) -> bool:
-    """Return True for a value of `along` that depends on the measurement: `worst`, `most / 4`, `each` …"""
+    """Return True for a value of `along` that depends on the measurement: `worst`, `most / 4`, `each` and similar."""
     return isinstance(value, str) and (value in (*BY_SPEED, EACH) or bool(PART.fullmatch(value)))

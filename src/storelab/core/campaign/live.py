@@ -1,5 +1,7 @@
-"""State of a campaign while it is measured: `work/live.json`. The measuring process writes it, viewers read it, and
-neither depends on the other. docs/live.md explains every key.
+"""State of a campaign while it is measured: `work/live.json`.
+
+The measuring process writes the file and viewers read it; neither depends on the other. docs/live.md explains every
+key.
 
 Imports nothing of storelab but `records`.
 """
@@ -30,6 +32,7 @@ KEPT = 60  # number of seconds in the state
 
 
 def path(campaign_dir: Path) -> Path:
+    """Return the file with the state of a campaign that is being measured."""
     return campaign_dir / "work" / "live.json"
 
 

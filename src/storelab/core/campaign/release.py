@@ -22,7 +22,7 @@ _REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-
 
 @dataclass(frozen=True)
 class Kind:
-    """Files of one kind in the generated tree."""
+    """A kind of files in the generated tree."""
 
     folder: str  # of each package
     suffix: str
@@ -159,7 +159,7 @@ class Release(Closed):
     @classmethod
     def _domain(cls, name: str) -> str:
         if len(name) > 60 or not _REPOSITORY.fullmatch(name):
-            raise ValueError(f"{name!r} is not a name of a repository; write it like nightlies.example.org")
+            raise ValueError(f"{name!r} is not a valid repository name; write it like nightlies.example.org")
         return name
 
     @model_validator(mode="after")

@@ -31,6 +31,7 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
 
 
 def with_part(workload: Workload) -> Workload:
+    """Return the workload with the axis PART; if it has this axis already, return it unchanged."""
     return workload if keeps(workload) else replace(workload, axes=(*workload.axes, PART))
 
 

@@ -67,6 +67,7 @@ def write_day(folder: Path, facts: dict[str, Any], objects: Iterable[Item]) -> N
 
 
 def folder_of(folder: Path, n: int) -> Path:
+    """Return the folder of day n of a release."""
     return folder / f"day-{n:04d}"
 
 

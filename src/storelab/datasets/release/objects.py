@@ -116,7 +116,7 @@ def _ranked(rng: Any, n: int, size: int, power: float = 1.0) -> Any:
 
 
 def _text(rng: Any) -> bytes:
-    """Return words in phrases in lines, with frequencies by rank."""
+    """Return random text: lines of phrases, which consist of words; their frequencies depend on their rank."""
     lengths = rng.integers(2, 11, _WORDS).tolist()
     words = [rng.integers(97, 123, n, dtype="u1").tobytes() for n in lengths]
     phrases = [
@@ -130,7 +130,7 @@ def _text(rng: Any) -> bytes:
 
 
 def _code(rng: Any) -> bytes:
-    """Return sequences of instructions, with frequencies by rank, random bytes between them, and some zeros."""
+    """Return random data like machine code: instructions with frequencies by rank, random bytes, and some zeros."""
     sequences = [rng.bytes(n) for n in rng.integers(4, 40, _SEQUENCES).tolist()]
     out = bytearray()
     while len(out) < _POOL:

@@ -49,7 +49,7 @@ def _plain(packed: bytes) -> str:
 
 
 class Known:
-    """Names of known objects (40 hexadecimal digits and suffix), with their bytes and the first day of each."""
+    """The known objects (40 hexadecimal digits and suffix), with the bytes and the first day of each."""
 
     def __init__(self, path: Path):
         self.db = sqlite3.connect(path, isolation_level=None)

@@ -27,9 +27,10 @@ def how(branch: Any) -> Any:
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-    """Return all entries of these baskets (uproot's, end to end at `edges`): numpy for numbers, awkward for others.
+    """Return all entries of these baskets as numpy array (numbers) or awkward array (others).
 
-    Raise decode.Broken if a basket has another number of entries than it declares.
+    found: uproot's baskets, which follow one another at `edges`. Raise decode.Broken if a basket has another number of
+    entries than it declares.
     """
     if form := decode.packed_form(branch):
         return _packed(form, found)

@@ -41,7 +41,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Packed:
-    """How ROOT stores values of Float16_t (`native` f4) and Double32_t (f8).
+    """The way in which ROOT stores values of Float16_t (`native` f4) and Double32_t (f8).
 
     With a factor: as integers, value = number / factor + low. With bits: a byte of exponent, then the sign and a
     mantissa of this number of bits. Otherwise as float32.

@@ -162,7 +162,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scale:
-    """Size of a file. `bytes_per_entry`: content per entry before compression, over all branches.
+    """The size of a generated file. `bytes_per_entry`: content per entry before compression, over all branches.
 
     sigma: width of the log-normal of branch sizes; cap: largest branch over the median one (117 to 399 in real ATLAS
     files); collection: members that share one counter; named: branches have names like those of ATLAS files, instead of
@@ -204,7 +204,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Collection:
-    """Jagged members that share one counter; `multiplicity` is the mean number of items per entry."""
+    """A set of jagged members with a common counter; `multiplicity` is the mean number of items per entry."""
 
     name: str
     members: tuple[str, ...]
@@ -259,7 +259,10 @@ def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
 
 
 class Pools:
-    """Random content, drawn once and sliced at pseudo-random offsets: fast, and it compresses like detector data."""
+    """A pool of random content, drawn once and sliced at pseudo-random offsets.
+
+    This is fast, and it compresses like detector data.
+    """
 
     SIZE = 1 << 20
 

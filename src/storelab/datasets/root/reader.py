@@ -102,12 +102,15 @@ def _decoded(encoded: list[Any]) -> Form:
 
 
 class NotHere(ValueError):
-    """Some branches can only be decoded by uproot; the message names the first."""
+    """A file has branches that only uproot can decode; the message names the first."""
 
 
 @dataclass
 class Spent:
-    """Costs of a read: seconds by phase; baskets, needed and requested bytes, requests, transfers; decoded entries."""
+    """The costs of a read.
+
+    They are seconds by phase, baskets, needed and requested bytes, requests, transfers, and decoded entries.
+    """
 
     plan_s: float = 0.0
     transfer_s: float = 0.0
@@ -271,7 +274,10 @@ class StepReader:
         self.contents: dict[int, Any] = {}  # by row: kept baskets, and the baskets of this step
 
     def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the baskets with events [first, stop), and of the missing ones, by ascending offset."""
+        """Return the rows of the baskets with events [first, stop), and of those among them that were not read yet.
+
+        Both are sorted by offset in the file.
+        """
         rows = self.chosen[(self.start < stop) & (self.stop > first)]
         return rows, rows[(self.last[self.layout.branch[rows]] != rows) & (self.layout.offset[rows] >= 0)]
 

@@ -156,8 +156,11 @@ class Trial:
             raise Unfit(f"objects with {member}, which is packed: uproot ignores its range, bits and dimensions")
 
     def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
-        """Check every basket against the counter. In some files the link to a counter leads to the first branch of
-        that name. Therefore, if the lists have other lengths, the other branches of the name are tried too."""
+        """Check every basket against the counter.
+
+        In some files the link to a counter leads to the first branch of that name. Therefore, if the lengths of the
+        lists differ, the other branches of that name are tried too.
+        """
         counter, wrong = self._counter(self.objects[name]), None
         if counter is None or (counts := self._values(counter)) is None:
             return self._every_basket(name, how, form, rows, None)
@@ -295,8 +298,10 @@ class Trial:
         return out
 
     def _steps(self, head: Header, low: int, first: int, stop: int) -> None:
-        """Read consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
-        basket."""
+        """Read consecutive entries one by one, with the reader of the workload `events`.
+
+        low: row of the branch's first basket.
+        """
         reader = StepReader(head, head.layout.names, self.foreign)
         for entry in range(first, stop):
             rows, new = reader.rows(entry, entry + 1)
@@ -305,7 +310,7 @@ class Trial:
                 raise Unfit(f"{found} entries are decoded instead of one")
 
     def _same(self, head: Header, rows: np.ndarray, first: int, stop: int) -> None:
-        """Raise Unfit if uproot, as `uproot-s3fs` uses it, finds other values in the baskets of these entries."""
+        """Raise Unfit if uproot, as `uproot-s3fs` uses it, reads different values from the baskets of these entries."""
         layout, branch, form = self.layout, self.objects[head.layout.names[0]], head.forms[0]
         rows = rows[(layout.entry_start[rows] < stop) & (layout.entry_stop[rows] > first)]
         begin, held = int(layout.entry_start[rows[0]]), layout.entry_stop[rows] - layout.entry_start[rows]
@@ -321,7 +326,7 @@ class Trial:
         ours = self._planned(head, first, stop)
         if form is None:  # both are uproot's: values that it does not fill differ from read to read
             if repr([v for part in ours for v in ak.to_list(part)]) != repr(ak.to_list(theirs)):
-                raise Unfit("uproot finds other values in each read")
+                raise Unfit("uproot finds different values in each read")
             return
         if isinstance(form, decode.Lists):
             sizes = np.concatenate([np.diff(offsets) for offsets, _ in ours])
@@ -330,12 +335,15 @@ class Trial:
         else:
             same, values = True, np.concatenate(ours)
         if not same or values.tobytes() != np.ascontiguousarray(theirs).tobytes():
-            raise Unfit("uproot finds other values than storelab's own decoder")
+            raise Unfit("the values that uproot finds differ from those of storelab's own decoder")
 
 
 def _strings(how: Any, content: decode.Content) -> None:
-    """Raise Unfit if a string is not as long as it declares. ROOT writes an empty `char*` without its length, so that
-    uproot reads it and all following strings wrongly, without an error."""
+    """Raise Unfit if the length of a string differs from the declared one.
+
+    ROOT writes an empty `char*` without its length, so that uproot reads it and all following strings wrongly, without
+    an error.
+    """
     begins, ends = content.offsets[:-1] + how.header_bytes, content.offsets[1:]
     whole, size = content.values, 1 if how.length_bytes == "1-5" else 4
     if (ends - begins < size).any():

@@ -17,7 +17,7 @@ _MOST = 1 << 63
 
 
 class Done(NamedTuple):
-    """Successful operations, failed operations and useful bytes since the start."""
+    """The numbers of successful and failed operations, and the useful bytes since the start."""
 
     operations: int
     errors: int

@@ -52,6 +52,7 @@ class Staged(NamedTuple):
 
     @property
     def key(self) -> str:
+        """Return the whole key in the bucket."""
         return self.place.prefix + self.name
 
 
@@ -131,6 +132,7 @@ class Sizes:
         self.mu = math.log(distribution["mean"]) - distribution["sigma"] ** 2 / 2 if "mean" in distribution else 0.0
 
     def draw(self, rng: random.Random) -> int:
+        """Draw a size in bytes."""
         distribution = self.distribution
         if "fixed" in distribution:
             return int(distribution["fixed"])
@@ -202,6 +204,6 @@ def objects_at_a_time(point: Point, client: int) -> int:
 
 
 def sizes_at_start(point: Point, client: int) -> list[int]:
-    """Return the sizes of the objects of a client that exist before it begins: its numbers 0, 1, …"""
+    """Return the sizes in bytes of the objects of a client that exist before it begins: its numbers 0, 1 and so on."""
     sizes, rng = Sizes(point.fixed["sizes"]), random.Random(derive_seed(point.seed, "start", client))
     return [sizes.draw(rng) for _ in range(objects_at_a_time(point, client))]

@@ -52,7 +52,7 @@ class Done:
 
 @dataclass
 class Tally:
-    """Sums over completed reads, and the number of reads whose traffic differed from the plan."""
+    """The sums over completed reads, and the number of reads whose traffic differed from the plan."""
 
     baskets: int = 0
     entries: int = 0
@@ -132,6 +132,7 @@ def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, 
 
 
 def not_staged(where: str) -> WrongData:
+    """Return the error for an object whose baskets differ from those in its side-car file."""
     message = f"the baskets of {where} are not those of its side-car: the object is not the staged file"
     return WrongData("SideCarMismatch", message)
 
@@ -374,8 +375,10 @@ class SelectionClient(Client):
         return Result(ops, reads, engine, self.checks(), {"max": most, "opened": opened, "samples": self.samples})
 
     def checks(self) -> list[Check]:
+        """Return the checks of the reads: their results, failures and content."""
         failed = [r["error"] for r in self.ops]
         return self.tally.checks(len(self.reads), failed, self.messages, self.abandoned["reads"], bool(self.opening))
 
     def close(self) -> None:
+        """Undo the changes of the process that the measurement needed."""
         gc.unfreeze()

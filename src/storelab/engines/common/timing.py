@@ -45,6 +45,7 @@ class Closed:
         return (0, now) if now < self.deadline_ns else None
 
     def missed(self) -> int:
+        """Return 0: without a rate, no operation is due."""
         return 0
 
 
@@ -97,6 +98,7 @@ class Poisson(Open):
         self.within = 0  # arrivals before the deadline
 
     def due(self) -> int:
+        """Draw when the next operation is due (UTC ns), and assign it to the caller."""
         with self.lock:
             self.at += self.rng.expovariate(1 / (self.step_ns * self.stride))
             due = self.start_ns + int(self.at)
@@ -104,6 +106,7 @@ class Poisson(Open):
             return due
 
     def missed(self) -> int:
+        """Return the number of operations that were due before the deadline and never began."""
         while self.due() < self.deadline_ns:  # those that no worker took
             pass
         return max(0, self.within - self.begun)
@@ -122,6 +125,7 @@ class Watch:
         self.longest: list[tuple[int, int]] = []  # a heap of (length, begin)
 
     def start(self) -> None:
+        """Start the watch in a separate thread."""
         self.thread = threading.Thread(target=self._tick, daemon=True)
         self.thread.start()
 
@@ -142,6 +146,7 @@ class Watch:
         keep(self.longest, (length_ns, begin_ns))
 
     def stop(self) -> dict[str, Any]:
+        """Stop the watch, and return the pauses for the record."""
         self.ended.set()
         self.thread.join()
         most = max(self.longest, default=(0, 0))[0]

@@ -108,6 +108,7 @@ class TransferClient(Client):
         return where + (words or kind)
 
     def close(self) -> None:
+        """Stop the client's program if there is one, and remove its scratch folder."""
         if self.process is not None:
             processes.stop(self.process, 2.0, signal.SIGINT)
         shutil.rmtree(self.job.scratch, ignore_errors=True)

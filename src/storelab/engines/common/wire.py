@@ -59,6 +59,7 @@ class Wire:
             self.most_open = max(self.most_open, len(self._open))
 
     def retire(self, sock: socket.socket) -> None:
+        """Add the bytes of this socket to the total before it closes."""
         with self._lock:
             if sock in self._open:
                 self._open.remove(sock)
@@ -66,11 +67,13 @@ class Wire:
 
     @property
     def bytes(self) -> int | None:
+        """Return the bytes that all sockets have received; None if those of one are unknown."""
         with self._lock:
             return reduce(_add, map(received, self._open), self._closed_bytes)
 
     @property
     def open(self) -> int:
+        """Return the number of open connections."""
         return len(self._open)
 
 

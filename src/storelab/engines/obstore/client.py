@@ -66,7 +66,11 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Result of an operation: objects, useful bytes, arrival of the answer's head (ns; 0: unknown), content if kept."""
+    """The result of an operation.
+
+    It has the objects, the useful bytes, the arrival of the answer's head (ns; 0: unknown), and the content if it is
+    kept.
+    """
 
     count: int
     size: int

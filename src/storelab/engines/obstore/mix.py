@@ -203,9 +203,10 @@ class Population:
             self.empty.append(given.slot)
 
     def holds(self, given: Given, page: Iterable[tuple[str, int]], more: bool) -> None:
-        """Compare a page with the known objects. Raises WrongListing.
+        """Compare a page of a listing with the known objects. Raises WrongListing.
 
-        It must have all keys of the folder after `given.after`, or the first of them if there are more.
+        The page must have all keys of the folder after `given.after`; if there are more pages, it must have the first
+        ones.
         """
         with self.lock:
             last, seen = given.after, set()
@@ -264,7 +265,7 @@ class Population:
 
 
 class ObstoreMix(ObstoreClient):
-    """A mix on the client's own objects."""
+    """A client that performs a mix of operations on its own objects with obstore."""
 
     store_per_bucket = True
 

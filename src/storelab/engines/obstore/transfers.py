@@ -21,7 +21,7 @@ PAGE = 1000
 
 
 class ObstorePut(ObstoreClient):
-    """Uploads of bodies in memory to new keys, with the account's buckets in turn."""
+    """A client that uploads bodies in memory to new keys, in the account's buckets in turn."""
 
     op = "PUT"
 
@@ -51,7 +51,10 @@ class ObstorePut(ObstoreClient):
 
 
 class ObstoreGet(ObstoreClient):
-    """Downloads of whole staged objects, each worker in its own order; with `part_size`, as parallel ranges."""
+    """A client that downloads whole staged objects, each worker in its own order.
+
+    With `part_size`, an object is downloaded as parallel ranges.
+    """
 
     op = "GET"
 
@@ -113,7 +116,7 @@ def mapped(path: Path) -> Any:
 
 
 class ObstoreGetRange(ObstoreGet):
-    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+    """A client that downloads one range of `range_size` bytes of a staged object per request."""
 
     op = "GET_RANGE"
 
@@ -139,7 +142,10 @@ class ObstoreGetRange(ObstoreGet):
 
 
 class ObstoreStat(ObstoreGet):
-    """HEAD of staged objects, each worker in its own order; the reported size is compared with the manifest."""
+    """A client that sends HEAD for staged objects, each worker in its own order.
+
+    The reported size is compared with the manifest.
+    """
 
     op = "HEAD"
 
@@ -153,7 +159,10 @@ class ObstoreStat(ObstoreGet):
 
 
 class ObstoreDelete(ObstoreClient):
-    """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
+    """A client that deletes objects made for the point, one or `batch` per request.
+
+    It ends when none is left, or at the deadline.
+    """
 
     def prepare_tasks(self) -> None:
         self.batch = self.job.point.axes["batch"]
@@ -185,7 +194,10 @@ class ObstoreDelete(ObstoreClient):
 
 
 class ObstoreList(ObstoreClient):
-    """Whole folders, page after page, the account's buckets in turn; every key is compared with the staged ones."""
+    """A client that lists whole folders, page after page, and compares every key with the staged ones.
+
+    The account's buckets are listed in turn.
+    """
 
     op = "LIST"
     store_per_bucket = True
@@ -230,6 +242,8 @@ class Slot:
 
 
 class ObstoreRewrite(ObstorePut):
+    """A client that overwrites and deletes its own keys with obstore, and keeps a ledger of the writes."""
+
     performs = ("PUT", "DELETE")
 
     def prepare_tasks(self) -> None:

@@ -69,6 +69,8 @@ class Job(NamedTuple):
 
 
 class CondorLauncher(RemoteLauncher):
+    """A launcher that starts the agents of a gang as jobs of HTCondor."""
+
     name = "htcondor"
     look_s = 0.5
     cluster: str | None = None

@@ -30,7 +30,11 @@ class Started:
     begun: bytes = b""  # an incomplete line
 
     def listen(self) -> None:
-        """Read what the process has printed. If it has ended, its clients have too, with its status if it gave none."""
+        """Read what the process has printed about the clients.
+
+        If it has ended, its clients have ended too. A client whose status it has not printed gets the status of the
+        process.
+        """
         ended = self.process.poll()
         while output := self._output():
             *lines, self.begun = (self.begun + output).split(b"\n")

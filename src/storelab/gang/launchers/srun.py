@@ -99,6 +99,8 @@ def step(nodes: int) -> list[str]:
 
 
 class SrunLauncher(RemoteLauncher):
+    """A launcher that starts the agents of a gang with srun, inside an allocation of Slurm."""
+
     name = "srun"
     ticket: str | None = None
     scratch = "/dev/shm"

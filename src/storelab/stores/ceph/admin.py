@@ -36,7 +36,7 @@ class Admin:
 
     @property
     def conf(self) -> str:
-        """Path of `ceph.conf` for command lines, which run in the store's folder.
+        """Return the path of `ceph.conf` for command lines, which run in the store's folder.
 
         Ceph treats the option as a list of paths, so a path with blanks or commas is given without its folder.
         """

@@ -155,6 +155,7 @@ def conf(settings: Any, fsid: str, data: str) -> str:
 
 
 def objectstore(settings: Any) -> str:
+    """Return Ceph's name of the object store for this backing."""
     return "memstore" if settings.backing == "memory" else "bluestore"
 
 

@@ -68,6 +68,8 @@ class Settings(ListeningSettings):
 
 
 class Ceph(Managed):
+    """A Ceph cluster with RADOS gateways, on this machine."""
+
     Settings = Settings
     system = "Ceph"
     binary = "radosgw"

@@ -48,6 +48,7 @@ def java_version(program: Path) -> str:
 
 
 def major(version: str) -> int:
+    """Return the major version, or 0 if the text does not start with a number."""
     digits = re.match(r"\d+", version)
     return int(digits.group()) if digits else 0
 

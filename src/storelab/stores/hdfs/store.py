@@ -103,6 +103,8 @@ class Settings(ListeningSettings):
 
 
 class HDFS(Managed):
+    """A NameNode and DataNodes of HDFS on this machine, used through WebHDFS."""
+
     Settings = Settings
     system = "HDFS"
     protocol = "webhdfs"

@@ -158,7 +158,7 @@ class Daemons:
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """Record a daemon whose starter died before recording it, and return its pid; None if there is none.
+        """Record a daemon whose parent process ended before recording it; return its pid, or None if there is none.
 
         It is recognised by its exact command line and its working folder.
         """

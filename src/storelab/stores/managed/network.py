@@ -288,6 +288,7 @@ class Lan(Namespace):
 
 
 def require_root(place: str) -> None:
+    """Raise UserError if storelab does not run as root."""
     if os.geteuid() != 0:
         raise UserError(place, "slowing or cutting a link needs root", "run as root, or remove this fault")
 
@@ -356,6 +357,7 @@ def routes(link: Link) -> list[str]:
 
 
 def cut(link: Link) -> None:
+    """Set the link down, so that no packets pass."""
     _ip(link, "link", "set", link["device"], "down")
 
 

@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How a bucket keeps deleted data: `versioning` is '', 'Enabled' or 'Suspended'.
+    """The settings of a bucket for deleted data: `versioning` is '', 'Enabled' or 'Suspended'.
 
     lock: '' without object lock, 'on' without a default retention, otherwise its mode and time.
     """
@@ -44,7 +44,7 @@ class Retention(NamedTuple):
     lock: str = ""
 
     def meaning(self) -> str:
-        """Return what this means for the objects of a campaign; '' for a bucket that keeps nothing."""
+        """Return how these settings affect the objects of a campaign; '' if deleted data are not retained."""
         out = []
         if self.versioning:
             out.append(f"versioning is {self.versioning}: overwritten and deleted objects use space until `clean`")

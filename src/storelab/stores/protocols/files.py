@@ -372,7 +372,7 @@ class WebDav:
         self._ask("DELETE", path)
 
     def mkdir(self, path: str) -> None:
-        """Make one level; nginx requires the '/'."""
+        """Make one folder, whose parent must exist. The path ends in '/', because nginx requires it."""
         self._ask("MKCOL", path + "/")
 
     def rmdir(self, path: str) -> None:

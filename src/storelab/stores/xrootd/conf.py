@@ -76,6 +76,7 @@ def proxy(node: str, address: str, port: int, origin: str, root: str, tls: bool)
 
 
 def timeouts() -> dict[str, int]:
+    """Return the time-outs of the configuration in s, by the name of the directive."""
     return {f"cms.delay {name}": seconds for name, seconds in WAITS.items()} | {"cms.conwait": CONNECT}
 
 

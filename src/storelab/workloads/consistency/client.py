@@ -239,7 +239,7 @@ PATIENCE_NS = 3_000_000_000  # maximum wait after the deadline for outstanding a
 
 
 class ConsistencyClient(Client):
-    """The common part of both engines."""
+    """The base of the clients of both engines."""
 
     view: ClassVar[type[S3View] | type[FilesView]]  # access of one thread to a front-end
     requests: ClassVar[dict[str, int]] = {}  # of an operation, if known
@@ -342,7 +342,7 @@ class ConsistencyClient(Client):
 
 
 class WireClient(ConsistencyClient):
-    """Engine `wire`: plain signed S3 requests."""
+    """The client of the engine `wire`: plain signed S3 requests."""
 
     view = S3View
     requests: ClassVar[dict[str, int]] = {"PUT": 1, "GET": 1, "DELETE": 1}
@@ -350,7 +350,7 @@ class WireClient(ConsistencyClient):
 
 
 class FsspecClient(ConsistencyClient):
-    """Engine `fsspec`: every other protocol."""
+    """The client of the engine `fsspec`, for all protocols except S3."""
 
     view = FilesView
     version = f"fsspec {importlib.metadata.version('fsspec')}"

@@ -298,6 +298,7 @@ def _not_listed(key: str, size: int, seen: Seen) -> str | None:
 
 
 def still_listed(name: str, what: str, seen: Seen) -> str | None:
+    """Return what is wrong if a deleted name is still in the list, else None."""
     return f"is still among the {len(seen.names)} {what} listed" if name in seen.names else None
 
 

@@ -169,7 +169,7 @@ MOST_ROWS = 20_000  # anomalies that are recorded individually; further ones are
 
 
 class TimeUp(Exception):
-    """The deadline is over; later answers are neither recorded nor judged."""
+    """The deadline has passed; later answers are neither recorded nor judged."""
 
 
 class Ledger:

@@ -164,6 +164,8 @@ class OutOfTime(Exception):
 
 
 class LaunchClient(Client):
+    """A client that starts applications from a repository: it reads their catalogs and files."""
+
     def __init__(self, job: Job):
         super().__init__(job)
         self.axes = job.point.axes

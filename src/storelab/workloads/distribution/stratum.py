@@ -95,7 +95,7 @@ def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: in
 
 
 class Log:
-    """Operations of one stratum as columns of `records.OPS`, and their sums since `begin`. Thread-safe."""
+    """The operations of one stratum as columns of `records.OPS`, and their sums since `begin`. Thread-safe."""
 
     def __init__(self, client: int, guard: Guard | None = None):
         self.client, self.guard = client, guard

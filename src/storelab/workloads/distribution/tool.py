@@ -173,7 +173,7 @@ _INSTEAD = "sweep engine wire"
 
 @dataclass(frozen=True)
 class Made:
-    """Files of a repository's own keys: public part of the master key, certificate, its key, and signed whitelist."""
+    """The files with a repository's own keys: public part of the master key, certificate, its key, signed whitelist."""
 
     public: Path
     certificate: Path

@@ -68,6 +68,8 @@ def _refuse_days(point: Point) -> None:
 
 
 class Distribution(Workload):
+    """The base of workloads that publish a repository or read from one."""
+
     def ended(self, job: GangJob) -> None:
         """Stop the cache, and end public access to the repository."""
         attempt = _attempts.pop(job.attempt, Attempt())
@@ -79,6 +81,8 @@ class Distribution(Workload):
 
 
 class Publish(Distribution):
+    """The workload in which one publisher adds the days of a release to a repository."""
+
     number = 0  # stratum in the point's store
 
     def one_release(self, point: Point) -> None:
@@ -160,6 +164,8 @@ class Publish(Distribution):
 
 
 class Replicate(Publish):
+    """The workload that copies a published repository from one store (stratum 0) to another one (stratum 1)."""
+
     number = 1
 
     def beside(self, point: Point) -> str:
@@ -205,6 +211,8 @@ class Replicate(Publish):
 
 
 class CollectGarbage(Publish):
+    """The workload that deletes the objects of a repository that only older days need."""
+
     def possible(self, point: Point) -> None:
         self.one_release(point)
         given = point.axes
@@ -272,6 +280,8 @@ def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> 
 
 
 class Launch(Distribution):
+    """The workload in which clients start applications from a published repository."""
+
     def possible(self, point: Point) -> None:
         from storelab.workloads.distribution import launch
 

@@ -40,7 +40,7 @@ class Otherwise(Refuted):
 
 
 class NotTried(Refuted):
-    """It could not be asked, or not completely."""
+    """The question could not be asked, or only a part of it."""
 
     answer = NOT_TRIED
 
@@ -52,6 +52,7 @@ def demand(holds: bool, evidence: str, error: type[Refuted] = Refuted) -> None:
 
 
 def yes(evidence: str, **detail: Any) -> Answer:
+    """Return the answer that a function works. evidence: one line. detail: values for the record."""
     return Answer(YES, evidence, detail)
 
 

@@ -163,6 +163,7 @@ def after(c: OverHttp) -> Answer:
 
 
 def keep_alive(c: OverHttp) -> Answer:
+    """Check that several requests use the same connection."""
     with closing(c.new_wire()) as wire:
         replies = [c.get_small(wire) for _ in range(KEPT)]
         bad = [r.status for r in replies if not r.good]
@@ -174,6 +175,7 @@ def keep_alive(c: OverHttp) -> Answer:
 
 
 def keep_alive_after_error(c: OverHttp) -> Answer:
+    """Check that the server keeps a connection open after the answer 404."""
     with closing(c.new_wire()) as wire:
         missing = c.get_missing(wire)
         demand(not missing.good, f"a missing object is answered {missing.status}", Otherwise)
@@ -184,6 +186,7 @@ def keep_alive_after_error(c: OverHttp) -> Answer:
 
 
 def https(c: OverHttp) -> Answer:
+    """Check that requests over TLS work; report the version, the cipher and whether the certificate was verified."""
     how = "use a deployment with `scheme: https`, or an https endpoint"
     demand(c.wire.secure, f"the endpoint is http; {how}", NotTried)
     with closing(c.new_wire()) as wire:
@@ -212,7 +215,7 @@ def names_work(bad: list[str]) -> Answer:
 
 
 def put_if_absent(c: ByKey) -> Answer:
-    """Check `If-None-Match: *`."""
+    """Check that a PUT with `If-None-Match: *` refuses to replace an object."""
     key, star = c.key("if-absent"), {"If-None-Match": "*"}
     first = c.send("PUT", key, body=SMALL, headers=star)
     demand(first.good, f"a new object is refused: {said(first)}")

@@ -16,6 +16,8 @@ from storelab.workloads.probe.context import LISTED, SMALL, Context
 
 
 class Files(Context):
+    """The context for checks of a mounted file system: a folder for this client, and a file with known content."""
+
     def __init__(self, job: Job):
         super().__init__(job)
         folder = Path(unquote(urlsplit(job.endpoint.url).path)) / self.bucket.name
@@ -57,6 +59,7 @@ def preadv(c: Files) -> Answer:
 
 
 def beyond(c: Files) -> Answer:
+    """Check that a read beyond the end of a file returns only the bytes that exist."""
     with open(c.known_path, "rb") as f:
         tail, past = os.pread(f.fileno(), 200, len(c.body) - 100), os.pread(f.fileno(), 10, len(c.body) + 10)
     demand(tail == c.body[-100:] and past == b"", f"{len(tail)} and {len(past)} bytes", Otherwise)
@@ -86,6 +89,7 @@ def append(c: Files) -> Answer:
 
 
 def hard_link(c: Files) -> Answer:
+    """Check that a hard link gives the same inode a second name."""
     path = c.file("link-source")
     failed = _tried(lambda: os.link(path, c.own / "link"))
     demand(failed is None, f"link: {failed}")
@@ -94,6 +98,7 @@ def hard_link(c: Files) -> Answer:
 
 
 def open_removed(c: Files) -> Answer:
+    """Check that an open file can be read after it was removed."""
     path = c.file("removed")
     with open(path, "rb") as f:
         path.unlink()
@@ -103,6 +108,7 @@ def open_removed(c: Files) -> Answer:
 
 
 def names(c: Files) -> Answer:
+    """Check that names with spaces, Unicode, special characters and 255 bytes can be used and are listed."""
     tried = ("with space", "ümläut-日本", "a=b&c+d%e", "x" * 255)
     bad = [f"{n[:20]!r} {failed}" for n in tried if (failed := _tried(lambda n=n: (c.own / n).write_bytes(SMALL)))]
     listed = {p.name for p in c.own.iterdir()}
@@ -112,6 +118,7 @@ def names(c: Files) -> Answer:
 
 
 def fsync(c: Files) -> Answer:
+    """Check that fsync succeeds."""
     with open(c.own / "fsync", "wb") as f:
         f.write(SMALL)
         f.flush()
@@ -130,11 +137,11 @@ def xattr(c: Files) -> Answer:
 
 
 def exclusive(c: Files) -> Answer:
-    """Check O_CREAT | O_EXCL."""
+    """Check that O_CREAT | O_EXCL refuses to create a file that exists."""
     path = c.own / "exclusive"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
-    demand(failed is not None, "made twice")
+    demand(failed is not None, "the same file can be created twice")
     demand(failed == "EEXIST", f"refused with {failed}", Otherwise)
     return yes("the second one gets EEXIST")
 
@@ -155,6 +162,7 @@ def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
 
 
 def listing(c: Files) -> Answer:
+    """Check that a folder with LISTED files is listed completely, with their sizes."""
     folder = c.own / "many"
     folder.mkdir()
     wanted = {f"{i:04d}" for i in range(LISTED)}

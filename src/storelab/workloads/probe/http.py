@@ -62,6 +62,7 @@ class Http(ByKey):
 
 
 def put_get_head(c: Http) -> Answer:
+    """Check that a new file is created with 201, is read back unchanged, and that HEAD returns its size."""
     key = c.key("object")
     made, got, head = c.put(key, SMALL), c.send("GET", key), c.send("HEAD", key)
     demand(got.holds(SMALL), f"GET answered {got.status} with {len(got.body)} bytes")
@@ -73,16 +74,19 @@ def put_get_head(c: Http) -> Answer:
 
 
 def missing(c: Http) -> Answer:
+    """Check that GET and HEAD of a file that does not exist answer 404."""
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
     demand(got.status == head.status == 404, f"GET {got.status}, HEAD {head.status} instead of 404", Otherwise)
     return yes("404; HEAD 404")
 
 
 def names(c: Http) -> Answer:
+    """Check that unusual names of files can be used."""
     return names_work(unfit_names(c))
 
 
 def delete(c: Http) -> Answer:
+    """Check that a file cannot be read after DELETE."""
     key = c.key("delete")
     overwritten(c, key)
     gone = answered(c.send("DELETE", key), "DELETE")
@@ -91,11 +95,13 @@ def delete(c: Http) -> Answer:
 
 
 def copy(c: Http) -> Answer:
+    """Check that COPY makes a second file with the same content."""
     reply, _ = _moved(c, "COPY")
     return yes(f"{reply.status}")
 
 
 def move(c: Http) -> Answer:
+    """Check that MOVE gives a file a new name and removes the old one."""
     reply, old = _moved(c, "MOVE")
     demand(c.send("HEAD", old).status == 404, "the old name is still there", Otherwise)
     return yes(f"{reply.status}")
@@ -145,6 +151,7 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
 
 
 def listing(c: Http) -> Answer:
+    """Check that PROPFIND lists a folder with LISTED files completely."""
     answered(c.send("MKCOL", c.key("many/")), "MKCOL")
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
@@ -155,6 +162,7 @@ def listing(c: Http) -> Answer:
 
 
 def recursive(c: Http) -> Answer:
+    """Check that DELETE of a folder also removes its files."""
     c.send("MKCOL", c.key("many/"))
     c.put(c.key("many/0000"), b"x")
     reply = answered(c.send("DELETE", c.key("many/")), "DELETE of a folder")
@@ -163,6 +171,7 @@ def recursive(c: Http) -> Answer:
 
 
 def without_token(c: Http) -> Answer:
+    """Check that the server refuses a read without the token."""
     demand(bool(c.token), "this endpoint is used without a token", NotTried)
     reply = c.send("GET", c.known, token=False)
     demand(not reply.good, f"read without the token: {reply.status}")

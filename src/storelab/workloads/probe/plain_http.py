@@ -66,7 +66,10 @@ def answered(
     error: type[Refuted] = Refuted,
     describe: Callable[[Reply], str] = said,
 ) -> Reply:
-    """Return the reply if it has this status or (0) is a success. Raises `error` with `what` and the answer."""
+    """Return the reply if it has this status, or any status of success if `status` is 0.
+
+    Raises `error` with `what` and the answer.
+    """
     demand(reply.status == status if status else reply.good, f"{what} answered {describe(reply)}".lstrip(), error)
     return reply
 
@@ -84,7 +87,7 @@ def md5_header(body: bytes) -> str:
 
 
 class TooLong(Refuted):
-    """The server sends far more than was requested."""
+    """The server sent far more than was requested."""
 
 
 class Cut(Refuted):

@@ -26,6 +26,8 @@ TIMEOUT = 30  # seconds, also for requests that XRootD's own client sends withou
 
 
 class Root(Context):
+    """The context for checks of an XRootD server: a connection, paths for this client, and a known file."""
+
     def __init__(self, job: Job):
         super().__init__(job)
         filesystems.trust(self.endpoint)
@@ -79,12 +81,14 @@ def said(status: Any) -> str:
 
 
 def single(c: Root) -> Answer:
+    """Check that a read from the middle of a file returns the right bytes."""
     data = c.read(c.base + c.known, 123456, 10000)
     demand(data == c.body[123456:133456], f"{len(data)} bytes, not those at 123456", Otherwise)
     return yes("10000 bytes at 123456")
 
 
 def beyond(c: Root) -> Answer:
+    """Check that a read beyond the end of a file returns only the bytes that exist."""
     data = c.read(c.base + c.known, len(c.body) - 100, 200)
     demand(data == c.body[-100:], f"{len(data)} bytes", Otherwise)
     return yes("the 100 bytes that exist")
@@ -109,6 +113,7 @@ def config(c: Root, name: str) -> str:
 
 
 def bounds(c: Root) -> Answer:
+    """Return the maximum number and size of the chunks in one vector read, as the server reports them."""
     chunks, size = config(c, "readv_iov_max"), config(c, "readv_ior_max")
     demand(bool(chunks), "the server does not report readv_iov_max")
     return yes(
@@ -129,6 +134,7 @@ def split(c: Root) -> Answer:
 
 
 def put_get_head(c: Root) -> Answer:
+    """Check that a new file is read back unchanged and that stat returns its size."""
     path = c.key("object")
     c.put(path, SMALL)
     demand(c.holds(path, SMALL), "read back with other bytes")
@@ -138,6 +144,7 @@ def put_get_head(c: Root) -> Answer:
 
 
 def missing(c: Root) -> Answer:
+    """Check that stat of a file that does not exist fails with `no such file`."""
     status, _ = c.fs.stat(c.key("never-written"))
     demand(not status.ok, "stat of a missing file succeeds", Otherwise)
     demand(status.errno == 3011, f"{said(status)} instead of 'no such file' (3011)", Otherwise)
@@ -145,6 +152,7 @@ def missing(c: Root) -> Answer:
 
 
 def delete(c: Root) -> Answer:
+    """Check that a file does not exist after rm."""
     path = c.key("delete")
     overwritten(c, path)
     _ok(c.fs.rm(path), "rm")
@@ -153,6 +161,7 @@ def delete(c: Root) -> Answer:
 
 
 def rename(c: Root) -> Answer:
+    """Check that mv gives a file a new name."""
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
     _ok(c.fs.mv(old, new), "mv")
@@ -182,6 +191,7 @@ def crc32c(body: bytes) -> int:
 
 
 def exclusive(c: Root) -> Answer:
+    """Check that an existing file cannot be created again, and that it keeps its content."""
     path = c.key("exclusive")
     c.put(path, SMALL)
     try:
@@ -193,6 +203,7 @@ def exclusive(c: Root) -> Answer:
 
 
 def listing(c: Root) -> Answer:
+    """Check that dirlist lists a folder with LISTED files completely."""
     wanted = {f"{i:04d}" for i in range(LISTED)}
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(lambda name: c.put(c.key(f"many/{name}"), b"x"), sorted(wanted)))

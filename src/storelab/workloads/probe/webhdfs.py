@@ -19,6 +19,8 @@ OFFSETS = 50  # requests in a row, each with an offset and a length
 
 
 class WebHdfs(OverHttp):
+    """The context for checks of WebHDFS: requests to the NameNode, and paths for this client."""
+
     def __init__(self, job: Job):
         super().__init__(job)
         self.base = f"{urlsplit(self.endpoint.url).path.rstrip('/')}/{self.bucket.name}/"
@@ -95,6 +97,7 @@ def offsets(c: WebHdfs) -> Answer:
 
 
 def put_get_head(c: WebHdfs) -> Answer:
+    """Check that a new file is read back unchanged and that GETFILESTATUS returns its size."""
     key = c.key("object")
     made = c.put(key, SMALL)
     demand(c.holds(key, SMALL), "OPEN does not return the written bytes")
@@ -104,12 +107,14 @@ def put_get_head(c: WebHdfs) -> Answer:
 
 
 def missing(c: WebHdfs) -> Answer:
+    """Check that OPEN of a file that does not exist answers 404."""
     reply = c.at_node("GET", c.key("never-written"), "OPEN")
     demand(reply.status == 404, f"{_described(reply)} instead of 404", Otherwise)
     return yes(_described(reply))
 
 
 def delete(c: WebHdfs) -> Answer:
+    """Check that a file does not exist after DELETE."""
     key = c.key("delete")
     overwritten(c, key)
     gone = c.send("DELETE", key, "DELETE")
@@ -119,6 +124,7 @@ def delete(c: WebHdfs) -> Answer:
 
 
 def rename(c: WebHdfs) -> Answer:
+    """Check that RENAME gives a file a new name."""
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
     reply = c.send("PUT", old, "RENAME", destination=c.base + new)
@@ -128,6 +134,7 @@ def rename(c: WebHdfs) -> Answer:
 
 
 def append(c: WebHdfs) -> Answer:
+    """Check that APPEND adds bytes at the end of a file."""
     key = c.key("append")
     c.put(key, SMALL)
     reply = _answered(c.at_node("POST", key, "APPEND", b" and more"))
@@ -140,12 +147,12 @@ def checksum(c: WebHdfs) -> Answer:
     facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
-    demand(facts["bytes"] == again["bytes"], "a different one for the same bytes", Otherwise)
+    demand(facts["bytes"] == again["bytes"], "a different checksum for the same bytes", Otherwise)
     return yes(f"{facts['algorithm']}, the same for the same bytes")
 
 
 def put_if_absent(c: WebHdfs) -> Answer:
-    """Check `overwrite=false`."""
+    """Check that a CREATE with `overwrite=false` refuses to replace a file."""
     key = c.key("if-absent")
     c.put(key, SMALL)
     second = c.at_node("PUT", key, "CREATE", b"intruder", overwrite="false")
@@ -155,6 +162,7 @@ def put_if_absent(c: WebHdfs) -> Answer:
 
 
 def listing(c: WebHdfs) -> Answer:
+    """Check that LISTSTATUS lists a folder with LISTED files completely."""
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
@@ -165,6 +173,7 @@ def listing(c: WebHdfs) -> Answer:
 
 
 def pages(c: WebHdfs) -> Answer:
+    """Check that LISTSTATUS_BATCH continues after the name given as `startAfter`."""
     reply = c.send("GET", c.key("many"), "LISTSTATUS_BATCH", startAfter="0099")
     demand(reply.status != 404, "the folder does not exist", NotTried)
     page = json.loads(_answered(reply, status=200).body)["DirectoryListing"]
@@ -174,6 +183,7 @@ def pages(c: WebHdfs) -> Answer:
 
 
 def recursive(c: WebHdfs) -> Answer:
+    """Check that DELETE with recursive=true removes a folder with its files."""
     folder = c.key("many")
     c.put(f"{folder}/0000", b"x")
     plain = c.send("DELETE", folder, "DELETE")

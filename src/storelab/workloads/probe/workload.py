@@ -127,7 +127,6 @@ class ProbeClient(Client):
 
 def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
     """Return {spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
-
     if store.protocol != "s3":
         return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
     if getattr(store.settings, "bucket", None):
@@ -174,6 +173,8 @@ def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
 
 
 class Probe(Workload):
+    """The workload that checks which operations of its protocol a store supports."""
+
     def makes(self, point: Point, attempt: str) -> list[Made]:
         from storelab.workloads.probe import context
 

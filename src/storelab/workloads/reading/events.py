@@ -172,7 +172,7 @@ def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) 
 
 
 class Steps(PlannedClient):
-    """The common part of both engines: draws, decoding, counts. One read is one step."""
+    """The base of the clients of both engines: draws, decoding and counts. One read is one step."""
 
     libraries = ("uproot", "numpy", "cramjam")
 
@@ -259,7 +259,7 @@ class Steps(PlannedClient):
 
 
 class PlannedEvents(Steps):
-    """Each step's baskets by planned requests, several at a time."""
+    """A client that fetches the baskets of each step with planned requests, several at a time."""
 
     engine = "planned"
 
@@ -277,7 +277,7 @@ class PlannedEvents(Steps):
 
 
 class CachedEvents(Steps):
-    """Basket by basket through a file object with a cache."""
+    """A client that reads one basket after the other through a file object with a cache."""
 
     engine = "fsspec"
     library = "fsspec"

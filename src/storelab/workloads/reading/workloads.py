@@ -105,6 +105,8 @@ class Linked(Workload):
 
 
 class Reading(Linked):
+    """The base of workloads that read parts of staged ROOT files."""
+
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Give clients of cold reads also the local folders with the store's data, which they drop from the cache."""
         super().before(config, store, point, job)
@@ -117,8 +119,10 @@ class Reading(Linked):
 
 
 class Replay(Reading):
+    """The workload that requests the ranges of a reader again, without decoding."""
+
     def possible(self, point: Point) -> None:
-        """Raise UserError: planned requests have no fixed gap, a fixed gap has neither thrift nor bound."""
+        """Raise UserError if planned requests have a fixed gap, or those with a fixed gap have a thrift or a bound."""
         merge, planned = point.axes["merge"], point.axes["merge"] == "planned"
         hint = "sweep merge gap" if planned else "sweep merge planned"
         for axis in (axes.GAP,) if planned else (axes.THRIFT, axes.AMPLIFICATION):
@@ -182,8 +186,10 @@ REPLAY = Replay(
 
 
 class Events(Linked):
+    """The workload in which jobs read files event by event, through a cache."""
+
     def possible(self, point: Point) -> None:
-        """Raise UserError: each job needs its own file; a read-ahead needs a cache that has one."""
+        """Raise UserError if two jobs would share a file, or if `step` or `read_ahead` cannot be used."""
         values = point.axes
         few = f"{values['clients']} clients read one file each, but there are {values['files']}"
         entries = known.entries if (known := SCALES.get(values["scale"])) else values["step"]

@@ -206,7 +206,7 @@ def _counted(n: int, noun: str, several: str = "") -> str:
 
 
 class Kept(NamedTuple):
-    """Entries of storelab that could not be deleted: the reason, their number, and the first of them."""
+    """The entries of storelab that could not be deleted: the reason, their number, and the first of them."""
 
     reason: str
     count: int

@@ -43,6 +43,7 @@ UNKNOWN_BYTES = 10**9  # assumed size of a file behind a URL before it is downlo
 
 
 def manifest_path(config: "Config", store: str, dataset: dict[str, Any]) -> Path:
+    """Return the file that lists the staged objects of a data set in a store."""
     return config.raw / "manifests" / store / f"{dataset['name']}.json"
 
 

@@ -104,9 +104,9 @@ def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, seconds: fl
 
 
 def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: Shown | None = None) -> None:
-    """Upload (bucket, key below its prefix, file), each by the account that owns the bucket.
+    """Upload (bucket, key below its prefix, file), each by the account that owns the bucket. Raises MeasurementFailed.
 
-    shown: progress over several calls. Raises MeasurementFailed.
+    shown: shows the progress over several calls.
     """
     shown = shown or Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):

@@ -1,9 +1,9 @@
-"""ro-crate-metadata.json against the rules of its specifications, written down here from their texts (docs/artefact.md
-names them).
+"""Check ro-crate-metadata.json against the rules of its specifications.
 
-MUST of RO-Crate 1.1, Workflow RO-Crate 1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5; of what they only advise,
-that nothing is referred to that is not there. roc-validator asks the same of every crate, but fetches the context from
-the network, and wants a `rich` of before 14.
+The rules are written down here from the texts that docs/artefact.md names: the MUST of RO-Crate 1.1, Workflow RO-Crate
+1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5. Of their advice, only one rule is checked: everything that is
+referred to exists. roc-validator checks the same for every crate, but it fetches the context from the network, and
+needs a `rich` older than 14.
 """
 
 import copy
@@ -192,8 +192,10 @@ def test_the_crate_says_when_by_whom_and_with_what():
 
 
 def test_citation_and_deposit_have_what_their_formats_ask_for():
-    """Citation File Format 1.2.0: cff-version, message, title and authors; Zenodo's deposit metadata: type, title,
-    creators, description.
+    """Check the required fields of both formats.
+
+    Citation File Format 1.2.0 requires cff-version, message, title and authors. Zenodo's deposit metadata require type,
+    title, creators and description.
     """
     content = yaml.safe_load(members.citation(ABOUT))
     assert (content["cff-version"], content["type"], content["title"]) == ("1.2.0", "dataset", ABOUT.title) and content[

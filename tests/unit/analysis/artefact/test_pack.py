@@ -1,5 +1,7 @@
-"""A pack as a file: the same members give the same bytes, every change is refused with the file's name, and no member
-is written outside of the folder.
+"""Check a pack as a file.
+
+The same members give the same bytes, every change is refused with the name of the file, and no member is written
+outside of the folder.
 """
 
 import json
@@ -195,14 +197,14 @@ def test_a_pack_that_was_compressed_anew_is_still_one(tmp_path, pack):
 
 def test_no_pack_at_all(tmp_path):
     path = tmp_path / "c.zip"
-    assert "is not there" in refusal(path, tmp_path / "new")
+    assert "does not exist" in refusal(path, tmp_path / "new")
     path.write_bytes(b"no zip")
     assert "is not a pack, or is damaged" in refusal(path, tmp_path / "new")
     with zipfile.ZipFile(path, "w") as some:
         some.writestr("a", "b")
     assert "it has no SHA256SUMS" in refusal(path, tmp_path / "new")
     archive.write(path, {"a": b"b"})
-    assert "holds 0 campaigns" in refusal(path, tmp_path / "new")
+    assert "contains 0 campaigns" in refusal(path, tmp_path / "new")
     (tmp_path / "folder").mkdir()
     assert "is a folder, not a pack" in refusal(tmp_path / "folder", tmp_path / "new")
 

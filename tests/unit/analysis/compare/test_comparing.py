@@ -1,5 +1,7 @@
-"""Ratios of two groups of runs: exact against SciPy's test, words, too few runs, the whole; two sides and the
-command.
+"""Check ratios of two groups of runs, two sides, and the command.
+
+The ratios are compared with SciPy's exact test. Other tests check the wording, groups with too few runs, and the ratio
+of all points.
 """
 
 import math
@@ -61,8 +63,10 @@ def change_points(folder, factor, day: str | None = None) -> None:
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory):
-    """Folder with `one` (stores alpha and beta, 4 runs) and `half` (gamma's part: half as fast, 4 runs, tables
-    written).
+    """Return a folder with the campaigns `one` and `half`.
+
+    `one` has the stores alpha and beta with 4 runs. `half` has gamma's part with 4 runs, half as fast, and its tables
+    are written.
     """
     folder = tmp_path_factory.mktemp("results")
     make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
@@ -103,7 +107,7 @@ def test_half_as_fast_is_slower_and_fails_when_asked(campaigns, tmp_path):
 
 
 def changed(source, target, factors, day: str):
-    """A copy of a campaign with tables, measured on another day; `factors`: of the rates of its points, in turn."""
+    """Make a copy of a campaign with tables, measured on another day. factors: of the rates of its points, in turn."""
 
     def of_point(points):
         group = points.groupby(["workload", "object_size_bytes", "workers"], dropna=False).ngroup()
@@ -115,7 +119,7 @@ def changed(source, target, factors, day: str):
 
 @pytest.fixture(scope="module")
 def many_points(tmp_path_factory):
-    """A campaign of 40 points with 6 runs each, and its tables; all runs of a point scatter by some percent."""
+    """Return a campaign of 40 points with 6 runs each and its tables; all runs of a point scatter by some percent."""
     folder = tmp_path_factory.mktemp("results") / "first"
     axes = {"object_size": "4 kB", "workers": list(range(1, 21))}
     sweeps = {w: {"workload": w, "duration": "4 s", "axes": axes} for w in ("put", "get")}

@@ -16,7 +16,7 @@ KEYS = ((1, 4000), (1, 10**7), (2, 4000), (2, 10**7))  # clients and size of the
 
 
 def plan(*names):
-    """A plan whose workloads `get` and `put` know these axes."""
+    """Return a plan whose workloads `get` and `put` know these axes."""
     columns = {"size": "object_size_bytes", "int": "clients"}
     declared = [{"name": n, "kind": k, "default": d, "column": columns[k]} for n, k, d in AXES if n in names]
     return {"workloads": {w: {"axes": declared} for w in ("get", "put")}}

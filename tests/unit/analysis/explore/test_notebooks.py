@@ -782,7 +782,7 @@ def test_usual_campaign_is_the_reference_then_the_first(tmp_path, monkeypatch):
     (results / "reference" / "raw").unlink()
     assert opened.place().name == "jobs"
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="holds no measured campaign"):
+    with pytest.raises(UserError, match="contains no measured campaign"):
         opened.place()
     with pytest.raises(UserError, match="nowhere: is not a measured campaign"):
         opened.place("nowhere")

@@ -70,7 +70,7 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
 
 @pytest.fixture(scope="module")
 def reads(tmp_path_factory):
-    """Reads by volume by two engines, replayed ranges."""
+    """Return a campaign with reads by volume with two engines, and with replayed ranges."""
     folder = tmp_path_factory.mktemp("reads")
     volume = {"volume_fraction": [100, 1], "clients": [1, 2, 4]}
     sweeps = {

@@ -34,9 +34,9 @@ def resolved(**figure):
 
 @pytest.fixture(scope="module")
 def campaign(example, tmp_path_factory):
-    """Records of puts and gets whose plan carries the figures of the page.
+    """Return records of puts and gets whose plan has the figures of the page.
 
-    The tables are older: the checksums know another plan.
+    The tables are older: their checksums are those of another plan.
     """
     folder = shutil.copytree(example, tmp_path_factory.mktemp("own") / "campaign")
     plan = records.read_json(folder / "raw" / "plan.json")

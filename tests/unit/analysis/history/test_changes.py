@@ -1,4 +1,6 @@
-"""Change points: against brute force over all places and orders, against SciPy's tests, on series with known
+"""Check the change points of a series.
+
+They are compared with an exhaustive search over all places and orders, with SciPy's tests, and with series of known
 changes.
 """
 
@@ -116,8 +118,9 @@ def test_the_newest_is_a_further_value_of_its_stretch(seed):
 
 
 def test_the_newest_stands_beside_its_own_stretch():
-    """Level 5 until the change, 1 behind it; the scatter is that of both stretches, by least squares with an
-    indicator for each.
+    """Compare with least squares with an indicator for each stretch.
+
+    The level is 5 before the change and 1 after it; the scatter is that of both stretches.
     """
     rng = np.random.default_rng(9)
     values = np.concatenate([rng.normal(5, 0.1, 6), rng.normal(1, 0.1, 5), [1.05]])

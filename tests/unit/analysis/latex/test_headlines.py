@@ -187,7 +187,7 @@ def test_abstract_has_kinds_of_all_systems_first():
 
 
 def latency(**columns) -> pd.DataFrame:
-    """Downloads of 4 kB with 1 and 16 in flight, of 1 MB, and an upload."""
+    """Return a table with downloads of 4 kB with 1 and 16 in flight, downloads of 1 MB, and an upload."""
     names = ["store", "workload", "object_size_bytes", "n", "op", "concurrency"]
     rows = [("alpha", "get", 4000, 6, "GET", 16), ("alpha", "get", 4000, 5, "GET", 1)]
     rows += [("alpha", "get", 10**6, 6, "GET", 1), ("alpha", "put", 1000, 1, "PUT", 1)]

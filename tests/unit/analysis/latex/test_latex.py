@@ -152,7 +152,7 @@ def test_mistakes_in_templates_name_file_and_line(tmp_path):
             r"x\.tex:4: 'gone' is undefined; this campaign does not have the value",
         ),
         ("One.\n%% if a\nTwo.\n", r"x\.tex:3: Unexpected end of template"),
-        ("One.\n%% include 'nowhere.tex'\n", r"nowhere\.tex: is not there; name the folder of the templates"),
+        ("One.\n%% include 'nowhere.tex'\n", r"nowhere\.tex: does not exist; name the folder of the templates"),
     ):
         with pytest.raises(UserError, match=message):
             rendered(tmp_path, text)

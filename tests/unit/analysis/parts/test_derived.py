@@ -26,7 +26,7 @@ DAMAGES = {
 
 @pytest.fixture
 def folder(tmp_path):
-    """A campaign with tables, figures and LaTeX that a test may change."""
+    """Return a campaign with tables, figures and LaTeX that a test may change."""
     shutil.copytree(typeset("one_each"), tmp_path / "c", symlinks=True)
     return tmp_path / "c"
 

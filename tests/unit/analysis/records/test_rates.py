@@ -111,8 +111,10 @@ def test_open_loop_counts_starts(tmp_path):
 
 
 def test_starts_of_s5cmd_are_inferred(tmp_path):
-    """One worker ends an operation each 2 ns. The one that is cut off at 10 ns started at 9 ns and counts by half: the
-    mean of 1.8 ns plus the variance of 0.16 over the mean, as a whole number.
+    """Check one worker that ends an operation every 2 ns.
+
+    The operation that is cut off at 10 ns started at 9 ns and counts as one half: the mean of 1.8 ns plus the variance
+    of 0.16 over the mean, as a whole number.
     """
     found = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(1, 3, 5, 7, 9)}})).loc["k"]
     assert found["overlap_rate_per_s"] == pytest.approx((0.5 + 3 + 1 / 2) / 8 * S)

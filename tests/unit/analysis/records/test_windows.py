@@ -15,8 +15,9 @@ S = 10**9
 
 @pytest.fixture
 def row(tmp_path):
-    """Return a function that returns the row of a run with operations that end at given times; begins, stops: of its
-    clients.
+    """Return a function that returns the row of a run with operations that end at given times.
+
+    begins, stops: of its clients.
     """
 
     def made(ends, begins=(0,), stops=(10 * S,), failed=()):

@@ -111,8 +111,10 @@ def test_busy_worker_is_not_a_link():
 
 @pytest.mark.heavy
 def test_sealed_testbed_is_bound_by_its_links():
-    """Each of n clients has a link of 100 Mbit/s, each of m front-ends one of 150, whatever calibration saw of them:
-    those of the clients bind while 100 n < 150 m.
+    """Check that the links of the clients are the limit while 100 n < 150 m.
+
+    Each of n clients has a link of 100 Mbit/s and each of m front-ends one of 150 Mbit/s, independent of the
+    calibration.
     """
     rows = pd.read_csv(built("testbed2015") / "tables" / "throughput.csv")
     for r in rows.itertuples():

@@ -21,8 +21,10 @@ def seen(second: float, what: str, name: str, **more) -> dict:
 
 
 def monitor(interface="eth0") -> list[dict]:
-    """Return a sample a second from 0 to 5: the client takes 0.5, 0, 1, 1, 1 cores and has 100 to 105 MB; its host
-    receives 10 MB/s and sends 1 MB/s, another interface less; a store on another host does not count.
+    """Return a sample per second from 0 to 5.
+
+    The client takes 0.5, 0, 1, 1, 1 cores and has 100 to 105 MB. Its host receives 10 MB/s and sends 1 MB/s; another
+    interface moves less. A store on another host does not count.
     """
     cpu, rows = np.cumsum([0, 0.5, 0, 1, 1, 1]), []
     for k in range(6):

@@ -171,8 +171,9 @@ def test_nearest_rank_over_operations_begun_in_window(one):
 
 
 def flows(busy: list[int], hung: list[int]) -> dict:
-    """Return operations of one worker that end after each of `busy` ms from 1 s on, and operations of others that begin
-    at `hung` (ms after the start) and are given up at 9 s.
+    """Return operations of one worker that end after each of `busy` ms from 1 s on, and hung operations of others.
+
+    The hung ones begin at `hung` (ms after the start) and are abandoned at 9 s.
     """
     ends = START + S + np.cumsum(busy) * MS
     starts, gone = ends - np.array(busy) * MS, START + np.array(hung, dtype=np.int64) * MS

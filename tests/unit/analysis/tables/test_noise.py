@@ -24,8 +24,10 @@ def points(runs: int, spread: float, groups: int = 30, factor: float = 1.0) -> p
 
 
 def floor(runs: pd.DataFrame) -> float:
-    """Return the floor in percent: per group the median of all quotients of even by odd repetitions; of their distances
-    from 1 the least that 95 % do not exceed.
+    """Return the noise floor in percent.
+
+    It takes, for each group, the median of all quotients of even by odd repetitions, and then the smallest distance
+    from 1 that at least 95 % of the groups do not exceed.
     """
     ratios = []
     for _, group in runs.groupby("clients"):

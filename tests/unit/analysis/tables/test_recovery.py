@@ -14,8 +14,9 @@ NO_PHASES = pd.DataFrame(columns=["key", "role", "phase"])
 
 
 def longest(rows, low, high, begin, end, width):
-    """Return (length, end) of the longest gap between completions of a role that worked from begin to end, of those
-    that end in (low, high].
+    """Return (length, end) of the longest gap between completions of a role that worked from begin to end.
+
+    Only gaps that end in (low, high] count.
     """
     spans = [(begin, begin), (end, end)]
     for r in (r for r in rows if r["error"] is None):
@@ -112,8 +113,9 @@ def test_role_that_does_nothing_during_a_fault_has_a_rate(tmp_path):
 
 
 def test_roles_without_good_operations_have_rows(tmp_path):
-    """No operation at all, or a failed one: every step and phase is there, with no latency, and without a rate
-    where nothing ended.
+    """Check a role without operations, and one with a failed operation only.
+
+    Every step and phase has a row, without a latency, and without a rate if no operation ended.
     """
     points = pd.DataFrame([{"order": 1, "key": "k", "store": "a", "workload": "roles-x", "rep": 1, "state": "ok"}])
     points = points.assign(shared_host=False, duration_s=20.0)

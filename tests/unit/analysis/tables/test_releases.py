@@ -21,8 +21,10 @@ def table(tmp_path):
 
 
 def test_days_that_stratum_1_did_not_get():
-    """In `a` it missed day 2 and got it with day 3, in `b` the last one is missing, in `c` it got none; `d` is not
-    valid, and `e` has no stratum 1.
+    """Check days that are late or missing in stratum 1.
+
+    In `a` it missed day 2 and got it with day 3, in `b` the last day is missing, in `c` it got none; `d` is not valid,
+    and `e` has no stratum 1.
     """
     rows = [
         *[("a", 0, 1, "published", 10), ("a", 1, 1, "published", 15), ("a", 0, 2, "published", 20)],

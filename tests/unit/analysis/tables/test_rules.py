@@ -29,8 +29,9 @@ def scaled(factor: float, values=STEADY) -> tuple[float, ...]:
 
 
 def subject(groups=(), points=OK, curves=None, axes=None, known=CALM, values=STEADY, **row) -> Subject:
-    """Return a subject whose best group is at AXES | axes; groups: (changed axes, values) of others; row: changes to
-    what is known.
+    """Return a subject whose best group is at AXES | axes.
+
+    groups: (changed axes, values) of others. row: changes to what is known.
     """
     best = Group(AXES | (axes or {}), values)
     others = tuple(Group(best.axes | changed, speeds) for changed, speeds in groups)

@@ -22,7 +22,7 @@ def op(client: int, end_s: float, size=1000, **more) -> dict:
 
 
 def campaign(folder, runs: dict[str, tuple[dict, list[dict]]]) -> tuple[Campaign, pd.DataFrame]:
-    """Runs of one point: name -> what differs in its record, its operations."""
+    """Return a campaign with these runs of one point. runs: name -> changes of its record, its operations."""
     found, rows = {}, []
     for key, (change, ops) in runs.items():
         columns = {c: [o.get(c) for o in ops] for c in records.OPS}

@@ -326,8 +326,8 @@ def test_full_disk_is_an_error_and_day_goes_on(tmp_path, monkeypatch):
 def test_wrong_settings_are_refused():
     tree = {"path": "x", "versions": ["1", "2"]}
     for wrong, reason in (
-        ({"repository": "Nightlies"}, "not a name of a repository"),
-        ({"repository": "a/b.c"}, "not a name of a repository"),
+        ({"repository": "Nightlies"}, "not a valid repository name"),
+        ({"repository": "a/b.c"}, "not a valid repository name"),
         ({"factor": 0}, "greater than 0"),
         ({"days": 3, "tree": tree}, "has 2 versions for 3 days"),
         ({"tree": tree | {"versions": ["../1"]}}, "is outside the tree"),

@@ -70,7 +70,7 @@ S, MS = 10**9, 10**6
 
 @pytest.fixture
 def time(monkeypatch):
-    """A clock that only reads move."""
+    """Replace the clock by one that advances only when a test reads."""
     now = SimpleNamespace(ns=5 * S)
     monkeypatch.setattr(selections.clock, "now_ns", lambda: now.ns)
     monkeypatch.setattr(selections.clock, "sleep_until", lambda t: setattr(now, "ns", max(now.ns, t)))

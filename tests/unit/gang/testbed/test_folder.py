@@ -12,7 +12,7 @@ from storelab.gang.testbed.slurm import Cluster, claim, started_with
 
 @pytest.fixture
 def mine(tmp_path):
-    """A folder of other work that has a testbed's names, and a program that was started there."""
+    """Yield a folder of other work that has the names of a testbed's files, and a program that was started there."""
     (tmp_path / "state").mkdir()
     (tmp_path / "state/results").touch()
     (tmp_path / "node1").mkdir()

@@ -1,5 +1,7 @@
-"""The questions to S3, asked of an honest store, of the same with one fault, and of servers that accept everything,
-refuse everything, or answer nonsense.
+"""Check the questions to S3 against several stores.
+
+These are an honest store, the same store with one fault, and servers that accept everything, refuse everything, or
+answer nonsense.
 """
 
 from contextlib import closing

@@ -19,7 +19,7 @@ QUERIES = [{}, {"uploads": ""}, {"list-type": "2", "prefix": "a b/+&", "max-keys
 
 @pytest.fixture
 def noon(monkeypatch):
-    """The second at which storelab and botocore sign."""
+    """Fix the time at which storelab and botocore sign, and return it in seconds."""
     from botocore import auth
 
     fixed = datetime.datetime(2026, 1, 2, 12, 0, 0, tzinfo=datetime.UTC)

@@ -37,6 +37,7 @@ def _presigned_works(c: S3) -> None:
 
 
 def wrong_secret(c: S3) -> Answer:
+    """Check that a request signed with a wrong secret key is refused."""
     _signed_works(c)
     reply = c.send(
         "GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token)
@@ -45,6 +46,7 @@ def wrong_secret(c: S3) -> Answer:
 
 
 def unknown_key(c: S3) -> Answer:
+    """Check that a request with an unknown access key is refused."""
     _signed_works(c)
     reply = c.send("GET", c.known, keys=Credentials("SLNOBODYHASTHISKEY00", c.keys.secret_key))
     return yes(_refused(reply, "an unknown access key"))
@@ -62,12 +64,14 @@ def version_2(c: S3) -> Answer:
 
 
 def presigned_get(c: S3) -> Answer:
+    """Check that an object can be read with a presigned URL and without keys."""
     reply = answered(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
     demand(reply.body == c.body, f"200 with {len(reply.body)} wrong bytes")
     return yes(f"200, {len(reply.body)} bytes without keys")
 
 
 def presigned_put(c: S3) -> Answer:
+    """Check that an object can be written with a presigned URL and without keys."""
     key = c.key("presigned")
     reply = answered(c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL))
     demand(c.holds(key, SMALL), "accepted, but not stored as sent")
@@ -89,12 +93,14 @@ def tampered(c: S3) -> Answer:
 
 
 def other_key(c: S3) -> Answer:
+    """Check that a presigned URL does not give access to another object."""
     _presigned_works(c)
     key = c.stored("private")
     return yes(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
 
 
 def other_method(c: S3) -> Answer:
+    """Check that a presigned URL for GET allows neither PUT nor DELETE."""
     _presigned_works(c)
     key = c.stored("method")
     query = c.presigned("GET", key)
@@ -107,6 +113,7 @@ def other_method(c: S3) -> Answer:
 
 
 def expired(c: S3) -> Answer:
+    """Check that an expired presigned URL is refused."""
     _presigned_works(c)
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known, 60, time.time() - 3600))
     return yes(_refused(reply, "a URL that expired 59 minutes ago"))
@@ -173,6 +180,7 @@ def _policy(bucket: str, owner: str | None = None) -> bytes:
 
 
 def public_policy(c: S3) -> Answer:
+    """Check that a bucket policy makes the objects below one prefix public, and only those."""
     bucket = c.own_bucket(c.spares()[-1])
     try:
         c.put("public/a", SMALL, bucket=bucket)
@@ -239,6 +247,7 @@ def _apart(c: S3, act: str) -> Answer:
 
 
 def buckets_not_shown(c: S3) -> Answer:
+    """Check that the second account lists its own buckets only."""
     own = c.other
     reply = c.send("GET", bucket="", keys=c.second)
     answered(reply, "the second account's list of buckets", 200, Otherwise)
@@ -262,6 +271,7 @@ def _names(c: S3) -> list[str]:
 
 
 def life(c: S3) -> Answer:
+    """Check that a bucket can be made, listed, queried and removed."""
     name = c.spares()[0]
     c.own_bucket(name)
     try:
@@ -281,6 +291,7 @@ def life(c: S3) -> Answer:
 
 
 def not_empty(c: S3) -> Answer:
+    """Check that a bucket with objects cannot be removed."""
     name = c.own_bucket(c.spares()[0])
     try:
         c.put("in-it", SMALL, bucket=name)
@@ -327,6 +338,7 @@ def per_account(c: S3) -> Answer:
 
 
 def versions(c: S3) -> Answer:
+    """Check that a bucket with versioning keeps the old versions of an object, readable by their ids."""
     name = c.own_bucket(c.spares()[-2])
     try:
         body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"

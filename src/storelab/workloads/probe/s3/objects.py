@@ -21,6 +21,7 @@ from storelab.workloads.probe.signing import UNSIGNED, path_of
 
 
 def put_get_head(c: S3) -> Answer:
+    """Check that an object is read back unchanged, and that HEAD returns its size and type."""
     key = c.stored("object", headers={"Content-Type": "application/x-probe"})
     got, head = c.send("GET", key), c.send("HEAD", key)
     demand(got.holds(SMALL), f"GET answered {said(got)} with {len(got.body)} bytes")
@@ -36,6 +37,7 @@ def put_get_head(c: S3) -> Answer:
 
 
 def missing(c: S3) -> Answer:
+    """Check that GET and HEAD of an object that does not exist answer 404, with the code NoSuchKey."""
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
     demand(got.status == head.status == 404, f"GET {said(got)}, HEAD {head.status} instead of 404", Otherwise)
     demand(error_code(got.body) == "NoSuchKey", f"404 with code {error_code(got.body)!r}", Otherwise)
@@ -43,6 +45,7 @@ def missing(c: S3) -> Answer:
 
 
 def metadata(c: S3) -> Answer:
+    """Check that user metadata (`x-amz-meta-`) are returned by HEAD."""
     key = c.stored("metadata", headers={"x-amz-meta-probe-run": "Some Value 17"})
     got = c.send("HEAD", key).headers.get("x-amz-meta-probe-run")
     demand(got is not None, "not sent back")
@@ -59,6 +62,7 @@ def names(c: S3) -> Answer:
 
 
 def delete(c: S3) -> Answer:
+    """Check that an object cannot be read after DELETE, and that a second DELETE succeeds."""
     key = c.key("delete")
     overwritten(c, key)
     gone, twice = c.send("DELETE", key), c.send("DELETE", key)
@@ -69,6 +73,7 @@ def delete(c: S3) -> Answer:
 
 
 def copy(c: S3) -> Answer:
+    """Check that a server-side copy has the same content and metadata, and the ETag that the answer names."""
     source, target = c.stored("copy source", headers={"x-amz-meta-probe-run": "kept"}), c.key("copy-target")
     made = c.send("PUT", target, headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(source)}"})
     demand(made.good and not error_code(made.body), f"answered {said(made)}")
@@ -115,16 +120,19 @@ def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, pa
 
 
 def content_md5(c: S3) -> Answer:
+    """Check that an upload with a wrong Content-MD5 is refused."""
     c.stored("md5-right", headers={"Content-MD5": md5_header(SMALL)})
     return _refused(c, "md5-wrong", SMALL, {"Content-MD5": md5_header(b"other")}, "Content-MD5")
 
 
 def payload_sha256(c: S3) -> Answer:
+    """Check that an upload with a wrong `x-amz-content-sha256` is refused."""
     c.stored("sha-right")
     return _refused(c, "sha-wrong", SMALL, {}, "x-amz-content-sha256", hashlib.sha256(b"other").hexdigest())
 
 
 def unsigned_payload(c: S3) -> Answer:
+    """Check that an upload without a signed payload is stored unchanged."""
     demand(c.holds(c.stored("unsigned", payload=UNSIGNED), SMALL), "stored with other bytes")
     return yes("UNSIGNED-PAYLOAD accepted")
 
@@ -134,11 +142,13 @@ def _crc(body: bytes) -> str:
 
 
 def crc_verified(c: S3) -> Answer:
+    """Check that an upload with a wrong CRC32 is refused."""
     c.stored("crc-right", headers={"x-amz-checksum-crc32": _crc(SMALL)})
     return _refused(c, "crc-wrong", SMALL, {"x-amz-checksum-crc32": _crc(b"other")}, "x-amz-checksum-crc32")
 
 
 def crc_kept(c: S3) -> Answer:
+    """Check that HEAD returns the CRC32 that was sent with the upload."""
     key = c.stored("crc", headers={"x-amz-checksum-crc32": _crc(SMALL)})
     got = c.send("HEAD", key, headers={"x-amz-checksum-mode": "ENABLED"}).headers.get("x-amz-checksum-crc32")
     demand(got is not None, "accepted, but HEAD with x-amz-checksum-mode does not return it")
@@ -147,7 +157,7 @@ def crc_kept(c: S3) -> Answer:
 
 
 def put_if_match(c: S3) -> Answer:
-    """Check `If-Match: ETag`."""
+    """Check that a PUT with `If-Match` replaces an object only if its ETag matches."""
     key = c.key("if-match")
     mark = c.put(key, SMALL).headers.get("etag", "")
     wrong = c.send("PUT", key, body=b"intruder", headers={"If-Match": f'"{md5(b"other")}"'})
@@ -182,12 +192,14 @@ def _listed(c: S3, version: int, **more: str) -> Answer:
 
 
 def small_pages(c: S3) -> Answer:
+    """Check that a listing in pages of 100 keys is complete."""
     answer = _listed(c, 2, **{"max-keys": "100"})
     demand(answer.detail["pages"] >= 11, f"max-keys=100 is ignored: {answer.evidence}", Otherwise)
     return answer
 
 
 def start_after(c: S3) -> Answer:
+    """Check that a listing begins after the key given as `start-after`."""
     names = sorted(c.many)
     found = [k for page in c.pages(c.key("list/"), **{"start-after": names[499]}) for k in keys_in(page)]
     demand(found == names[500:], f"{len(found)} keys instead of the {MANY - 500} after the 500th")
@@ -235,6 +247,7 @@ def too_many(c: S3) -> Answer:
 
 
 def thousand(c: S3) -> Answer:
+    """Check that one request deletes 1000 objects."""
     names = c.many[:PAGE]
     c.forget_many()
     reply = answered(c.delete_many(names), status=200)
@@ -285,6 +298,7 @@ def _body(c: S3) -> bytes:
 
 
 def upload(c: S3) -> Answer:
+    """Check that a multipart upload of two parts is stored unchanged, and is not visible before it is complete."""
     key, body = c.key("multipart"), _body(c)
     begun = _begin(c, key)
     marks = [_part(c, key, begun, 1, body[:PART]), _part(c, key, begun, 2, body[PART:])]
@@ -306,6 +320,7 @@ def multipart_etag(c: S3) -> Answer:
 
 
 def range_over_parts(c: S3) -> Answer:
+    """Check that a range across the border of two parts returns the right bytes."""
     body, asked = _body(c), (PART - 1000, PART + 999)
     reply = c.send("GET", c.key("multipart"), headers={"Range": range_header([asked])})
     demand(reply.status != 404, "the multipart object does not exist", NotTried)
@@ -313,6 +328,7 @@ def range_over_parts(c: S3) -> Answer:
 
 
 def parts_listed(c: S3) -> Answer:
+    """Check that the parts of an unfinished upload are listed with number, size and ETag."""
     key = c.key("parts")
     with _given_up(c, key) as begun:
         bodies = [c.body[:PART][:100_000], c.body[:5000], c.body[:7]]
@@ -330,6 +346,7 @@ def parts_listed(c: S3) -> Answer:
 
 
 def uploads_listed(c: S3) -> Answer:
+    """Check that an unfinished upload is listed."""
     key = c.key("begun")
     with _given_up(c, key) as begun:
         reply = answered(c.send("GET", query={"uploads": "", "prefix": key}), status=200)
@@ -355,6 +372,7 @@ def abort(c: S3) -> Answer:
 
 
 def part_by_copy(c: S3) -> Answer:
+    """Check that a part can be copied from a range of another object."""
     key = c.key("part-by-copy")
     with _given_up(c, key) as begun:
         headers = {

@@ -25,10 +25,12 @@ XML = {"Content-Type": "application/xml"}
 
 
 def md5(body: bytes) -> str:
+    """Return the MD5 of these bytes, in hexadecimal digits."""
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
 def etag(reply: Reply) -> str:
+    """Return the ETag of an answer without quotes, or '' if it has none."""
     return reply.headers.get("etag", "").strip('"')
 
 
@@ -195,4 +197,5 @@ class S3(ByKey):
 
 
 def keys_in(page: ElementTree.Element) -> list[str]:
+    """Return the keys in one page of a listing."""
     return [entry.findtext("Key", "") for entry in page.iter("Contents")]
