@@ -22,7 +22,7 @@ stores:
 """
 CAMPAIGN = """
 name: small
-use_stores: [seaweedfs]
+stores_to_measure: [seaweedfs]
 repetitions: 2
 calibrate: false
 sweeps:
@@ -41,8 +41,8 @@ MISTAKES = [  # what is set, the place, and words of the message: the value and 
     (["limits.stored_bytes=4 KB"], "limits.stored_bytes", "'KB'", "'kB'"),
     (["sweeps.up.duration=10"], "sweeps.up.duration", "10 ", "10 s"),
     (["measure='yes'"], "measure", "'yes'", "true or false"),
-    (["use_stores=[seawedfs]"], "use_stores", "'seawedfs'", "'seaweedfs'"),
-    (["use_stores=[]"], "use_stores", "empty"),
+    (["stores_to_measure=[seawedfs]"], "stores_to_measure", "'seawedfs'", "'seaweedfs'"),
+    (["stores_to_measure=[]"], "stores_to_measure", "empty"),
     (["campaign=smal"], "campaign", "'small'"),
     (["name=a/b"], "name", "'a/b'"),
     (["sweeps.up.workload=putt"], "sweeps.up.workload", "'putt'", "'put'"),

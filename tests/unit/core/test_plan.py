@@ -100,7 +100,7 @@ def test_missing_axes_count_as_their_default():
 @given(st.integers(0, 2**40))
 def test_order_is_seeded_and_in_blocks(seed):
     """Points come by repetition, then by deployment; the same seed gives the same order."""
-    campaign = {"use_stores": ["a", "b"], "repetitions": 3, "sweeps": BLOCKS, "seed": seed}
+    campaign = {"stores_to_measure": ["a", "b"], "repetitions": 3, "sweeps": BLOCKS, "seed": seed}
     points = make(**campaign)
     assert [p.order for p in points] == list(range(1, len(points) + 1))
     assert len(set(keys_of(points))) == len(points) == 2 * 3 * (3 * 2 + 2)
@@ -114,7 +114,7 @@ def test_orders_differ_by_seed_and_repetition():
     """Neither the blocks of a repetition nor the points of a block have one order everywhere."""
     orders = []
     for seed in range(4):
-        points = make(use_stores=["a", "b"], repetitions=3, sweeps=BLOCKS, seed=seed)
+        points = make(stores_to_measure=["a", "b"], repetitions=3, sweeps=BLOCKS, seed=seed)
         orders += [[(p.store, p.key.rpartition("rep~")[0]) for p in points if p.rep == rep] for rep in (1, 2, 3)]
     assert len({tuple(order) for order in orders}) == 12
     assert {order[0][0] for order in orders} == {"a", "b"}
@@ -128,7 +128,7 @@ def test_order_ignores_the_sequence_of_sweeps():
 
 def test_scaled_axes_follow_the_factor():
     grid = {"scale": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
-    sweep = {"workload": "read_volume", "duration": "100 s", "scaled_axes": ["scale", "clients", "buckets"]}
+    sweep = {"workload": "read_volume", "duration": "100 s", "scale_axes": ["scale", "clients", "buckets"]}
 
     def swept(factor: float) -> set[tuple]:
         points = make(sweeps={"v": sweep | {"axes": grid}}, scale=factor, repetitions=1)
@@ -141,11 +141,11 @@ def test_scaled_axes_follow_the_factor():
 
 def test_unscalable_axes_are_named():
     for grid, axis, place in (
-        ({"scale": "L"}, "clients", "sweeps.v.scaled_axes"),
+        ({"scale": "L"}, "clients", "sweeps.v.scale_axes"),
         ({"codec": "lz4"}, "codec", "sweeps.v.axes.codec"),
-        ({"volume_fraction": [50, 100]}, "volume_fraction", "scaled_axes"),
+        ({"volume_fraction": [50, 100]}, "volume_fraction", "scale_axes"),
     ):
-        sweep = {"workload": "read_volume", "axes": grid, "scaled_axes": [axis]}
+        sweep = {"workload": "read_volume", "axes": grid, "scale_axes": [axis]}
         message = refusal(make, sweeps={"v": sweep}, scale=0.5)
         assert place in message.partition(": ")[0] and axis in message
 
@@ -163,7 +163,7 @@ def test_factor_scales_durations_and_objects():
 @given(st.integers(1, 100), st.floats(0.01, 10), st.integers(0, 10**11))
 def test_scaled_sweep_is_rounded_to_milliseconds(objects, factor, ns):
     ms = ns // 10**6 * 10**6
-    sweep = Sweep(workload="get", axes={"clients": [1, 4, 10]}, scaled_axes=["clients"], objects=objects)
+    sweep = Sweep(workload="get", axes={"clients": [1, 4, 10]}, scale_axes=["clients"], objects=objects)
     sweep = sweep.model_copy(update={"duration": ms, "warm_up": 0})
     found = sweeps.scaled(sweep, factor, "x", GET)
     if factor == 1:

@@ -270,7 +270,7 @@ def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):
 
 def test_limits_of_data_hold_for_each_store(tmp_path):
     """The data set of 64 objects of 1 MB is in each store."""
-    stores = {"stores": dict.fromkeys("ab", URL), "use_stores": ["a", "b"]}
+    stores = {"stores": dict.fromkeys("ab", URL), "stores_to_measure": ["a", "b"]}
 
     def message(**limits):
         return refusal(check.limits, *made(tmp_path, sweep(object_size="1 MB"), limits=limits, **stores))

@@ -141,7 +141,7 @@ def test_measuring_by_key_refuses_what_check_refuses(tmp_path, monkeypatch):
 def test_hint_names_the_scale_that_fits():
     """A campaign needs 500 clients. For any factor, one that gives at most 100.4 of them rounds to 100."""
     for scale in (0.5, 1.0, 2.0):
-        sweep = {"workload": "put", "axes": {"clients": 500, "workers": 3}, "scaled_axes": ["clients"]}
+        sweep = {"workload": "put", "axes": {"clients": 500, "workers": 3}, "scale_axes": ["clients"]}
         config = configured(stores={"a": URL}, sweeps={"s": sweep}, scale=scale)
         (one,) = plan.make(config, WORKLOADS)
         assert one.axes["clients"] == 500 * scale and one.axes["workers"] == 3

@@ -4,7 +4,7 @@ See docs/claims.md. `records/claims.yaml` contains the findings, `statistics/jud
 
 A claim is judged on `Runs`: one row per run for a table that has medians over runs, else the counts of the table. A
 case is the runs of one store with all axes fixed, so that they differ only in what the claim compares. The exceptions
-are `along`, the columns `apart`, and axes of which the claim takes the smallest or largest value. That value is taken
+are `along`, the columns `may_differ`, and axes of which the claim takes the smallest or largest value. That value is taken
 at each value of `along`, so that, for example, the number of clients may increase with the front-ends. A claim about
 the file compares runs of all stores. Runs of open loops are excluded, because their rate is that of the arrivals. Many
 claims are judged at the same time, so that p values are corrected for all cases of a campaign that have one
@@ -207,7 +207,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
     along = claim["along"]
     if claim["rule"] == "count":
         return rows, [c for c in ("store", *DEPLOYMENT_NAMES) if c in rows]
-    free = {along, *claim["apart"], *(c for c, v in claim["where"].items() if v in EXTREMES)}
+    free = {along, *claim["may_differ"], *(c for c, v in claim["where"].items() if v in EXTREMES)}
     if claim.get("about") == ROOT_FILE:
         free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
@@ -237,7 +237,7 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
     first = group.iloc[0]
     if claim.get("about") == ROOT_FILE:
         return words.value_text(SCALE.column, first.get(SCALE.column)) or "the file"
-    return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["apart"])})
+    return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["may_differ"])})
 
 
 def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
@@ -362,7 +362,7 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     happened = round(group[column].astype(float).sum())
     noun = ("try", "tries") if tries else ("run", "runs")
     total = f"{words.grouped(str(tried))} {noun[tried != 1]}"
-    found = judging.count(happened, max(tried, happened), bound_of(claim), claim["enough"])
+    found = judging.count(happened, max(tried, happened), bound_of(claim), claim["min_attempts"])
     found = found if tries else replace(found, low=math.nan, high=math.nan)  # it may happen several times in a run
     return found, f"{words.grouped(str(happened))} in {total}", None
 
@@ -514,7 +514,7 @@ def _even(carried: pd.DataFrame) -> pd.DataFrame:
 
 COLUMNS = (
     "claim",
-    "says",
+    "statement",
     "source",
     "published",
     "published_unit",
@@ -572,7 +572,7 @@ def _head(name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
     value, unit = published.printed_number(claim["published"])
     return {
         "claim": name,
-        "says": claim["says"],
+        "statement": claim["statement"],
         "source": claim["source"],
         "published": value,
         "published_unit": unit or None,

@@ -109,7 +109,9 @@ class Launcher(Closed):
         description="A node whose clock difference is known less precisely than this is refused. The difference itself "
         "is corrected.",
     )
-    silence: Wait = Field(given("30 s"), description="A node without a heartbeat for this time counts as lost.")
+    heartbeat_timeout: Wait = Field(
+        given("30 s"), description="A node without a heartbeat for this time counts as lost."
+    )
 
 
 class Role(Closed):
@@ -120,7 +122,7 @@ class Role(Closed):
         default_factory=dict,
         description="Axis: value or list of values. Axes of the whole point belong to the `axes` of the sweep.",
     )
-    scaled_axes: Annotated[list[str], Once] = Field(default_factory=list, description="As in a sweep.")
+    scale_axes: Annotated[list[str], Once] = Field(default_factory=list, description="As in a sweep.")
     begin: At = Field(
         "0 s",
         description="Start of its clients: time after the agreed start (`10 s`, scaled) or share of the run (`30 %`).",
@@ -162,11 +164,11 @@ def _columns_from_rows(rows: list[Any]) -> dict[str, list[Any]]:
     return {axis: [row[axis] for row in rows] for axis in rows[0]}
 
 
-Together = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
+Rows = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
 
 
 class Sweep(Closed):
-    """One workload, or several roles at once, over the product of its axes and the rows of `together`."""
+    """One workload, or several roles at once, over the product of its axes and the rows of `zip`."""
 
     workload: str = Field("", description="Name of the workload, see the list of workloads below; empty with `roles`.")
     roles: dict[RoleName, Role] = Field(
@@ -179,14 +181,14 @@ class Sweep(Closed):
             "whole point."
         ),
     )
-    together: Together = Field(
+    zip: Rows = Field(
         default_factory=dict,
         description=(
             "Axes that vary together: rows (`[{front_ends: 1, clients: 3}, …]`) or columns of equal length. Their rows "
             "are combined with every point of `axes`. With `roles` also axes of a role, as `uploads.workers`."
         ),
     )
-    scaled_axes: Annotated[list[str], Once] = Field(
+    scale_axes: Annotated[list[str], Once] = Field(
         default_factory=list,
         description=(
             "Axes that the campaign's `scale` also multiplies: whole numbers (at least 1), and the size of the "
@@ -218,7 +220,9 @@ class Sweep(Closed):
         description="Measures each point in this many consecutive parts, each with a record; see docs/soak.md.",
     )
     stores: Annotated[list[Name], Once] | None = Field(
-        None, min_length=1, description="Measure only these stores of the campaign; default: all of `use_stores`."
+        None,
+        min_length=1,
+        description="Measure only these stores of the campaign; default: all of `stores_to_measure`.",
     )
 
     @model_validator(mode="after")
@@ -227,7 +231,7 @@ class Sweep(Closed):
             raise ValueError("'workload' is missing; name one, or name several in `roles`")
         if self.workload and self.roles:
             raise ValueError("has both `workload` and `roles`; make the workload one of the roles")
-        if self.roles and (given := sorted({"objects", "scaled_axes"} & self.model_fields_set)):
+        if self.roles and (given := sorted({"objects", "scale_axes"} & self.model_fields_set)):
             raise ValueError(f"`{given[0]}` belongs to a role if there are roles; write it in `roles.<name>`")
         return self
 
@@ -338,7 +342,7 @@ class Campaign(Closed):
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
     title: str = Field("", description="Title of the paper.")
     authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
-    use_stores: Annotated[list[Name], Once] = Field(
+    stores_to_measure: Annotated[list[Name], Once] = Field(
         min_length=1,
         description=("Stores to measure. Set it in config.yaml for campaigns that suit any store, or in the campaign."),
     )
@@ -357,7 +361,7 @@ class Campaign(Closed):
         le=1000,
         description=(
             "Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names "
-            "in `scaled_axes`."
+            "in `scale_axes`."
         ),
     )
     failure_budget: float = Field(

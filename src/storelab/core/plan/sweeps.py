@@ -100,7 +100,7 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
         if len(values) > MOST_POINTS:
             raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MOST_POINTS} points")
         typed = [axis.parse(v, here) for v in values]
-        if len(set(typed)) < len(typed) and axis.name not in sweep.scaled_axes:
+        if len(set(typed)) < len(typed) and axis.name not in sweep.scale_axes:
             twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
             raise UserError(here, f"{shown(twice)} is listed twice", "list it once; `repetitions` measures it again")
         columns.append(list(dict.fromkeys(typed)))
@@ -112,17 +112,17 @@ def _listed(given: Any) -> list[Any]:
 
 
 def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled: Sequence[str] = ()) -> Asked:
-    """Return the sweep or role with durations and bins (whole ms), objects and `scaled_axes` times `factor`.
+    """Return the sweep or role with durations and bins (whole ms), objects and `scale_axes` times `factor`.
 
-    coupled: axes of the sweep that are in `together`; `together.rows` scales their values.
+    coupled: axes of the sweep that are in `zip`; `roles.rows` scales their values.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
     """
     given = [*sweep.axes, *coupled]
-    for axis in sweep.scaled_axes:
+    for axis in sweep.scale_axes:
         if axis not in given:
             hint = f"its axes: {', '.join(given) or 'none'}"
-            raise UserError(f"{place}.scaled_axes", f"the sweep has no axis {axis!r}", hint)
+            raise UserError(f"{place}.scale_axes", f"the sweep has no axis {axis!r}", hint)
     if factor == 1:
         return sweep
     ms = 10**6
@@ -136,7 +136,7 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]
-        for axis in sweep.scaled_axes
+        for axis in sweep.scale_axes
         if axis in sweep.axes
     }
     return sweep.model_copy(
@@ -160,7 +160,7 @@ def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str =
         return max(1, round(value * factor))
     if axis.kind in ("int", "text"):
         raise UserError(f"{place}.{where}.{axis.name}", f"{shown(value)} cannot be scaled", hint)
-    raise UserError(f"{place}.scaled_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", hint)
+    raise UserError(f"{place}.scale_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", hint)
 
 
 def dataset_of(
@@ -237,7 +237,7 @@ def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Work
     """
     if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
         return
-    buckets = [*_listed(whole.axes.get("buckets", 1)), *whole.together.get("buckets", ())]
+    buckets = [*_listed(whole.axes.get("buckets", 1)), *whole.zip.get("buckets", ())]
     counts = [n for n in buckets if isinstance(n, int)]
     if (most := max(counts, default=0)) > sweep.objects:
         raise UserError(

@@ -65,7 +65,7 @@ def campaigns(tmp_path_factory):
     written).
     """
     folder = tmp_path_factory.mktemp("results")
-    make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
+    make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, stores_to_measure=["alpha", "beta"])
     make(folder / "half", failed=(), repetitions=4, sweeps=SWEEPS)
     build.build(folder / "half", ["points", "environment"])
     change_points(folder / "half", lambda points: 0.5)
@@ -197,7 +197,14 @@ def test_bad_input_is_one_line(campaigns, arguments, said):
             sweep = {"workload": workload, "duration": "4 s"}
             make(campaigns / name, failed=(), repetitions=1, sweeps={name: sweep})
         stores = {n: {"kind": "s3", "endpoint": "https://s3.example.org"} for n in ("gamma", "delta")}
-        make(campaigns / "other", failed=(), repetitions=1, sweeps=SWEEPS, use_stores=["gamma", "delta"], stores=stores)
+        make(
+            campaigns / "other",
+            failed=(),
+            repetitions=1,
+            sweeps=SWEEPS,
+            stores_to_measure=["gamma", "delta"],
+            stores=stores,
+        )
     result = run(*(a.format(campaigns) for a in arguments))
     assert isinstance(result.exception, UserError) and re.search(re.escape(said), str(result.exception)), result.output
     assert "\n" not in str(result.exception)

@@ -46,7 +46,7 @@ def scaled(points: pd.DataFrame, factor: float, workload: str | None = None) -> 
 def one(tmp_path_factory):
     """Return a campaign with its tables, from which every entry is made."""
     folder = tmp_path_factory.mktemp("one") / "site"
-    make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, use_stores=["alpha", "beta"])
+    make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, stores_to_measure=["alpha", "beta"])
     build.build(folder, MADE)
     return folder
 

@@ -269,7 +269,9 @@ def test_marker_of_another_kind_is_no_mark():
 def storelab(folder, url):
     """Return (configuration, store) of a separate storelab for the campaign `camp`."""
     folder.mkdir()
-    config = configured(name="camp", stores={"d": {"kind": "s3", "endpoint": url}}, use_stores=["d"], **folders(folder))
+    config = configured(
+        name="camp", stores={"d": {"kind": "s3", "endpoint": url}}, stores_to_measure=["d"], **folders(folder)
+    )
     return config, make("d", config.stores["d"], Path(config.state))
 
 
@@ -340,7 +342,7 @@ def test_mark_of_another_storelab_stays_without_objects(tmp_path):
         assert deployment.clean(*second)[:3] == (0, 0, 0) and NAME in server.buckets
         moved = tmp_path / "moved"
         (tmp_path / "first").rename(moved)
-        config = configured(name="camp", stores=first[0].stores, use_stores=["d"], **folders(moved))
+        config = configured(name="camp", stores=first[0].stores, stores_to_measure=["d"], **folders(moved))
         assert deployment.clean(config, first[1]).buckets == 1, "the notes know the mark after a move"
 
 
