@@ -109,7 +109,7 @@ class Finding(StrictModel):
     name: str = Field(description="Name of the check.")
     level: Literal["ok", "warn", "fail"] = Field(description="Result; after a `fail` the exit code is 2.")
     value: str = Field(description="What was found.")
-    mend: str = Field(description="How to fix it; empty if there is nothing to fix.")
+    hint: str = Field(description="How to fix it; empty if there is nothing to fix.")
 
 
 class Node(StrictModel):
@@ -154,7 +154,7 @@ class Verdict(StrictModel):
     verdict: str = Field(description="The first rule that applies, or `not known`.")
     evidence: str = Field(description="The numbers that support the verdict.")
     also: str | None = Field(description="Other rules that apply, each with its evidence.")
-    would_tell: str | None = Field(description="If the verdict is not known: the measurement that would decide.")
+    would_decide: str | None = Field(description="If the verdict is not known: the measurement that would decide.")
 
 
 class Verdicts(Answer):
@@ -194,7 +194,7 @@ class Compared(StrictModel):
     high: float | None = Field(description="Upper end of the interval.")
     coverage_percent: float | None = Field(description="Coverage of the interval.")
     p: float | None = Field(description="Two-sided p value of this row, without correction.")
-    verdict: str = Field(description="`faster`, `slower` or `cannot tell`, without correction.")
+    verdict: str = Field(description="`faster`, `slower` or `undecided`, without correction.")
     reason: str | None = Field(description="Reason for a missing interval.")
     p_corrected: float | None = Field(description="p value, corrected for the number of rows.")
     verdict_corrected: str = Field(description="The verdict with the correction. Use this one.")
@@ -212,8 +212,8 @@ class Compare(Answer):
         "If so, and without `days`, the day may cause a difference."
     )
     rows: list[Compared] = Field(description="Comparable points, then the summary rows.")
-    alone_a: int = Field(description="Number of points of A without a counterpart in B.")
-    alone_b: int = Field(description="Number of points of B without a counterpart in A.")
+    unmatched_a: int = Field(description="Number of points of A without a counterpart in B.")
+    unmatched_b: int = Field(description="Number of points of B without a counterpart in A.")
     fail_on: str | None = Field(description="The value of `--fail-on`.")
     margin_percent: float = Field(description="The value of `--margin`: slowdown that `--fail-on` tolerates.")
     slower: int | None = Field(
@@ -319,7 +319,7 @@ class Newest(StrictModel):
     high: float | None = Field(description="Upper end of the interval.")
     p: float | None = Field(description="Two-sided p value of this series, without correction.")
     p_corrected: float | None = Field(description="p value, corrected for the number of series.")
-    verdict: str = Field(description="`faster`, `slower` or `cannot tell`, with the correction.")
+    verdict: str = Field(description="`faster`, `slower` or `undecided`, with the correction.")
 
 
 class Series(StrictModel):
@@ -329,7 +329,7 @@ class Series(StrictModel):
     workload: str = Field(description="Workload; `all` in a summary.")
     axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in a summary.")
     metric: str = Field(description="Metric, as in `compare`.")
-    said: str = Field(description="The point in words, as in the printed text.")
+    label: str = Field(description="The point in words, as in the printed text.")
     points: int = Field(description="1; in a summary the number of points that all entries have.")
     values: list[Value] = Field(description="Its values, oldest first.")
     p: float | None = Field(

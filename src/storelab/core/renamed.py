@@ -1,8 +1,8 @@
 """Old names of configuration keys. They still work for one release; the first use of each prints a line with its new
 name.
 
-This is the only place with old names of keys: `config.read_layers` calls `current` for each file and for `--set`. May
-import: `errors`.
+This is the only place with old names of keys: `config.read_layers` calls `current` for each file and for `--set`. Plans
+keep the names that they were written with, so the analysis calls it, too. May import: `errors`.
 """
 
 import sys
@@ -15,19 +15,25 @@ KEYS = {
     "use_stores": "stores_to_measure",
     "lead": "start_delay",
     "launcher.silence": "heartbeat_timeout",
+    "stores.*.door": "gateway",
+    "sizes.*.least": "minimum",
+    "sizes.*.most": "maximum",
     "sweeps.*.together": "zip",
     "sweeps.*.scaled_axes": "scale_axes",
     "sweeps.*.roles.*.scaled_axes": "scale_axes",
+    "claims.*.says": "statement",
+    "claims.*.apart": "may_differ",
+    "claims.*.enough": "min_attempts",
 }
 _PATHS = {tuple(path.split(".")): new for path, new in KEYS.items()}
 _reported: set[str] = set()  # old keys of which this process has printed a line
 
 
-def current(document: Any, place: str, path: tuple[str, ...] = ()) -> Any:
+def current(document: Any, place: str = "", path: tuple[str, ...] = ()) -> Any:
     """Return a document of the configuration with the new names of its keys.
 
-    place: file or option that has the document; path: of a part of it. Raises UserError: it has an old key and its new
-    name.
+    place: file or option that has the document; without it, nothing is printed. path: of a part of the document.
+    Raises UserError: the document has an old key and its new name.
     """
     if isinstance(document, list):
         return [current(item, place, (*path, "*")) for item in document]
@@ -41,7 +47,8 @@ def current(document: Any, place: str, path: tuple[str, ...] = ()) -> Any:
             if new in document:
                 text = f"both `{old}` and `{new}` are given, which are names of one key"
                 raise UserError(f"{place}: {'.'.join(here)}", text, f"remove `{old}`")
-            _report(f"{place}: {'.'.join(here)}", str(old), new)
+            if place:
+                _report(f"{place}: {'.'.join(here)}", str(old), new)
         out[old if new is None else new] = current(value, place, here)
     return out
 

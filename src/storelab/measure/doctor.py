@@ -32,12 +32,12 @@ CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. level: `ok`, `warn` or `fail`; mend: how to fix it, '' if there is nothing to do."""
+    """The result of one check. level: `ok`, `warn` or `fail`; hint: how to fix it, '' if there is nothing to do."""
 
     name: str
     level: str
     value: str
-    mend: str = ""
+    hint: str = ""
 
 
 def examine(config: Config) -> list[Finding]:
@@ -208,5 +208,5 @@ def print_findings(findings: Iterable[Finding]) -> None:
     for column in ("", "what", "found", "how to fix it"):
         table.add_column(column, overflow="fold")
     for f in findings:
-        table.add_row(Text(f.level, style=LEVELS[f.level]), Text(f.name), Text(f.value), Text(f.mend))
+        table.add_row(Text(f.level, style=LEVELS[f.level]), Text(f.name), Text(f.value), Text(f.hint))
     Console().print(table)

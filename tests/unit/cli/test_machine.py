@@ -173,7 +173,7 @@ def test_compare(campaign, tmp_path):
     assert whole["axes"] == {} and whole["points"] == 6 and whole["median_a"] is None
     point = next(r for r in answer["rows"] if r["workload"] == "put")
     assert point["axes"]["clients"] == 1 and "entry_fraction_percent" not in point["axes"]
-    assert (answer["slower"], answer["fail_on"], answer["alone_a"]) == (0, "slower", 0)
+    assert (answer["slower"], answer["fail_on"], answer["unmatched_a"]) == (0, "slower", 0)
     assert asked("compare", campaign, campaign)["slower"] is None
 
 

@@ -288,11 +288,11 @@ class Sizes(Closed):
 
     fixed: Size | None = Field(None, description="Size of all objects.")
     mean: Size | None = Field(
-        None, description="Log-normal: the mean of the distribution before it is cut at `least` and `most`."
+        None, description="Log-normal: the mean of the distribution before it is cut at `minimum` and `maximum`."
     )
     sigma: float | None = Field(None, gt=0, le=5, description="Log-normal: standard deviation of the logarithm.")
-    least: Size = Field(given("1 B"), description="Log-normal: smaller sizes are drawn again.")
-    most: Size | None = Field(
+    minimum: Size = Field(given("1 B"), description="Log-normal: smaller sizes are drawn again.")
+    maximum: Size | None = Field(
         None, description="Log-normal: larger sizes are drawn again; default: 100 times the mean."
     )
     histogram: Histogram | None = Field(
@@ -305,11 +305,11 @@ class Sizes(Closed):
             raise ValueError("must have exactly one of `fixed`, `mean` with `sigma`, `histogram`; give one of them")
         if (self.mean is None) != (self.sigma is None):
             raise ValueError("`mean` and `sigma` belong together; give both")
-        if self.mean is None and {"least", "most"} & self.model_fields_set:
-            raise ValueError("`least` and `most` are only for a log-normal distribution; leave them out")
+        if self.mean is None and {"minimum", "maximum"} & self.model_fields_set:
+            raise ValueError("`minimum` and `maximum` are only for a log-normal distribution; leave them out")
         values = self.told()
         if self.mean is not None and not values["least"] < self.mean < values["most"]:
-            raise ValueError("the mean is not between `least` and `most`; change one of them")
+            raise ValueError("the mean is not between `minimum` and `maximum`; change one of them")
         if mixes.largest(values) > MOST_OBJECT:
             limit = units.format_size(MOST_OBJECT)
             raise ValueError(f"objects of more than {limit} need a multipart upload; choose smaller ones")
@@ -320,8 +320,8 @@ class Sizes(Closed):
         if self.fixed is not None:
             return {"fixed": self.fixed}
         if self.mean is not None:
-            most = mixes.MOST_TIMES * self.mean if self.most is None else self.most
-            return {"mean": self.mean, "sigma": self.sigma, "least": self.least, "most": most}
+            most = mixes.MOST_TIMES * self.mean if self.maximum is None else self.maximum
+            return {"mean": self.mean, "sigma": self.sigma, "least": self.minimum, "most": most}
         return dict(self.histogram or {})
 
 

@@ -147,7 +147,9 @@ class Claim(Closed):
     )
     at_least: float | None = Field(None, description="The finding holds at this value and above.")
     at_most: float | None = Field(None, description="The finding holds at this value and below.")
-    min_attempts: int = Field(100, ge=1, description="For `count`: minimum number of attempts for a count of 0 to be judged.")
+    min_attempts: int = Field(
+        100, ge=1, description="For `count`: minimum number of attempts for a count of 0 to be judged."
+    )
     shapes: Names = Field(
         default_factory=list,
         description="For `shape`: `knee`, `peak`, `still rising`, `bending` or `not rising`; any of these.",

@@ -39,11 +39,11 @@ def test_the_whole_counts_repetitions():
     faster = [{r: v * 1.1 for r, v in p.items()} for p in points]
     r = ratios.whole(points, faster)
     assert (r.n_a, r.n_b, r.verdict) == (6, 6, "faster") and r.ratio == pytest.approx(1.1)
-    assert ratios.whole(points, points).verdict == "cannot tell"
+    assert ratios.whole(points, points).verdict == "undecided"
     del faster[0][3], faster[1][5]  # lost runs shift nothing
     assert ratios.whole(points, faster).ratio == pytest.approx(1.1, rel=0.001)
     two = ratios.whole([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
-    assert two.verdict == "cannot tell" and "2 against 2 repetitions are too few" in two.reason
+    assert two.verdict == "undecided" and "2 against 2 repetitions are too few" in two.reason
     assert ratios.whole([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
 
 
@@ -81,10 +81,10 @@ def test_a_campaign_against_itself_cannot_tell(campaigns, tmp_path):
     result = run(one, one, *files, "--fail-on", "slower")
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "t.csv")
-    assert set(table["verdict"]) == {"cannot tell"} and len(table) == 2 * 5 + 1  # points, and the whole
+    assert set(table["verdict"]) == {"undecided"} and len(table) == 2 * 5 + 1  # points, and the whole
     assert "no newer tables" in result.output and "at most 5 % are so by chance" in result.output
     text = (tmp_path / "t.tex").read_text()
-    assert r"\begin{longtable}" in text and text.count("cannot tell") == 11
+    assert r"\begin{longtable}" in text and text.count("undecided") == 11
     assert not (campaigns / "one" / "tables").exists(), "compare writes nothing into a campaign"
 
 
@@ -133,10 +133,10 @@ def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_
     assert output.exit_code == 0, output.output
     table = pd.read_csv(tmp_path / "t.csv")
     (row,) = table[(table["verdict"] == "slower") & (table["workload"] != "all")].to_dict("records")
-    assert row["verdict_corrected"] == "cannot tell" and row["p"] == pytest.approx(2 / math.comb(12, 6))
+    assert row["verdict_corrected"] == "undecided" and row["p"] == pytest.approx(2 / math.comb(12, 6))
     assert row["p_corrected"] == pytest.approx(40 * row["p"])
     assert "Corrected for 40 rows" in output.output and "(slower)" in output.output
-    assert "cannot tell (slower)" in (tmp_path / "t.tex").read_text()
+    assert "undecided (slower)" in (tmp_path / "t.tex").read_text()
 
 
 @pytest.mark.heavy

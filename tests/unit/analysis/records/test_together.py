@@ -300,7 +300,7 @@ def test_scaling_has_a_curve_along_the_rows():
     numbers = {name: value for name, value, _ in of_rates.scaling_numbers(found)}
     assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
     assert r"Front-ends (with clients) 1--3" in latex.knees(found)
-    unknown = found.assign(curve="cannot tell")
+    unknown = found.assign(curve="undecided")
     assert latex.knees(unknown) == ""
 
 
