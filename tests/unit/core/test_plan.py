@@ -127,8 +127,8 @@ def test_order_ignores_the_sequence_of_sweeps():
 
 
 def test_scaled_axes_follow_the_factor():
-    grid = {"scale": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
-    sweep = {"workload": "read_volume", "duration": "100 s", "scale_axes": ["scale", "clients", "buckets"]}
+    grid = {"file_size": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
+    sweep = {"workload": "read_volume", "duration": "100 s", "scale_axes": ["file_size", "clients", "buckets"]}
 
     def swept(factor: float) -> set[tuple]:
         points = make(sweeps={"v": sweep | {"axes": grid}}, scale=factor, repetitions=1)
@@ -141,7 +141,7 @@ def test_scaled_axes_follow_the_factor():
 
 def test_unscalable_axes_are_named():
     for grid, axis, place in (
-        ({"scale": "L"}, "clients", "sweeps.v.scale_axes"),
+        ({"file_size": "L"}, "clients", "sweeps.v.scale_axes"),
         ({"codec": "lz4"}, "codec", "sweeps.v.axes.codec"),
         ({"volume_fraction": [50, 100]}, "volume_fraction", "scale_axes"),
     ):
@@ -182,18 +182,18 @@ def test_files_scale_to_the_nearest_by_ratio():
         *(("S", 1.0, "S"), ("S", 10.0, "M"), ("S", 3.0, "S"), ("S", 4.0, "M")),
         *(("L", 0.1, "M"), ("L", 0.01, "S"), ("M", 100.0, "L")),
     ):
-        found = sweeps.scaled_value(axes.SCALE, scale, factor, "x")
+        found = sweeps.scaled_value(axes.FILE_SIZE, scale, factor, "x")
         by_ratio = min(sizes, key=lambda s: abs(math.log(sizes[s] / (sizes[scale] * factor))))
         assert found == nearest == by_ratio, (scale, factor)
 
 
 def test_own_file_is_a_data_set_by_its_name():
-    entries = {"e": {"workload": "read_entries", "axes": {"scale": ["mine", "S"], "buckets": [1, 2]}}}
+    entries = {"e": {"workload": "read_entries", "axes": {"file_size": ["mine", "S"], "buckets": [1, 2]}}}
     points = make(sweeps=entries, files={"mine": {"path": "/data/a.root", "tree": "events"}}, repetitions=1)
     found = {p.key.removeprefix("a/read_entries/"): p.dataset for p in points}
     mine = {"name": "root-mine", "kind": "root", "scale": "mine", "buckets": 1, "seed": 20150413}
-    assert found["scale~mine_rep~001"] == mine | {"file": "/data/a.root", "tree": "events"}
-    assert found["scale~mine_buckets~0002_rep~001"]["name"] == "root-mine-2"
+    assert found["file_size~mine_rep~001"] == mine | {"file": "/data/a.root", "tree": "events"}
+    assert found["file_size~mine_buckets~0002_rep~001"]["name"] == "root-mine-2"
     assert found["rep~001"]["name"] == "root-S" and "file" not in found["rep~001"]
 
 

@@ -1,7 +1,11 @@
-"""Old names of configuration keys: each still works, and prints one line with the new name."""
+"""Old names of configuration keys and axes: each still works, and prints one line with the new name."""
+
+import json
 
 import pytest
+from paths import ROOT
 
+from storelab.analysis.records.campaign import load
 from storelab.core import config, renamed
 from storelab.core.errors import UserError
 
@@ -79,3 +83,71 @@ def test_keys_in_other_places_stay(capsys):
     capsys.readouterr()
     assert renamed.current({"use_stores": []}) == {"stores_to_measure": []}
     assert capsys.readouterr().err == "", "without a place, nothing is printed"
+
+
+@pytest.mark.parametrize("path", renamed.NAMING_AXES)
+@pytest.mark.parametrize(("old", "new"), renamed.AXES.items())
+def test_old_axis_works_and_prints_one_line(path, old, new, capsys):
+    place = path.replace("*", "any")
+    for value, expected in (
+        ({old: ["S"], "clients": [1]}, {new: ["S"], "clients": [1]}),
+        ([old, "clients"], [new, "clients"]),
+        ([{old: "S"}], [{new: "S"}]),
+        (old, new),
+    ):
+        assert at(renamed.current(nested(path, value), "a.yaml"), path) == expected
+    line = f": the name `{old}` is deprecated; write `{new}`\n"
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"storelab: a.yaml: {place}") and printed.endswith(line) and printed.count("\n") == 1
+
+
+def test_old_axis_of_a_role_works(capsys):
+    assert renamed.current({"sweeps": {"s": {"zip": {"up.scale": ["S"]}}}}, "a.yaml") == {
+        "sweeps": {"s": {"zip": {"up.file_size": ["S"]}}}
+    }
+    assert "`up.scale` is deprecated; write `up.file_size`" in capsys.readouterr().err
+
+
+def test_campaign_factor_and_values_keep_their_name(capsys):
+    document = {
+        "scale": 0.1,
+        "files": {"scale": {"path": "a"}},
+        "stores": {"scale": {"kind": "s3"}},
+        "sweeps": {"scale": {"stores": ["scale"], "axes": {"file_size": "scale"}, "zip": {"a": ["scale"]}}},
+        "claims": {"scale": {"values": ["scale"], "where": {"store": "scale"}}},
+    }
+    assert renamed.current(document, "a.yaml") == document
+    assert capsys.readouterr().err == ""
+
+
+def test_sealed_plans_and_records_have_new_axes():
+    raw = ROOT / "tests" / "data" / "examples" / "raw"
+    before = json.loads((raw / "plan.json").read_text())
+    campaign = load(raw.parent)
+    assert [p["key"] for p in campaign.points] == [p["key"] for p in before["points"]]
+    found = [p["axes"]["file_size"] for p in campaign.points if "file_size" in p["axes"]]
+    assert found == [p["axes"]["scale"] for p in before["points"] if "scale" in p["axes"]] != []
+    declared = [axis for workload in campaign.plan["workloads"].values() for axis in workload["axes"]]
+    assert ("file_size", "file_size") in {(axis["name"], axis["column"]) for axis in declared}
+    names = {name for run in campaign.runs.values() for name in run["point"]["axes"]}
+    assert "file_size" in names and not names & renamed.AXES.keys()
+
+
+def test_plans_have_new_names_in_rows_figures_and_claims():
+    plan = {
+        "points": [{"key": "scale~M", "axes": {"scale": "M", "reads.scale": "S"}}],
+        "together": {"s": {"axes": ["scale", "clients"], "rows": [["S", 1]]}},
+        "figures": {"f": {"x": "scale", "where": {"scale": "S"}, "title": "scale"}},
+        "claims": {"c": {"says": "So.", "along": "scale", "apart": ["reads.scale"]}},
+    }
+    assert renamed.of_plan(plan) == {
+        "points": [{"key": "scale~M", "axes": {"file_size": "M", "reads.file_size": "S"}}],
+        "together": {"s": {"axes": ["file_size", "clients"], "rows": [["S", 1]]}},
+        "figures": {"f": {"x": "file_size", "where": {"file_size": "S"}, "title": "scale"}},
+        "claims": {"c": {"statement": "So.", "along": "file_size", "may_differ": ["reads.file_size"]}},
+    }
+
+
+@pytest.mark.parametrize("damaged", [None, 1, "x", [], {"point": 1}, {"point": {"axes": 1}}, {"roles": [1]}])
+def test_damaged_records_stay(damaged):
+    assert renamed.of_run(damaged) == damaged

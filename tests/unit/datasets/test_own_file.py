@@ -152,7 +152,7 @@ def checked(tmp_path, **file):
     """Check the files of a campaign that reads this one, as `storelab check` does."""
     base = {"campaign": "x", "name": "x", "results": str(tmp_path / "results"), "calibrate": False, "repetitions": 1}
     base |= {"stores": {"a": {"kind": "seaweedfs"}}, "stores_to_measure": ["a"], "files": {"mine": file}}
-    config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine"}}}})
+    config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"file_size": "mine"}}}})
     points = plan.make(config, WORKLOADS)
     check.root_files(points)
     return config, points

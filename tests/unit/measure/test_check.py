@@ -251,7 +251,7 @@ def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):
     disks[str(tmp_path / "storelab-")] = 10
     limits, nodes, rights = {"limits": {"clients": 1}}, {"clients_per_node": 1}, {"front_ends": 9}
     file = {"files": {"mine": {"path": str(tmp_path / "none.root")}}}
-    reads = {"r": {"workload": "read_volume", "axes": {"scale": "mine"}}}
+    reads = {"r": {"workload": "read_volume", "axes": {"file_size": "mine"}}}
 
     def message(axes, sweeps=None, **more):
         config, points = made(tmp_path, sweep(clients=2, **axes) | (sweeps or {}), **more)

@@ -34,12 +34,12 @@ POSSIBLE = [
     ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}),
     ("delete", {"batch": 1000}),
     ("mix", {"arrivals": "poisson", "arrival_rate": 10}),
-    ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}),
+    ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "file_size": "L", "buckets": 64}),
     ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec", "transport": "http"}),
     ("read_entries", {"engine": "planned", "transport": "http"}),
     ("events", {"clients": 8, "files": 8, "cache": "readahead", "read_ahead": MIB, "navigation": "random", "step": 5}),
     ("events", {"engine": "planned", "clients": 2, "files": 8, "max_amplification": 3, "step": 1000}),
-    ("events", {"cache": "all", "scale": "mine", "step": 5000}),
+    ("events", {"cache": "all", "file_size": "mine", "step": 5000}),
 ]
 
 

@@ -17,7 +17,7 @@ NO_STORE = {  # campaigns that name a store in a sweep: refused where only an S3
     **{"faults": ("uploads", "ceph"), "degraded": ("reads", "ceph")},
     **{"systems": ("capabilities_s3", "seaweedfs"), "probes": ("capabilities_s3", "seaweedfs")},
 }
-NO_FILE = (".axes.scale: ", "'mine'")
+NO_FILE = (".axes.file_size: ", "'mine'")
 REFUSED = {  # (campaign, preset; None: its own stores) -> place and value of the refusal
     ("own-file", None): NO_FILE,
     **{("own-file", preset): NO_FILE for preset in PRESETS},

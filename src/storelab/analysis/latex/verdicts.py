@@ -34,7 +34,7 @@ from storelab.analysis.tables.claims import (
 )
 from storelab.analysis.tables.earlier import MEASURED, printed_name
 from storelab.analysis.tables.verdicts import NOT_KNOWN
-from storelab.core.axes.root_files import SCALE
+from storelab.core.axes.root_files import FILE_SIZE
 
 WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
 NAMED = 3  # up to this number, kinds of work of a system are named; otherwise counted
@@ -101,7 +101,7 @@ WHY = {  # measurement that would decide a claim (`would_decide`) -> reason why 
     NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
 }
 SHORT = 12  # rows that fit on a page, each of several lines
-A_FILE = SCALE.words.partition("{")[0]  # prefix of a file that is judged as a system; names of stores have no space
+A_FILE = FILE_SIZE.words.partition("{")[0]  # prefix of a file that is judged as a system; names of stores have no space
 NAMED_SYSTEMS = 3  # up to this number, systems of an undecided claim are named; otherwise counted
 MAX_NAMED_CLAIMS = 12  # up to this number, the first page names claims of one verdict; otherwise counted
 

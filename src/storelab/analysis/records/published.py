@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.records.selection import select
-from storelab.core import renamed, yaml_text
+from storelab.core import yaml_text
 from storelab.core.axes import ALL
 
 FINDINGS = Path(__file__).with_name("claims.yaml")
@@ -225,11 +225,8 @@ def findings() -> dict[str, dict[str, Any]]:
 
 
 def claims_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the campaign's own claims from its plan, followed by the findings.
-
-    Older plans have no claims, or older names of their keys.
-    """
-    own = renamed.current({"claims": plan.get("claims", {})})["claims"]
+    """Return the campaign's own claims from its plan, followed by the findings. Older plans have no claims."""
+    own = plan.get("claims", {})
     return {**own, **{name: claim for name, claim in findings().items() if name not in own}}
 
 

@@ -14,7 +14,7 @@ from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.analysis.tables import GIVEN, TABLES
-from storelab.core import records
+from storelab.core import records, renamed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +101,6 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
 
 def _renamed(table: "pd.DataFrame") -> "pd.DataFrame":
     """Return a table with today's names of columns, verdicts and numbers."""
-    table = table.rename(columns=OLD_COLUMNS)
+    table = table.rename(columns={c: OLD_COLUMNS.get(c, renamed.axis(c)) for c in table})
     texts = [c for c in RENAMED_IN if c in table and table[c].isin(OLD_VALUES).any()]
     return table.assign(**{c: table[c].replace(OLD_VALUES) for c in texts})

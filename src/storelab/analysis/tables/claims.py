@@ -30,7 +30,7 @@ from storelab.analysis.tables import guarantees, releases, resources, roles
 from storelab.analysis.tables.calibration import LINK_FULL
 from storelab.analysis.tables.verdicts import BUSY
 from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
-from storelab.core.axes.root_files import SCALE
+from storelab.core.axes.root_files import FILE_SIZE
 from storelab.core.campaign.claims import (
     BY_SPEED,
     COUNTED,
@@ -236,7 +236,7 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
         return ALL_SYSTEMS
     first = group.iloc[0]
     if claim.get("about") == ROOT_FILE:
-        return words.value_text(SCALE.column, first.get(SCALE.column)) or "the file"
+        return words.value_text(FILE_SIZE.column, first.get(FILE_SIZE.column)) or "the file"
     return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["may_differ"])})
 
 
@@ -499,7 +499,7 @@ def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
         return reads
     branches = reads["branches_per_read"].where(reads["branches_per_read"] > 0)
     made = reads.assign(clusters_per_read=reads["baskets_per_read"] / branches)
-    of_file = made.groupby(made.get(SCALE.column, pd.Series("", index=made.index)), dropna=False)
+    of_file = made.groupby(made.get(FILE_SIZE.column, pd.Series("", index=made.index)), dropna=False)
     most = of_file[["entries_per_read", "clusters_per_read"]].transform("max")
     return made.assign(file_entries=most["entries_per_read"], file_clusters=most["clusters_per_read"])
 

@@ -37,7 +37,7 @@ from storelab.core.config_types import (
 from storelab.core.errors import UserError, shown
 from storelab.core.figures import Figure, FigureName
 
-SCALES = ("S", "M", "L")  # of the generated ROOT file
+FILE_SIZES = ("S", "M", "L")  # of the generated ROOT file
 MOST_PARTS = 1000  # of a sweep
 MOST_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 API reference)
 FORMS = "write rows like [{front_ends: 1, clients: 3}, …], or columns like {front_ends: [1, 2], clients: [3, 6]}"
@@ -384,7 +384,7 @@ class Campaign(Closed):
     )
     files: dict[Name, RootFile] = Field(
         default_factory=dict,
-        description="Name: a ROOT file of the user; `scale` of a read may be that name, see docs/own-files.md.",
+        description="Name: a ROOT file of the user; `file_size` of a read may be that name, see docs/own-files.md.",
     )
     sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="Name: sweep.")
     faults: dict[FaultName, Annotated[list[Act], Field(min_length=1)]] = Field(
@@ -410,7 +410,7 @@ class Campaign(Closed):
     @field_validator("files")
     @classmethod
     def _new_names(cls, files: dict[str, RootFile]) -> dict[str, RootFile]:
-        for name in SCALES:
+        for name in FILE_SIZES:
             if name in files:
-                raise ValueError(f"{name} is a scale of the generated ROOT file; give your file another name")
+                raise ValueError(f"{name} is a size of the generated ROOT file; give your file another name")
         return files

@@ -16,7 +16,7 @@ from storelab.core import axes as known_axes
 from storelab.core import units
 from storelab.core.axes import mixes
 from storelab.core.axes.roles import PART
-from storelab.core.campaign import SCALES, Role, Sweep
+from storelab.core.campaign import FILE_SIZES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config
 from storelab.core.config_types import LEAST_BIN_NS
@@ -154,8 +154,8 @@ def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str =
     where: the key of the sweep that has the value. Raises UserError: the value cannot be scaled.
     """
     hint = "scale whole numbers, or the file S, M, L"
-    if axis.name.rpartition(OF_ROLE)[2] == known_axes.SCALE.name and value in tuple(FILE_MB):
-        return min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor))))
+    if axis.name.rpartition(OF_ROLE)[2] == known_axes.FILE_SIZE.name and value in tuple(FILE_MB):
+        return min(FILE_MB, key=lambda size: abs(math.log(FILE_MB[size] / (FILE_MB[value] * factor))))
     if axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
         return max(1, round(value * factor))
     if axis.kind in ("int", "text"):
@@ -209,22 +209,22 @@ def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data set with copies of a generated ROOT file or of a user's file. Raises UserError."""
-    scale, codec, copies, files = axes["scale"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
-    own = config.files.get(scale)
-    if scale not in SCALES and own is None:
+    size, codec, copies, files = axes["file_size"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
+    own = config.files.get(size)
+    if size not in FILE_SIZES and own is None:
         raise UserError(
-            f"{place}.scale",
-            f"{scale!r} is not a scale and not a name in `files`",
-            f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`",
+            f"{place}.file_size",
+            f"{size!r} is not a file size and not a name in `files`",
+            f"one of: {', '.join([*FILE_SIZES, *config.files])}; or name your file in `files`",
         )
     if own and codec != "zstd":
         raise UserError(
-            f"{place}.codec", f"{scale} is a user's file, whose compression stays unchanged", "leave the axis out"
+            f"{place}.codec", f"{size} is a user's file, whose compression stays unchanged", "leave the axis out"
         )
     packed = {"codec": codec} if codec != "zstd" else {}
-    name = "-".join(["root", scale, *packed.values()])
+    name = "-".join(["root", size, *packed.values()])
     name += (f"-{copies}" if copies > 1 else "") + (f"-{files}files" if files > 1 else "")
-    dataset = {"name": name, "kind": "root", "scale": scale, "buckets": copies, "seed": config.seed, **packed}
+    dataset = {"name": name, "kind": "root", "scale": size, "buckets": copies, "seed": config.seed, **packed}
     dataset |= {"files": files} if files > 1 else {}
     return dataset | ({"file": own.path, "tree": own.tree} if own else {})
 

@@ -89,7 +89,11 @@ def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_onc
     roles = {"up": {"workload": "put", "scale_axes": ["clients"]}}
     sweep = {"roles": roles, "zip": {"front_ends": [1, 2], "up.clients": [10, 20]}}
     assert values(made(sweeps={"s": sweep}, scale=0.5), "front_ends", "up.clients") == {(1, 5), (2, 10)}
-    files = {"workload": "read_volume", "zip": {"scale": ["L", "M"], "clients": [1, 2]}, "scale_axes": ["scale"]}
+    files = {
+        "workload": "read_volume",
+        "zip": {"file_size": ["L", "M"], "clients": [1, 2]},
+        "scale_axes": ["file_size"],
+    }
     assert values(made(sweeps={"s": files}, scale=0.1), "scale", "clients") == {("M", 1), ("S", 2)}
 
 

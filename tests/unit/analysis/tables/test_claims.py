@@ -340,7 +340,7 @@ def test_order_of_each_value():
 
 
 def test_finding_about_the_file_is_one_for_all_stores():
-    read = {"workload": "read_entries", "scale": "S", "entries_per_read": 1.0, "file_entries": 1000.0}
+    read = {"workload": "read_entries", "file_size": "S", "entries_per_read": 1.0, "file_entries": 1000.0}
     read |= {"clusters_per_read": 1.0, "file_clusters": 4.0, "share_amplification_ratio": 250.0}
     rows = [runs(1, SCATTER[:2], store=s, redundancy=r).assign(**read) for s, r in (("a", "x"), ("b", "y"), ("c", "y"))]
     result = {"table": "sparse", "metric": "share_amplification", "rule": "level", "at_least": 20.5}
