@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TIME = "in UTC, like 2026-11-23T16:40:00Z"
 
 
@@ -23,7 +23,7 @@ class Answer(StrictModel):
     """The keys that every object has."""
 
     command: str = Field(description="The command that printed it.")
-    schema_version: Literal[1] = Field(
+    schema_version: Literal[2] = Field(
         description="Rises when a key is removed or changes its meaning, not when a key is added."
     )
     storelab: str = Field(description="Version of storelab.")

@@ -56,7 +56,7 @@ def test_schema_is_valid_and_closed():
 
 
 def test_undeclared_keys_are_refused():
-    answer = {"command": "seal", "schema_version": 1, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
+    answer = {"command": "seal", "schema_version": 2, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
     answer |= {"sealed": "2026-11-23T16:40:00Z", "already": False}
     assert valid("seal", json.dumps(answer))
     for wrong in (answer | {"more": 1}, {k: v for k, v in answer.items() if k != "failed"}, answer | {"points": "1"}):
