@@ -306,7 +306,7 @@ def test_abstract_has_a_number_of_each_system_and_no_method(name):
 
 
 @pytest.mark.parametrize(
-    ("table", "rows", "statement"),
+    ("table", "rows", "says"),
     [
         ("releases", release_rows, ("to publish a day", "behind its source")),
         ("launches", launch_rows, ("until an application ran",)),
