@@ -25,7 +25,7 @@ class LossyProxy:
         self.process: subprocess.Popen[str] = subprocess.Popen(
             self.command, stdout=subprocess.PIPE, text=True, preexec_fn=processes.die_with_parent()
         )
-        self.url = f"http://127.0.0.1:{self._said()['port']}"
+        self.url = f"http://127.0.0.1:{self._read_line()['port']}"
         return self
 
     def _read_line(self) -> dict[str, Any]:

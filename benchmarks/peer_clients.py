@@ -205,7 +205,7 @@ def s5cmd(job: Job, put: bool) -> Times:
         errors.seek(0)
         found = output.parse_output(0, "PUT" if put else "GET", job["size"], chunks, [(clock.now_ns(), errors.read())])
     if found.messages:
-        raise SystemExit(f"s5cmd failed: {found.first_message}")
+        raise SystemExit(f"s5cmd failed: {found.messages}")
     ends = sorted(found.ops["end_ns"])
     return list(zip(counting.closed_loop(begin, ends, job["workers"]), ends, strict=True))
 

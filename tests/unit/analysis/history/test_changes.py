@@ -145,5 +145,5 @@ def test_false_and_true_as_the_benchmark_has_them():
     assert truth.changed(rng, 40, truth.ENTRIES["skewed"], 12) <= 0.15
     found, placed = truth.levels(rng, 8, 24, (8, 16), 5.0)
     assert found >= 0.9 and placed >= 0.8
-    assert truth.newest_told(rng, 40, truth.ENTRIES["normal"], 12) <= 0.15
-    assert truth.newest_told(rng, 12, truth.ENTRIES["normal"], 12, 6.0) >= 0.8
+    assert truth.newest_detected(rng, 40, truth.ENTRIES["normal"], 12) <= 0.15
+    assert truth.newest_detected(rng, 12, truth.ENTRIES["normal"], 12, 6.0) >= 0.8
