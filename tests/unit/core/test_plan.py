@@ -126,7 +126,7 @@ def test_order_ignores_the_sequence_of_sweeps():
     assert one == other and len(one) == 40
 
 
-def test_scaled_axes_follow_the_factor():
+def test_scale_axes_follow_the_factor():
     grid = {"file_size": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
     sweep = {"workload": "read_volume", "duration": "100 s", "scale_axes": ["file_size", "clients", "buckets"]}
 

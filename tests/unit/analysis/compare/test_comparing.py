@@ -76,7 +76,7 @@ def run(*arguments: str):
     return CliRunner().invoke(command.compare, list(map(str, arguments)))
 
 
-def test_a_campaign_against_itself_cannot_tell(campaigns, tmp_path):
+def test_a_campaign_against_itself_is_undecided(campaigns, tmp_path):
     one, files = campaigns / "one", ("--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex")
     result = run(one, one, *files, "--fail-on", "slower")
     assert result.exit_code == 0, result.output

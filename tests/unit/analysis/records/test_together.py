@@ -171,7 +171,7 @@ def test_axes_of_roles_are_held_against_those_of_the_role():
     assert "sweeps.s.zip.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
 
 
-def test_buckets_of_a_row_are_filled_and_scaled_axes_known():
+def test_buckets_of_a_row_are_filled_and_scale_axes_known():
     rows = {"buckets": [1, 65], "clients": [1, 2]}
     sweep = {"workload": "get", "objects": 64, "zip": rows}
     assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; set at least 65"

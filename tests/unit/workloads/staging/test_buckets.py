@@ -300,7 +300,9 @@ def test_clean_command_fails_where_own_objects_stay(tmp_path, monkeypatch):
         (tmp_path / "here/config.yaml").write_text(f"campaign: camp\nstores:\n  d: {{kind: s3, endpoint: '{url}'}}\n")
         (tmp_path / "here/campaigns").mkdir()
         sweep = "sweeps: {s: {workload: get, objects: 6, axes: {object_size: 1 kB, engine: obstore}}}"
-        (tmp_path / "here/campaigns/camp.yaml").write_text(f"name: camp\nuse_stores: [d]\ncalibrate: false\n{sweep}\n")
+        (tmp_path / "here/campaigns/camp.yaml").write_text(
+            f"name: camp\nstores_to_measure: [d]\ncalibrate: false\n{sweep}\n"
+        )
         given = [word for key, value in folders(tmp_path / "here").items() for word in ("--set", f"{key}={value}")]
         code, out, err = in_process(tmp_path / "here", *given, "check")
         assert code == 0 and "versioning is Enabled" in " ".join(out.split()), (out, err)
