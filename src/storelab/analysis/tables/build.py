@@ -12,28 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import Campaign, load
-from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.analysis.tables import GIVEN, TABLES
-from storelab.core import records, renamed
+from storelab.core import records
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLES)
 TEXTS = ("numbers", "environment")  # tables whose values are read as text
-# Old names in tables that an earlier version wrote: of columns, and of values in the columns of RENAMED_IN.
-OLD_COLUMNS = {
-    "says": "statement",
-    "states_told": "states_reported",
-    "verdict_alone": "verdict_uncorrected",
-    "would_tell": "would_decide",
-}
-OLD_VALUES = {
-    "cannot tell": UNDECIDED,
-    "aa_cannot_tell": "aa_undecided",
-    "claims_cannot_tell": "claims_undecided",
-}
-RENAMED_IN = ("verdict", "verdict_corrected", "verdict_uncorrected", "curve", "name", "value")
 
 
 class Tables(Mapping[str, Any]):
@@ -93,14 +79,6 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
     text = name in TEXTS
     with python_strings():
         table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
-    table = _renamed(table)
     # One block for each type, because selecting rows of a wide table takes time for each block, and pandas' strings
     # have one block for each column.
     return table.astype(dict.fromkeys(table.select_dtypes("str"), object)).copy()
-
-
-def _renamed(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table with today's names of columns, verdicts and numbers."""
-    table = table.rename(columns={c: OLD_COLUMNS.get(c, renamed.axis(c)) for c in table})
-    texts = [c for c in RENAMED_IN if c in table and table[c].isin(OLD_VALUES).any()]
-    return table.assign(**{c: table[c].replace(OLD_VALUES) for c in texts})
