@@ -92,7 +92,7 @@ def of_point(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a plan.json with the new names of axes, and of the keys of its claims and figures."""
+    """Return the content of a plan.json with the new names of axes, and of the keys of stores, figures and claims."""
     out = {**plan, "points": [of_point(point) for point in plan["points"]]}
     if "workloads" in plan:
         out["workloads"] = {
@@ -102,7 +102,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
     if "together" in plan:
         coupled = plan["together"].items()
         out["together"] = {sweep: {**rows, "axes": [*map(axis, rows["axes"])]} for sweep, rows in coupled}
-    own: dict[str, Any] = current({key: plan[key] for key in ("figures", "claims") if key in plan})
+    own: dict[str, Any] = current({key: plan[key] for key in ("stores", "figures", "claims") if key in plan})
     return out | own
 
 

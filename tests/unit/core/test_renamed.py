@@ -133,15 +133,17 @@ def test_sealed_plans_and_records_have_new_axes():
     assert "file_size" in names and not names & renamed.AXES.keys()
 
 
-def test_plans_have_new_names_in_rows_figures_and_claims():
+def test_plans_have_new_names_of_keys_and_axes():
     plan = {
         "points": [{"key": "scale~M", "axes": {"scale": "M", "reads.scale": "S"}}],
+        "stores": {"x": {"kind": "xrootd", "door": "proxy"}},
         "together": {"s": {"axes": ["scale", "clients"], "rows": [["S", 1]]}},
         "figures": {"f": {"x": "scale", "where": {"scale": "S"}, "title": "scale"}},
         "claims": {"c": {"says": "So.", "along": "scale", "apart": ["reads.scale"]}},
     }
     assert renamed.of_plan(plan) == {
         "points": [{"key": "scale~M", "axes": {"file_size": "M", "reads.file_size": "S"}}],
+        "stores": {"x": {"kind": "xrootd", "gateway": "proxy"}},
         "together": {"s": {"axes": ["file_size", "clients"], "rows": [["S", 1]]}},
         "figures": {"f": {"x": "file_size", "where": {"file_size": "S"}, "title": "scale"}},
         "claims": {"c": {"statement": "So.", "along": "file_size", "may_differ": ["reads.file_size"]}},
