@@ -46,7 +46,7 @@ def settings() -> config.Config:
         }
         for name, s in SWEEPS.items()
     }
-    body = {"campaign": "scale", "name": "scale", "calibrate": False, "sweeps": sweeps, "use_stores": ["one"]}
+    body = {"campaign": "scale", "name": "scale", "calibrate": False, "sweeps": sweeps, "stores_to_measure": ["one"]}
     return config.Config.model_validate(
         body | {"stores": {"one": {"kind": "s3", "endpoint": "https://s3.example.org"}}}
     )

@@ -53,7 +53,9 @@ def main() -> None:
     args = options(__doc__.splitlines()[0])
     n = sized(args, 6, 3, 1)
     stores = {"ceiling": {"kind": "nullserver", "port": ports.block()}}
-    with laboratory(sweeps(sized(args, 2, 2, 1), args.smoke), stores, use_stores=["ceiling"], repetitions=n) as folder:
+    with laboratory(
+        sweeps(sized(args, 2, 2, 1), args.smoke), stores, stores_to_measure=["ceiling"], repetitions=n
+    ) as folder:
         storelab(folder, "plan", "--write")
         planned = plan.make(config.load(folder / "config.yaml"), WORKLOADS)
         for i, point in enumerate(planned, 1):

@@ -146,7 +146,7 @@ def laboratory(sweeps: dict[str, Any], stores: dict[str, Any] | None = None, **c
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     body = {
         "name": "bench",
-        "use_stores": ["seaweedfs"],
+        "stores_to_measure": ["seaweedfs"],
         "repetitions": 1,
         "calibrate": False,
         "sweeps": sweeps,

@@ -86,7 +86,7 @@ def copy(folder: Path) -> None:
     copy_tree(folder)
     shutil.rmtree(folder / ".venv")
     (folder / ".venv").symlink_to(BIN.parent)
-    body = {"name": "least", "use_stores": ["seaweedfs"], "calibrate": False, "sweeps": SWEEPS}
+    body = {"name": "least", "stores_to_measure": ["seaweedfs"], "calibrate": False, "sweeps": SWEEPS}
     (folder / "campaigns" / "least.yaml").write_text(yaml.safe_dump(body))
 
 

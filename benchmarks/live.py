@@ -104,7 +104,7 @@ def main() -> None:
     sweep = {"workload": "calibrate", "duration": f"{window_s} s", "warm_up": "500 ms", "axes": AXES}
     stores = {"ceiling": {"kind": "nullserver", "port": ports.block()}}
     values: dict[str, list[float]] = {}
-    with laboratory({"look": sweep}, stores, use_stores=["ceiling"], repetitions=2 * n) as folder:
+    with laboratory({"look": sweep}, stores, stores_to_measure=["ceiling"], repetitions=2 * n) as folder:
         storelab(folder, "up", "ceiling")
         storelab(folder, "plan", "--write")
         pinned(folder)

@@ -125,7 +125,7 @@ def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, 
         "name": "bench",
         "state": str(state),
         "stores": stores,
-        "use_stores": ["plain"],
+        "stores_to_measure": ["plain"],
         "sweeps": sweeps,
     }
     systems = {name: store for name, store in all_stores(Config.model_validate(config)).items() if name in stores}

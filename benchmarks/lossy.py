@@ -35,7 +35,7 @@ def _config(folder: Path, stores: dict[str, Any], used: str, name: str, sweep: d
             "results": str(folder / "results"),
             "state": str(folder / "state"),
             "stores": stores,
-            "use_stores": [used],
+            "stores_to_measure": [used],
             "repetitions": 1,
             "calibrate": False,
             "sweeps": {"s": sweep},

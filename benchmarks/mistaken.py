@@ -32,7 +32,7 @@ stores:
   door: {kind: http, endpoint: "https://door.example.org/folder"}
 """
 CAMPAIGN = """name: small
-use_stores: [one]
+stores_to_measure: [one]
 repetitions: 2
 calibrate: false
 sweeps:
@@ -236,8 +236,15 @@ NUMBERS = (
     "failure_budget",
     "limits.error_fraction",
 )
-TIMES = ("sweeps.up.duration", "sweeps.up.warm_up", "gang_timeout", "lead", "launcher.silence", "launcher.clock_bound")
-NAMES = ("name", "stores.far.region", "use_stores", "sweeps.up.stores")
+TIMES = (
+    "sweeps.up.duration",
+    "sweeps.up.warm_up",
+    "gang_timeout",
+    "start_delay",
+    "launcher.heartbeat_timeout",
+    "launcher.clock_bound",
+)
+NAMES = ("name", "stores.far.region", "stores_to_measure", "sweeps.up.stores")
 TEXTS = (
     "results",
     "state",
@@ -282,7 +289,13 @@ def time_wrong(rng: random.Random) -> Mistake:
 
 def time_nothing(rng: random.Random) -> Mistake:
     key = rng.choice(
-        ("sweeps.up.duration", "gang_timeout", "launcher.silence", "launcher.clock_bound", "launcher.clock_error")
+        (
+            "sweeps.up.duration",
+            "gang_timeout",
+            "launcher.heartbeat_timeout",
+            "launcher.clock_bound",
+            "launcher.clock_error",
+        )
     )
     return Mistake("no time at all", _set(key, f"{rng.choice((0, 0, 1, 500, 99999))} ns"))
 
@@ -322,7 +335,7 @@ def list_twice(rng: random.Random) -> Mistake:
             ("sweeps.up.axes.clients", [1, 2, 1]),
             ("sweeps.up.axes.object_size", ["1 MB", "4 kB", "1000 kB"]),
             ("sweeps.up.axes.engine", ["s5cmd", "s5cmd"]),
-            ("use_stores", ["one", "one"]),
+            ("stores_to_measure", ["one", "one"]),
             ("sweeps.up.stores", ["one", "one"]),
             ("stores.far.profiles", ["a", "a"]),
             ("stores.one.front_end_addresses", ["127.0.0.1", "127.0.0.1"]),
@@ -364,7 +377,7 @@ def _store(store: str, key: str, value: Any) -> tuple[str, ...]:
     engine = (
         ("--set", "sweeps.up.axes.engine=fsspec", "--set", "sweeps.down.axes.engine=fsspec") if store == "door" else ()
     )
-    return ("--set", f"use_stores=[{store}]", *engine, *_set(f"stores.{store}.{key}", value))
+    return ("--set", f"stores_to_measure=[{store}]", *engine, *_set(f"stores.{store}.{key}", value))
 
 
 def store_wrong(rng: random.Random) -> Mistake:
@@ -396,7 +409,7 @@ def folder_missing(rng: random.Random) -> Mistake:
     mine = rng.choice(({"path": f"/nowhere/{_word(rng)}.root"}, {"path": ""}, {"path": "campaigns"}))
     arguments = rng.choice(
         (
-            ("--set", "use_stores=[here]", *_set("stores.here", store)),
+            ("--set", "stores_to_measure=[here]", *_set("stores.here", store)),
             _set("files.mine", mine),
             _set(rng.choice(("results", "state")), rng.choice(("file", f"file/{_word(rng)}", "x" * 300, "y/" * 600))),
             _set("scratch", f"/nowhere/{_word(rng)}"),
@@ -408,7 +421,7 @@ def folder_missing(rng: random.Random) -> Mistake:
 def ports_shared(rng: random.Random) -> Mistake:
     first = rng.randint(1100, 21000)
     ports = ("--set", f"stores.one.port={first}", "--set", f"stores.two.port={first + rng.randint(-31, 31)}")
-    return Mistake("ports shared", ("--set", "use_stores=[one,two]", *ports, "check"))
+    return Mistake("ports shared", ("--set", "stores_to_measure=[one,two]", *ports, "check"))
 
 
 def port_wrong(rng: random.Random) -> Mistake:
@@ -436,9 +449,9 @@ def plan_wrong(rng: random.Random) -> Mistake:
                     "part_size": [f"{n} MB" for n in range(5, 60)],
                 },
             ),
-            ("use_stores", []),
-            ("use_stores", [_word(rng)]),
-            ("sweeps.up.scaled_axes", [_word(rng)]),
+            ("stores_to_measure", []),
+            ("stores_to_measure", [_word(rng)]),
+            ("sweeps.up.scale_axes", [_word(rng)]),
             ("limits.buckets", 1),
             ("figures.mine", {"table": "throughput", "x": _word(rng, 12, 20), "y": "rate"}),
             ("sweeps.up.axes.object_size", f"{rng.randint(2, 900)} TB"),

@@ -302,7 +302,7 @@ def main() -> None:
     values: dict[str, list[float]] = {}
     stores = {name: {"kind": name, "port": ports.block()} for name in servers}
     with (
-        laboratory(sweeps(sizes), stores=stores, repetitions=n, use_stores=list(servers)) as folder,
+        laboratory(sweeps(sizes), stores=stores, repetitions=n, stores_to_measure=list(servers)) as folder,
         tempfile.TemporaryDirectory(
             prefix="storelab-peers-", dir="/dev/shm"
         ) as shm,  # in memory, also the data of the servers, because clients are compared

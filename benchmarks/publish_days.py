@@ -26,7 +26,7 @@ MOST_S = {"day": 600, "all": 1800}  # duration of a point
 
 def _config(folder: Path, name: str, stores: dict[str, Any], **more: Any) -> Config:
     settings = {"campaign": name, "name": name, "results": str(folder / "results"), "state": str(folder / "state")}
-    settings |= {"stores": stores, "use_stores": [list(stores)[-1]], "repetitions": 1, "calibrate": False}
+    settings |= {"stores": stores, "stores_to_measure": [list(stores)[-1]], "repetitions": 1, "calibrate": False}
     return Config.model_validate(settings | {"limits": {"stored_bytes": "50 GB"}} | more)
 
 

@@ -33,7 +33,7 @@ STORE = {"kind": "seaweedfs"}
 
 def _config(folder: Path, stores: dict[str, Any], used: str, **more: Any) -> Config:
     places = {"results": str(folder / "results"), "state": str(folder / "state")}
-    head = {"campaign": used, "name": used, "stores": stores, "use_stores": [used], "calibrate": False}
+    head = {"campaign": used, "name": used, "stores": stores, "stores_to_measure": [used], "calibrate": False}
     return Config.model_validate(head | places | more)
 
 

@@ -102,7 +102,7 @@ def planned(n: int, seconds: float) -> dict[str, list[float]]:
         settings = {"null": {"kind": "nullserver", "port": ports.block()}}
         sweeps = {"it": {"workload": "calibrate", "duration": "1 s"}}
         config = {"campaign": "bench", "name": "bench", "state": str(folder / "state"), "stores": settings}
-        store = all_stores(Config.model_validate(config | {"use_stores": ["null"], "sweeps": sweeps}))["null"]
+        store = all_stores(Config.model_validate(config | {"stores_to_measure": ["null"], "sweeps": sweeps}))["null"]
         store.up(1)
         try:
             store.add_bodies([body])  # type: ignore[attr-defined]

@@ -95,7 +95,7 @@ class Laboratory:
             "name": "bench",
             "state": str(self.folder / "state"),
             "stores": stores,
-            "use_stores": ["it"],
+            "stores_to_measure": ["it"],
         }
         it = all_stores(Config.model_validate(body | {"sweeps": {"x": {"workload": "put", "duration": "1 s"}}}))["it"]
         it.up(1)

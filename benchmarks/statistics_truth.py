@@ -76,8 +76,8 @@ def ratios(rng: np.random.Generator, draws: int, source: str, n: int, factor: fl
     return [comparing.ratio(draw(rng, n), factor * draw(rng, n)) for _ in range(draws)]
 
 
-def cannot_tell(rng: np.random.Generator, draws: int, source: str, n: int) -> float:
-    return share(r.verdict == comparing.CANNOT_TELL for r in ratios(rng, draws, source, n))
+def undecided(rng: np.random.Generator, draws: int, source: str, n: int) -> float:
+    return share(r.verdict == comparing.UNDECIDED for r in ratios(rng, draws, source, n))
 
 
 def power(rng: np.random.Generator, draws: int, source: str, n: int, factor: float = 1.05) -> float:
@@ -157,7 +157,7 @@ def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) ->
         found = [comparing.ratio(a, b) for a, b in zip(*np.exp(sides), strict=True)]
         q = comparing.corrected([r.p for r in found])
         decided = [comparing.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
-        out.append([verdict != comparing.CANNOT_TELL for verdict in decided])
+        out.append([verdict != comparing.UNDECIDED for verdict in decided])
     return out
 
 
@@ -174,7 +174,7 @@ def between_days(rng: np.random.Generator, draws: int, days: int, day: float, fa
         runs = np.exp(shifts[:2, None, None] + rng.normal(0, SPREAD, (2, POINTS, n)))
         a, b = ([dict(enumerate(point)) for point in side] for side in (runs[0], factor * runs[1]))
         found = comparing.with_days(comparing.whole(a, b), *comparing.day_variance(logs[None, 2:]))
-        told.append(found.verdict != comparing.CANNOT_TELL)
+        told.append(found.verdict != comparing.UNDECIDED)
     return share(told)
 
 
@@ -367,7 +367,7 @@ def main() -> None:
     values = {"coverage": [coverage(rng, draws, s, n) for s, n in product(USUAL, RUNS)]}
     values["coverage_bimodal"] = [coverage(rng, draws, "bimodal", n) for n in RUNS]
     say("coverage of the median: done")
-    values["aa_cannot_tell"] = [cannot_tell(rng, draws, s, n) for s, n in product(SOURCES, RUNS)]
+    values["aa_undecided"] = [undecided(rng, draws, s, n) for s, n in product(SOURCES, RUNS)]
     values["power_5pct"] = [power(rng, draws, s, POWER_RUNS) for s in NARROW]
     values["power_5pct_6_runs"] = [power(rng, draws, s, 6) for s in NARROW]
     say("ratios: done")

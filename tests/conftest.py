@@ -115,7 +115,7 @@ def lab(tmp_path):
                 "results": str(tmp_path / "results"),
                 "state": str(tmp_path / "state"),
                 "stores": {"one": settings},
-                "use_stores": ["one"],
+                "stores_to_measure": ["one"],
                 "repetitions": 1,
                 "calibrate": False,
                 "mixes": {"all": {"get": 40, "put": 20, "head": 15, "list": 10, "delete": 15}},

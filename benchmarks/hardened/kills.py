@@ -114,7 +114,7 @@ def figures(number: int, seed: int = 1) -> dict[str, float]:
     """Return the counts kills and violations."""
     rng, found, killed = random.Random(seed), [], 0
     store = {"kind": "directory", "path": "files"}
-    with laboratory(SWEEPS, {"here": store}, use_stores=["here"], repetitions=3) as folder:
+    with laboratory(SWEEPS, {"here": store}, stores_to_measure=["here"], repetitions=3) as folder:
         (folder / "files").mkdir()
         raw = folder / "results/bench/raw"
         storelab(folder, "plan", "--write")

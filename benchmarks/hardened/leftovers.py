@@ -116,7 +116,7 @@ def cleaned(folder: Path) -> subprocess.CompletedProcess[str]:
 def campaign(store: dict[str, Any]) -> Iterator[Path]:
     """Yield the folder of a campaign with this store."""
     keys = {"AWS_ACCESS_KEY_ID": FIRST.access_key, "AWS_SECRET_ACCESS_KEY": FIRST.secret_key}
-    with laboratory(SWEEPS, {"far": store}, use_stores=["far"]) as folder, mock.patch.dict(os.environ, keys):
+    with laboratory(SWEEPS, {"far": store}, stores_to_measure=["far"]) as folder, mock.patch.dict(os.environ, keys):
         yield folder
 
 

@@ -25,7 +25,7 @@ def lay_down(folder: Path) -> None:
     (folder / "campaigns").mkdir(parents=True, exist_ok=True)
     shutil.copytree(campaigns.built("one_each") / "raw", folder / "results" / NAME / "raw")
     (folder / f"campaigns/{NAME}.yaml").write_text(
-        f"name: {NAME}\nuse_stores: [seaweedfs]\nsweeps: {{a: {{workload: get, duration: 2 s}}}}\n"
+        f"name: {NAME}\nstores_to_measure: [seaweedfs]\nsweeps: {{a: {{workload: get, duration: 2 s}}}}\n"
     )
     if not (folder / "config.yaml").exists():
         (folder / "config.yaml").write_text(f"campaign: {NAME}\nstores: {{seaweedfs: {{kind: seaweedfs}}}}\n")

@@ -322,7 +322,7 @@ def test_a_campaign_of_dead_stores_stops_by_itself(monkeypatch):
         n: {"kind": "s3", "endpoint": f"http://127.0.0.1:{p}"} for n, p in (("away", first), ("gone", second + 1))
     }
     sweeps = {"up": SWEEPS["up"] | {"axes": {"clients": [1, 2], "workers": [1, 2, 4]}}}
-    with laboratory(sweeps, stores, use_stores=["away", "gone"]) as folder:
+    with laboratory(sweeps, stores, stores_to_measure=["away", "gone"]) as folder:
         config = yaml.safe_load((folder / "config.yaml").read_text()) | {"give_up_after": 2}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         done = snakemake(folder, "--config", "measure=true", "--", "tables")

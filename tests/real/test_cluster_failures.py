@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("test
 testbed = four_nodes()
 
 SHORT = {"long": {**LONG["long"], "duration": "2 s", "warm_up": "100 ms"}}  # the same point, to be measured after all
-SRUN = {"kind": "srun", "address": "127.0.0.1", "silence": "10 s"}
+SRUN = {"kind": "srun", "address": "127.0.0.1", "heartbeat_timeout": "10 s"}
 MEASURE = measure(LONG_KEY)
 
 
@@ -104,7 +104,7 @@ def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
 
 def test_an_agent_whose_coordinator_is_silent_ends(testbed, lab):
     """The relay is stopped, as when its host hangs: agents get no message, and the batch system notices nothing."""
-    configure(lab, launcher=SRUN | {"silence": "3 s"})
+    configure(lab, launcher=SRUN | {"heartbeat_timeout": "3 s"})
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
     agent(lab, 0)
     time.sleep(1)

@@ -26,7 +26,7 @@ def campaign(external, keys, tmp_path):
     def planned(nights=7, **sweeps):
         release = {"repository": REPOSITORY, "factor": 0.0003, "days": 6, "nights": nights}
         sweeps = {n: {"duration": "60 s", "warm_up": "0 s"} | s for n, s in sweeps.items()}
-        more = {"name": "nightly", "use_stores": ["stratum-1"], "release": release}
+        more = {"name": "nightly", "stores_to_measure": ["stratum-1"], "release": release}
         return configured(tmp_path, stores, sweeps, **more)
 
     return planned

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy]
 BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CAMPAIGN = """
 name: toy
-use_stores: [ram]
+stores_to_measure: [ram]
 repetitions: 1
 calibrate: false
 sweeps:

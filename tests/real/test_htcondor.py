@@ -62,7 +62,7 @@ def lab(pool):
 
 
 def configure(folder: Path, sweeps: dict | None = None, gang_timeout: str = "60 s", **launcher) -> None:
-    settings = {"kind": "htcondor", "nodes": 4, "address": HEAD, "silence": "8 s"} | launcher
+    settings = {"kind": "htcondor", "nodes": 4, "address": HEAD, "heartbeat_timeout": "8 s"} | launcher
     cluster_lab.configure(
         folder, launcher=settings, gang_timeout=gang_timeout, **({"sweeps": sweeps} if sweeps else {})
     )

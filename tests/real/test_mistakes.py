@@ -50,7 +50,7 @@ MISTAKES = [  # arguments, words of the one line
     (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
     (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
     (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
-    (["--set", "use_stores=[nowhere]", "check"], "the store 'nowhere' is not defined"),
+    (["--set", "stores_to_measure=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
     (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
     (["up"], "no store is given"),
@@ -101,7 +101,7 @@ def test_an_endpoint_without_an_answer_is_named(lab):
     answers = {"http://127.0.0.1:9": "refuses the connection", "http://nowhere.invalid": "nowhere.invalid"}
     for endpoint, words in answers.items():
         store = json.dumps({"kind": "s3", "endpoint": endpoint})
-        arguments = ["--set", f"stores.far={store}", "--set", "use_stores=[far]", "up", "far"]
+        arguments = ["--set", f"stores.far={store}", "--set", "stores_to_measure=[far]", "up", "far"]
         assert words in refused(lab, *arguments, env=env)
 
 

@@ -61,13 +61,13 @@ VALUES = st.recursive(
 TOP = sorted(Config.model_fields)
 BELOW = {
     "limits": ["objects", "buckets", "clients", "throughput", "error_fraction", "stored_bytes"],
-    "launcher": ["kind", "options", "nodes", "python", "port", "silence", "clock_bound"],
+    "launcher": ["kind", "options", "nodes", "python", "port", "heartbeat_timeout", "clock_bound"],
     "sweeps": ["up", "down", "x"],
     "stores": ["one", "far", "door", "new"],
     "figures": ["mine"],
     "files": ["mine"],
 }
-OF_A_SWEEP = "workload axes duration warm_up objects repetitions stores scaled_axes"
+OF_A_SWEEP = "workload axes duration warm_up objects repetitions stores scale_axes"
 OF_A_STORE = "kind endpoint port prefix bucket region ca_file path tls servers token user"
 DEEP = {
     "sweeps": [*OF_A_SWEEP.split(), "axes.clients", "axes.object_size", "axes.engine"],

@@ -67,23 +67,25 @@ def test_tree_and_rntuple_are_read(planned, tmp_path):
     paths = {"mine": written(tmp_path / "mine.root"), "tuple": small_root.ntuple(tmp_path / "tuple.root", (1000,) * 3)}
     files = {name: {"path": str(path), "tree": "events"} for name, path in paths.items()}
     scale, engine = ["mine", "tuple"], ["uproot-s3fs", "planned"]
-    axes = {"scale": scale, "engine": engine}
+    axes = {"file_size": scale, "engine": engine}
     config, points = planned(
         files,
         volume={"workload": "read_volume", "axes": axes | {"volume_fraction": [100, 30]}},
         entries={"workload": "read_entries", "axes": axes | {"entry_fraction": 0.1, "buckets": 2, "clients": 2}},
-        ranges={"workload": "replay", "axes": {"scale": scale, "entry_fraction": 0.1}},
+        ranges={"workload": "replay", "axes": {"file_size": scale, "entry_fraction": 0.1}},
     )
     out = measured(config, points)
     assert len(out) == 8 + 4 + 2
     needed = {}
     for point, record, reads in out:
-        axes, mine = point.axes, point.axes["scale"] == "mine"
+        axes, mine = point.axes, point.axes["file_size"] == "mine"
         assert {c["engine"]["branches_left_out"] for c in record["clients"]} == {int(mine)}, "the broken branch"
         assert {r["entries"] for r in reads} == {3 if "entry_fraction" in axes else 3000}
         assert all(r["wire_bytes"] > r["asked_bytes"] >= r["needed_bytes"] > 0 and r["requests"] > 0 for r in reads)
         if point.workload == "read_volume":
-            needed.setdefault((axes["scale"], axes["volume_fraction"]), set()).update(r["needed_bytes"] for r in reads)
+            needed.setdefault((axes["file_size"], axes["volume_fraction"]), set()).update(
+                r["needed_bytes"] for r in reads
+            )
     assert all(len(v) == 1 for v in needed.values()), "both engines need the same bytes"
     manifest = json.loads(stage.manifest_path(config, "one", {"name": "root-mine"}).read_text())
     ((name, reason),) = manifest["root"]["unreadable"].items()
@@ -93,7 +95,7 @@ def test_tree_and_rntuple_are_read(planned, tmp_path):
 
 def test_missing_object_is_counted_error(planned, tmp_path):
     files = {"mine": {"path": str(written(tmp_path / "mine.root")), "tree": "events"}}
-    axes = {"scale": "mine", "engine": ["uproot-s3fs", "planned"], "buckets": 2, "clients": 2}
+    axes = {"file_size": "mine", "engine": ["uproot-s3fs", "planned"], "buckets": 2, "clients": 2}
     config, points = planned(files, volume={"workload": "read_volume", "axes": axes})
     measured(config, points)
     manifest = json.loads(stage.manifest_path(config, "one", points[0].dataset).read_text())
@@ -113,16 +115,16 @@ def test_real_files_are_read(planned):
         "physlite": {"path": str(REAL / "uproot-physlite-rntuple_v1-0-0-0.root"), "tree": "EventTag"},
         "event-data": {"path": str(REAL / "uproot-physlite-rntuple_v1-0-0-0.root"), "tree": "EventData"},
     }
-    axes = {"scale": ["nano", "xaod", "physlite"], "engine": ["uproot-s3fs", "planned"]}
+    axes = {"file_size": ["nano", "xaod", "physlite"], "engine": ["uproot-s3fs", "planned"]}
     config, points = planned(
         files,
         volume={"workload": "read_volume", "duration": "6 s", "axes": axes},
-        ranges={"workload": "replay", "axes": {"scale": list(files)}},
+        ranges={"workload": "replay", "axes": {"file_size": list(files)}},
     )
     left_out = {"nano": 0, "xaod": 576, "physlite": 0, "event-data": 0}
     chosen = {"nano": 947, "xaod": 1068, "physlite": 14, "event-data": 806}
     for point, record, reads in measured(config, points):
-        name = point.axes["scale"]
+        name = point.axes["file_size"]
         assert {c["engine"]["branches_left_out"] for c in record["clients"]} == {left_out[name]}, point.key
         assert {r["branches"] for r in reads} == {chosen[name]}
         if name == "nano" and point.workload == "read_volume":
@@ -143,7 +145,7 @@ def test_names_of_folders_and_files_are_data(tmp_path, seaweedfs, keys):
     sweeps = {
         "put": SHORT | {"workload": "put", "axes": {"object_size": "4 kB", "engine": every["object"]}},
         "get": SHORT | {"workload": "get", "objects": 5, "axes": {"object_size": "4 kB", "engine": every["object"]}},
-        "read": SHORT | {"workload": "read_entries", "axes": {"scale": "mine", "engine": every["root"]}},
+        "read": SHORT | {"workload": "read_entries", "axes": {"file_size": "mine", "engine": every["root"]}},
     }
     store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
     own = {"files": {"mine": {"path": str(path), "tree": "events"}}, "scratch": str(folder / "scratch")}

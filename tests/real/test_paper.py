@@ -67,7 +67,7 @@ def test_a_whole_paper(tmp_path):
 
 @pytest.mark.heavy
 def test_two_stores_seven_runs(tmp_path):
-    text = paper(tmp_path, repetitions=7, use_stores=["alpha", "beta"], failed=())
+    text = paper(tmp_path, repetitions=7, stores_to_measure=["alpha", "beta"], failed=())
     assert "two storage systems" in text and "95 % interval" in text
     assert "No point failed" in text and "Points that failed" not in text
 

@@ -68,7 +68,7 @@ SEAWEEDFS = {
 @pytest.fixture(scope="module")
 def probed(seaweedfs, tmp_path_factory):
     """Return (configuration, record, answers) of one probe of the running SeaweedFS with two accounts."""
-    lab = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", most_buckets=4, accounts=2)
+    lab = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", max_buckets=4, accounts=2)
     own, spare = (bucket_for(seaweedfs, "probed", index) for index in (0, workload.SPARE + 2))
     foreign = bucket_for(seaweedfs, "other")
     point = Point("", "probe", {"clients": 1}, 1, "", "", 0, 0)

@@ -44,7 +44,7 @@ SWEEPS = {
 @pytest.fixture
 def lab():
     with laboratory(SWEEPS) as folder:
-        configure(folder, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
+        configure(folder, launcher={"kind": "srun", "address": "127.0.0.1", "heartbeat_timeout": "10 s"})
         yield folder
 
 
@@ -149,7 +149,7 @@ def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
     who += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     home = Path(tempfile.mkdtemp(prefix="storelab-user-"))
     with laboratory(SWEEPS) as lab:
-        configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
+        configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "heartbeat_timeout": "10 s"})
         for path in (home, lab, *lab.rglob("*")):
             os.chown(path, 65534, 65534, follow_symlinks=False)
 

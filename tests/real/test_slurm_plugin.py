@@ -25,7 +25,7 @@ TWO = {
     "up": {"workload": "put", **FAST, "axes": {"clients": 1, "workers": 2}},
     "down": {"workload": "get", **FAST, "objects": 16, "axes": {"clients": 4, "workers": 2, "object_size": "1 MB"}},
 }
-LAUNCHER = {"kind": "srun", "nodes": 4, "address": "127.0.0.1", "silence": "10 s"}
+LAUNCHER = {"kind": "srun", "nodes": 4, "address": "127.0.0.1", "heartbeat_timeout": "10 s"}
 SECRET = "a-secret-that-stands-nowhere"
 
 

@@ -92,7 +92,7 @@ def sweeps(case: str) -> dict:
     if protocol(case) == "s3":
         out["s5cmd-put"] = {"workload": "put", "axes": put, **WINDOW}
         out["s5cmd-get"] = {"workload": "get", "objects": 12, "axes": BOTH, **WINDOW}
-        out["asked"]["axes"] = {"most_buckets": 3, "accounts": 3}
+        out["asked"]["axes"] = {"max_buckets": 3, "accounts": 3}
     return out
 
 

@@ -42,28 +42,28 @@ SYSTEMS = {  # what sets systems side by side: rates, space, capabilities and co
 CAMPAIGNS: dict[str, dict[str, Any]] = {
     "example": {},  # 90 points of put, get and read_entries on one store, of which one failed
     "one_each": {"repetitions": 1, "failed": (), "sweeps": ONE_EACH},
-    "two_stores": {"repetitions": 3, "failed": (), "use_stores": TWO_STORES, "sweeps": ONE_EACH},
+    "two_stores": {"repetitions": 3, "failed": (), "stores_to_measure": TWO_STORES, "sweeps": ONE_EACH},
     "timed": {"sweeps": LATENCY | METADATA | EVENTS, "repetitions": 1, "failed": ()},
     "refused": {  # the store refuses half of the downloads, whose runs are invalid, and few of the uploads
         "sweeps": {"refused": REFUSED, "up": {**ONE_EACH["upload"], "axes": {"object_size": "4 kB"}}},
         "invalid": ("refused",),
         "repetitions": 2,
     },
-    "systems": {"use_stores": TWO_STORES, "sweeps": SYSTEMS, "repetitions": 1, "failed": ()},
+    "systems": {"stores_to_measure": TWO_STORES, "sweeps": SYSTEMS, "repetitions": 1, "failed": ()},
     "calibrated": {  # alpha shares the clients' host, beta does not
         "sweeps": {
             "up": {**ONE_EACH["upload"], "axes": {"object_size": SIZES, "clients": [1, 2], "front_ends": [1, 2]}},
             "entries": ONE_EACH["entries"],
         },
         "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": [FAR, FAR.replace("s3", "s4")]}},
-        **{"use_stores": TWO_STORES, "calibrate": True, "repetitions": 1, "failed": ()},
+        **{"stores_to_measure": TWO_STORES, "calibrate": True, "repetitions": 1, "failed": ()},
     },
     "threads": {  # up to 16 workers of one client
         "sweeps": {
             name: ONE_EACH[name] | {"axes": {"object_size": SIZES, "workers": [1, 4, 16], "buckets": [1, 5]}}
             for name in ("upload", "download")
         },
-        **{"use_stores": TWO_STORES, "repetitions": 1, "failed": ()},
+        **{"stores_to_measure": TWO_STORES, "repetitions": 1, "failed": ()},
     },
 }
 # Campaigns with another maker: name -> module with `write(folder)`.
@@ -103,7 +103,7 @@ CAMPAIGNS["broad"] = {  # two stores, one failed point, a sweep whose points are
     "campaign": "broad",
     "name": "broad",
     "sweeps": EVERY_WORKLOAD,
-    "use_stores": TWO_STORES,
+    "stores_to_measure": TWO_STORES,
     "repetitions": 1,
     "calibrate": True,
     "failed": ("alpha/put/object_size~10MB_clients~0002_rep~001",),

@@ -25,7 +25,7 @@ T0 = 1_760_000_000 * S
 BIN = 100 * MS
 SHORT = {"duration": "4 s", "warm_up": "1 s"}
 CONFIG = {
-    **{"campaign": "cells", "name": "cells", "use_stores": ["alpha"], "repetitions": 3, "calibrate": True},
+    **{"campaign": "cells", "name": "cells", "stores_to_measure": ["alpha"], "repetitions": 3, "calibrate": True},
     "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "sweeps": {
         "single": SHORT | {"workload": "get", "axes": {"engine": "obstore", "clients": [1, 2]}},

@@ -60,7 +60,7 @@ def skip_without_loadgen() -> None:
 
 def configured(folder: Path, stores: dict[str, Any], sweeps: dict[str, Any], **more: Any) -> tuple[Config, list[Point]]:
     """Return the configuration of a campaign below `folder`, with its points; `more`: other keys of it."""
-    base = {"campaign": "lab", "name": "lab", "repetitions": 1, "calibrate": False, "use_stores": [*stores]}
+    base = {"campaign": "lab", "name": "lab", "repetitions": 1, "calibrate": False, "stores_to_measure": [*stores]}
     base |= {key: str(folder / key) for key in ("results", "state")} | {"stores": stores, "sweeps": sweeps}
     config = Config.model_validate(base | more)
     return config, plan.make(config, WORKLOADS)

@@ -32,7 +32,7 @@ CONFIG = {
     "name": "example",
     "title": "An example with imagined records",
     "authors": ["A. Tester", "B. Tester & Sons"],
-    "use_stores": ["alpha"],
+    "stores_to_measure": ["alpha"],
     "repetitions": 3,
     "calibrate": False,
     "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": "https://s3.example.org"}},
@@ -365,5 +365,5 @@ def make(
 
 if __name__ == "__main__":
     stores = ["alpha", "beta"][: int(sys.argv[3]) if len(sys.argv) > 3 else 1]
-    made = make(Path(sys.argv[1]), repetitions=int(sys.argv[2]) if len(sys.argv) > 2 else 3, use_stores=stores)
+    made = make(Path(sys.argv[1]), repetitions=int(sys.argv[2]) if len(sys.argv) > 2 else 3, stores_to_measure=stores)
     print(f"{len(made)} points in {sys.argv[1]}/raw")

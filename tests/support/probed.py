@@ -49,5 +49,5 @@ def served(handler: type[Handler], **facts) -> Iterator[str]:
 
 def job(endpoint: Endpoint, places: list[Bucket], **more) -> Job:
     """Return the job of a probe's client."""
-    axes = {"clients": 1, "most_buckets": 2}
+    axes = {"clients": 1, "max_buckets": 2}
     return Job(Point("s", "probe", axes, 1, "k", "p", 5, 1), 0, endpoint, places, Path(), None, "a", **more)

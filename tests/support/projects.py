@@ -10,7 +10,7 @@ from typing import Any
 def write(folder: Path, name: str, stores: dict[str, Any], sweeps: dict[str, Any], **campaign: Any) -> None:
     """Write config.yaml (JSON is YAML) and the file of a campaign on these stores; `campaign`: its other keys."""
     (folder / "campaigns").mkdir(exist_ok=True)
-    body = {"name": name, "use_stores": list(stores), "calibrate": False, "repetitions": 1, "sweeps": sweeps}
+    body = {"name": name, "stores_to_measure": list(stores), "calibrate": False, "repetitions": 1, "sweeps": sweeps}
     (folder / "campaigns" / f"{name}.yaml").write_text(json.dumps(body | campaign))
     (folder / "config.yaml").write_text(json.dumps({"campaign": name, "stores": stores}))
 

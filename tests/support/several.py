@@ -20,7 +20,7 @@ TENANTS = {
 }
 VICTIM = {"x": "aggressor.arrival_rate", "y": "p99", "caption": "What the aggressor does to the victim"}
 CONFIG = {
-    **{"campaign": "several", "name": "several", "use_stores": ["alpha"], "repetitions": 3, "calibrate": False},
+    **{"campaign": "several", "name": "several", "stores_to_measure": ["alpha"], "repetitions": 3, "calibrate": False},
     "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "faults": {
         "killed": [

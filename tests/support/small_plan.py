@@ -12,7 +12,7 @@ from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 
 CAMPAIGN: dict[str, Any] = {
-    **{"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False},
+    **{"campaign": "c", "name": "c", "stores_to_measure": ["a"], "repetitions": 1, "calibrate": False},
     **{"stores": {"a": {"kind": "seaweedfs"}}, "sweeps": {"s": {"workload": "put"}}},
 }
 URL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}  # an external store, of which nothing is asked

@@ -25,7 +25,7 @@ ROLES = {
     "writers": {"workload": "put", "axes": {"engine": "obstore", "object_size": "1 MB", "clients": 1}},
 }
 CONFIG = {
-    **{"campaign": "soak", "name": "soak", "use_stores": ["alpha"], "repetitions": 1, "calibrate": False},
+    **{"campaign": "soak", "name": "soak", "stores_to_measure": ["alpha"], "repetitions": 1, "calibrate": False},
     "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "sweeps": {
         "soak": TIMES | {"parts": PARTS, "roles": ROLES},

@@ -327,7 +327,7 @@ def in_common(points: pd.DataFrame) -> list[str]:
 
 # Output of `storelab compare`: one row per comparable point, then those over all points.
 
-COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "dim"}
+COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.UNDECIDED: "dim"}
 RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
 
 

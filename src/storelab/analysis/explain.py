@@ -103,7 +103,7 @@ def text(thing: Thing, every: bool = False) -> Iterator[str]:
         yield f"  value     {r['value']}{' ' if r['unit'] else ''}{r['unit']}, from {r['source']}"
     if thing.kind == origin.CLAIM and thing.row is not None:
         r = member.table("claims").iloc[thing.row]
-        yield f"  says      {r['says']} ({r['source']}): {r['verdict']}; {r['query']}; {r['expected']}"
+        yield f"  says      {r['statement']} ({r['source']}): {r['verdict']}; {r['query']}; {r['expected']}"
     for rows in thing.rows:
         yield f"  rows      {member.folder / 'tables' / f'{rows.table}.csv'}: {rows.lines}"
     if not keys:

@@ -256,7 +256,7 @@ class Settings:
         return Path(light.results), light.name
 
     def overruled(self) -> str | None:
-        """Return a line with the stores of `use_stores` that the campaign file replaces; None without such stores."""
+        """Return a line with stores of `stores_to_measure` that the campaign file replaces; None if there are none."""
         from storelab.core import config
 
         return config.overruled(self.main, self.extra, config.parse_set(self.set_))

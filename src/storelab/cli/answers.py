@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TIME = "in UTC, like 2026-11-23T16:40:00Z"
 
 
@@ -23,7 +23,7 @@ class Answer(StrictModel):
     """The keys that every object has."""
 
     command: str = Field(description="The command that printed it.")
-    schema_version: Literal[1] = Field(
+    schema_version: Literal[2] = Field(
         description="Rises when a key is removed or changes its meaning, not when a key is added."
     )
     storelab: str = Field(description="Version of storelab.")
@@ -109,7 +109,7 @@ class Finding(StrictModel):
     name: str = Field(description="Name of the check.")
     level: Literal["ok", "warn", "fail"] = Field(description="Result; after a `fail` the exit code is 2.")
     value: str = Field(description="What was found.")
-    mend: str = Field(description="How to fix it; empty if there is nothing to fix.")
+    hint: str = Field(description="How to fix it; empty if there is nothing to fix.")
 
 
 class Node(StrictModel):
@@ -154,7 +154,7 @@ class Verdict(StrictModel):
     verdict: str = Field(description="The first rule that applies, or `not known`.")
     evidence: str = Field(description="The numbers that support the verdict.")
     also: str | None = Field(description="Other rules that apply, each with its evidence.")
-    would_tell: str | None = Field(description="If the verdict is not known: the measurement that would decide.")
+    would_decide: str | None = Field(description="If the verdict is not known: the measurement that would decide.")
 
 
 class Verdicts(Answer):
@@ -194,7 +194,7 @@ class Compared(StrictModel):
     high: float | None = Field(description="Ends of the 95 % interval of the ratio.")
     coverage_percent: float | None = Field(description="Coverage of the interval.")
     p: float | None = Field(description="Two-sided p value, without correction.")
-    verdict: str = Field(description="`faster`, `slower` or `cannot tell`, without correction.")
+    verdict: str = Field(description="`faster`, `slower` or `undecided`, without correction.")
     reason: str | None = Field(description="Why a value is missing.")
     p_corrected: float | None = Field(description="p value, corrected for their number.")
     verdict_corrected: str = Field(description="The verdict with the correction. Use this one.")
@@ -211,8 +211,8 @@ class Compare(Answer):
         description="Whether A and B were measured on different days, which may cause a difference."
     )
     rows: list[Compared] = Field(description="Comparable points, then the summary rows.")
-    alone_a: int = Field(description="Points without a counterpart on the other side.")
-    alone_b: int = Field(description="Points without a counterpart on the other side.")
+    unmatched_a: int = Field(description="Points without a counterpart on the other side.")
+    unmatched_b: int = Field(description="Points without a counterpart on the other side.")
     fail_on: str | None = Field(description="The value of `--fail-on`.")
     margin_percent: float = Field(description="The value of `--margin`: slowdown that `--fail-on` tolerates.")
     slower: int | None = Field(
@@ -312,7 +312,7 @@ class Newest(StrictModel):
     high: float | None = Field(description="Ends of its 95 % interval, with the variation between entries.")
     p: float | None = Field(description="Two-sided p value, without correction.")
     p_corrected: float | None = Field(description="p value, corrected for their number.")
-    verdict: str = Field(description="`faster`, `slower` or `cannot tell`, with the correction.")
+    verdict: str = Field(description="`faster`, `slower` or `undecided`, with the correction.")
 
 
 class Series(StrictModel):
@@ -322,7 +322,7 @@ class Series(StrictModel):
     workload: str = Field(description="Workload; `all` in a summary.")
     axes: dict[str, Any] = Field(description="Values of the point's axes, sizes in bytes; empty in a summary.")
     metric: str = Field(description="Metric, as in `compare`.")
-    said: str = Field(description="The point in words, as in the printed text.")
+    label: str = Field(description="The point in words, as in the printed text.")
     points: int = Field(description="1; in a summary the number of common points.")
     values: list[Value] = Field(description="Its values, oldest first.")
     p: float | None = Field(

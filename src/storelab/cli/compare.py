@@ -142,8 +142,8 @@ def _print_comparison(
         days=days,
         other_days=compare.other_days(a, b),
         rows=rows(table, {"axes": axes}),
-        alone_a=unmatched[0],
-        alone_b=unmatched[1],
+        unmatched_a=unmatched[0],
+        unmatched_b=unmatched[1],
         **rule,
     )
 
@@ -260,7 +260,7 @@ def _history_values(found: "History") -> dict[str, Any]:
     return {
         "entries": described,
         "series": [
-            head | {"said": name} | _series_values(s, found)
+            head | {"label": name} | _series_values(s, found)
             for head, name, s in zip(heads, in_words, found.series, strict=True)
         ],
     }

@@ -300,10 +300,12 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
             "clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}"
         )
     if not yes:
-        click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
+        click.confirm(
+            f"Remove the buckets of campaign {campaign} from {', '.join(config.stores_to_measure)}?", abort=True
+        )
     failed: list[str] = []
     for name, store in load_stores(config, past=True).items():
-        if name.partition("+")[0] not in config.use_stores or store.settings.read_only:
+        if name.partition("+")[0] not in config.stores_to_measure or store.settings.read_only:
             continue
         store.up(1)
         try:

@@ -77,7 +77,7 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
             "campaign": CAMPAIGN,
             "name": f"{CAMPAIGN}-{secrets.token_hex(4)}",
             "stores": {name: store} | near_null(settings),
-            "use_stores": [name],
+            "stores_to_measure": [name],
             **without_loadgen(settings),
         }
     )

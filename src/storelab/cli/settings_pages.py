@@ -92,7 +92,7 @@ LABELS = {  # type -> its name in the tables
     config_types.Scalar: "value",
     config_types.Scalars: "value or list of values",
     figures.Names: "text or list of text",
-    campaign.Together: "list of rows, or mapping of axis to list of values",
+    campaign.Rows: "list of rows, or mapping of axis to list of values",
     faults.At: "duration or share",
     faults.Percent: "share",
     faults.Actors: "text or list of text",

@@ -128,7 +128,7 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
     """Return the stores that a command applies to; for `down`, also their earlier deployments. Raises UserError."""
     stores = load_stores(config)
     if all_:
-        names = list(config.use_stores)
+        names = list(config.stores_to_measure)
     elif name is None:
         raise UserError(command, "no store is given", f"give one of {', '.join(stores)}, or --all")
     else:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from storelab.core import yaml_text
+from storelab.core import renamed, yaml_text
 from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Role, RootFile, Sizes, Sweep
 from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
@@ -55,7 +55,7 @@ class Config(Campaign):
     )
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
     gang_timeout: Wait = Field(given("60 s"), description="How long the clients of a point wait for each other.")
-    lead: Duration = Field(
+    start_delay: Duration = Field(
         given("200 ms"),
         description="Minimum time between the agreement and the start; the duration of the agreement is added.",
     )
@@ -166,9 +166,10 @@ def read_layers(
         *((str(p), read_yaml(p)) for p in extra),
         ("command line", dict(overrides or {})),
     ]
+    layers = [(name, renamed.current(doc, name)) for name, doc in layers]
     named = [doc["campaign"] for _, doc in layers if "campaign" in doc]
     path = campaign_path(named[-1] if named else None, main.parent)
-    layers.insert(1, (str(path), read_yaml(path)))
+    layers.insert(1, (str(path), renamed.current(read_yaml(path), str(path))))
     return layers, merged(layers)
 
 
@@ -185,10 +186,12 @@ def load(
 ) -> ConfigT:
     """Load the configuration and validate it by this model. Raises UserError with file, key, value and hint."""
     config, layers = _validated(model, main, extra, overrides)
-    used = config.use_stores
+    used = config.stores_to_measure
     for name in used:
         problem = f"the store {name!r} is not defined"
-        require_known(f"{_origin(['use_stores'], layers)}: use_stores", name, config.stores, problem, "defined:")
+        require_known(
+            f"{_origin(['stores_to_measure'], layers)}: stores_to_measure", name, config.stores, problem, "defined:"
+        )
     for name, sweep in config.sweeps.items():
         for store in sweep.stores or ():
             problem = f"{store!r} is not one of the campaign's stores"
@@ -203,20 +206,20 @@ def load(
 
 
 def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> str | None:
-    """Return a warning if the campaign file sets `use_stores` and so skips a store in that of config.yaml.
+    """Return a warning if the campaign file sets `stores_to_measure` and so skips a store in that of config.yaml.
 
-    Return None otherwise, and if a further file or the command line sets `use_stores`, which is deliberate.
+    Return None otherwise, and if a further file or the command line sets `stores_to_measure`, which is deliberate.
     """
     (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
-    mine, its = here.get("use_stores") or [], there.get("use_stores") or []
+    mine, its = here.get("stores_to_measure") or [], there.get("stores_to_measure") or []
     mine = [str(name) for name in mine] if isinstance(mine, list) else [str(mine)]
     left = [name for name in mine if name not in (its or mine)]
-    if not left or any("use_stores" in doc for _, doc in others):
+    if not left or any("stores_to_measure" in doc for _, doc in others):
         return None
     return (
         f"{campaign}: measures its own stores, {', '.join(its)}, not {', '.join(left)} of {main_name}; "
-        f"to measure {'it' if len(left) == 1 else 'them'}, choose a campaign without use_stores, "
-        f"or set use_stores=[{','.join(mine)}]"
+        f"to measure {'it' if len(left) == 1 else 'them'}, choose a campaign without stores_to_measure, "
+        f"or set stores_to_measure=[{','.join(mine)}]"
     )
 
 

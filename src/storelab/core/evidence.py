@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from storelab.core import records, sealed
+from storelab.core import records, renamed, sealed
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.core.records import RunRecord
@@ -146,13 +146,12 @@ def has(raw: Path, key: str, *names: str) -> bool:
 def read(raw: Path, key: str, name: str = "run.json") -> dict[str, Any]:
     """Return a JSON file of a point. Raises UserError: it is missing or not JSON."""
     if not sealed.is_sealed_form(raw):
-        found: dict[str, Any] = records.read_json(raw / key / name)
-        return found
+        return cast(dict[str, Any], renamed.of_run(records.read_json(raw / key / name)))
     try:
         found = json.loads(texts(raw, key)[name])
     except (KeyError, ValueError):
         raise UserError(str(raw / sealed.RUNS), f"has no intact {name} of {key}", RESTORE) from None
-    return found
+    return cast(dict[str, Any], renamed.of_run(found))
 
 
 def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
@@ -259,7 +258,7 @@ def plan_of(raw: Path) -> dict[str, Any]:
             point["key"], point["store"], point["workload"], point["axes"].keys(), point["rep"]
     except (KeyError, TypeError, AttributeError):
         raise UserError(str(path), "contains no points: the file is damaged", hint) from None
-    return plan
+    return renamed.of_plan(plan)
 
 
 def complete(raw: Path, plan: Mapping[str, Any]) -> int:

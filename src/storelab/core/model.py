@@ -260,7 +260,7 @@ def accounts_of(client: int, clients: int, accounts: int) -> tuple[int, ...]:
     return tuple(range(client % accounts, accounts, clients))
 
 
-SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that are shown even at their default
+SAID_ALWAYS = ("engine", "object_size", "file_size")  # axes that are shown even at their default
 
 
 def said(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:

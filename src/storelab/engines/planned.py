@@ -408,7 +408,7 @@ class ReplayClient(PlannedBase):
         chosen = np.isin(np.array(self.staged.names, dtype=object), self.branches)[self.staged.branch]
         if not (self.staged.offset[chosen] >= 0).any():
             raise UserError(
-                f"sweeps.{self.job.point.sweep}.axes.scale",
+                f"sweeps.{self.job.point.sweep}.axes.file_size",
                 f"all chosen branches of {root['scale']} are in the header of its tree: there is no range to replay",
                 "take a larger file, or the workload read_volume",
             )

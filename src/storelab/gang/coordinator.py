@@ -124,7 +124,7 @@ def run(
     if len({(r.host, r.pid) for r in results}) != size or len({r.t0_ns for r in results}) != 1:
         raise MeasurementFailed("the gang is inconsistent: clients joined twice, or agreed on different starts")
     if late := [r.client for r in results if not r.saw_go_in_time]:
-        raise MeasurementFailed(f"clients {late} received the start too late: raise `lead`")
+        raise MeasurementFailed(f"clients {late} received the start too late: raise `start_delay`")
     return results
 
 

@@ -84,7 +84,7 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=base)).resolve()
     server = ClockServer(remote.host_names(config.launcher.address), config.launcher.port)
     try:
-        found = {name: _endpoints(stores[name]) for name in config.use_stores}
+        found = {name: _endpoints(stores[name]) for name in config.stores_to_measure}
         urls = [e.url for ends in found.values() for e in ends if "://" in e.url and not e.url.startswith("file")]
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
         words = (_run if config.launcher.kind == "srun" else _submit)(config, count, folder)

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 from storelab.gang.nodes import Background
 from storelab.gang.rendezvous import Folder
 
-TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
+TICKET = "STORELAB_GANG_TOKEN"  # environment variable: path of the file with token and certificate
 TIMEOUT_S = 30
 
 

@@ -3,9 +3,9 @@
 Each file is written under a temporary name and renamed, so that readers never see half a file. `ready.<n>`: by every
 participant, once. `call`: by the leader when all are ready. `seen.<n>`: by every participant when it has seen the call.
 `go`: by the leader, {t0_ns, n}, or {reason} if the gang does not start. `abort`: by any process that ends the gang. The
-start is the configured lead plus the time from `call` to the last `seen` in the future. Therefore a folder that shows
-files late (attribute caches of NFS) makes a later start, not a missed one. The folder must be new for every attempt: an
-old `go` would start all participants at once.
+start is the configured `start_delay` plus the time from `call` to the last `seen` in the future. Therefore a folder
+that shows files late (attribute caches of NFS) makes a later start, not a missed one. The folder must be new for every
+attempt: an old `go` would start all participants at once.
 """
 
 import json

@@ -372,7 +372,7 @@ def factor(config: Config, point: Point, axis: str, most: int) -> str:
     """Return a hint with the `scale` that keeps an axis within `most`; '' if the axis is not scaled."""
     name, _, role = point.sweep.partition(".roles.")
     sweep = config.sweeps.get(name)
-    if sweep is None or axis not in (sweep.roles[role] if role else sweep).scaled_axes:
+    if sweep is None or axis not in (sweep.roles[role] if role else sweep).scale_axes:
         return ""
     asked = point.axes[axis] / config.scale  # approximately the value in the campaign file
     fits = math.floor(1000 * (most + 0.4) / asked) / 1000

@@ -32,12 +32,12 @@ CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. level: `ok`, `warn` or `fail`; mend: how to fix it, '' if there is nothing to do."""
+    """The result of one check. level: `ok`, `warn` or `fail`; hint: how to fix it, '' if there is nothing to do."""
 
     name: str
     level: str
     value: str
-    mend: str = ""
+    hint: str = ""
 
 
 def examine(config: Config) -> list[Finding]:
@@ -90,7 +90,7 @@ def _packages() -> Iterator[Finding]:
 
 def _machine(config: Config) -> Iterator[Finding]:
     cpus = len(os.sched_getaffinity(0))
-    managed = [n for n in config.use_stores if stores.load(config.stores[n].kind).managed]
+    managed = [n for n in config.stores_to_measure if stores.load(config.stores[n].kind).managed]
     hint = f"{', '.join(managed)} shares them with the clients: compare only with results of the same machine"
     yield _judged("CPUs", cpus > 2 or not managed, str(cpus), hint)
     soft, hard = (v if v != resource.RLIM_INFINITY else 2**31 for v in resource.getrlimit(resource.RLIMIT_NOFILE))
@@ -102,7 +102,7 @@ def _folders(config: Config) -> Iterator[Finding]:
     from storelab.host.scratch import existing, filesystem
 
     wanted = config.limits.stored_bytes
-    managed = any(stores.load(config.stores[n].kind).managed for n in config.use_stores)
+    managed = any(stores.load(config.stores[n].kind).managed for n in config.stores_to_measure)
     for name, folder, need in (("results", config.results, 10**9), ("state", config.state, wanted if managed else 0)):
         path = existing(Path(folder).absolute())
         free = shutil.disk_usage(path).free
@@ -156,8 +156,10 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
             yield _judged(f"store {name}", status.state != "partly", status.state, "run `storelab up`")
         except (UserError, MeasurementFailed) as error:
             problem, hint = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
-            calibrated = config.calibrate and any(stores.has_ceiling(config.stores[n].kind) for n in config.use_stores)
-            needed = name in config.use_stores or (calibrated and not store.keeps)
+            calibrated = config.calibrate and any(
+                stores.has_ceiling(config.stores[n].kind) for n in config.stores_to_measure
+            )
+            needed = name in config.stores_to_measure or (calibrated and not store.keeps)
             yield Finding(f"store {name}", "fail" if needed else "warn", problem, hint)
         return
     try:
@@ -206,5 +208,5 @@ def print_findings(findings: Iterable[Finding]) -> None:
     for column in ("", "what", "found", "how to fix it"):
         table.add_column(column, overflow="fold")
     for f in findings:
-        table.add_row(Text(f.level, style=LEVELS[f.level]), Text(f.name), Text(f.value), Text(f.mend))
+        table.add_row(Text(f.level, style=LEVELS[f.level]), Text(f.name), Text(f.value), Text(f.hint))
     Console().print(table)

@@ -102,7 +102,7 @@ def _of_clients(config: Config, chosen: Point, store: Store, manifests: dict[str
         scratch=scratch.folder(config.scratch),
         scratch_base=Path(config.scratch),
         manifest=manifests[chosen.dataset["name"]].resolve() if chosen.dataset else None,
-        lead_ns=config.lead,
+        lead_ns=config.start_delay,
         timeout_ns=config.gang_timeout,
         limits=config.limits.model_dump(mode="json"),
     )

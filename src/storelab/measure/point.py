@@ -168,7 +168,7 @@ def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
                     fault.start(t0_ns)
                     aside.start(t0_ns)
 
-            timeout_s, lead_s = config.gang_timeout / 1e9, config.lead / 1e9
+            timeout_s, lead_s = config.gang_timeout / 1e9, config.start_delay / 1e9
             results = coordinator.run(launcher, work, chosen.clients, timeout_s, duration_ns / 1e9, at_start, lead_s)
             answered.end()
             state.stage("checks")

@@ -28,7 +28,7 @@ def measure(config: Config, points: list[Point]) -> float:
     further point, can be measured.
     """
     stores = all_stores(config)
-    for name in config.use_stores:
+    for name in config.stores_to_measure:
         stores[name].up(1)
     check.everything(config, points, WORKLOADS, stores)
     plan_file.write(config, points, WORKLOADS)
@@ -69,7 +69,7 @@ def nothing_left(config: Config) -> Iterator[None]:
 
 def _remove(config: Config) -> None:
     stores = all_stores(config)
-    for name in config.use_stores:
+    for name in config.stores_to_measure:
         try:
             removed = deployment.clean(config, stores[name])
             bare = [bucket for bucket in removed.unmarked if "/" not in bucket]

@@ -114,7 +114,7 @@ def of_point(
         launcher=config.launcher.kind,
         start_ns=results[0].t0_ns,
         deadline_ns=results[0].t0_ns + chosen.fixed["duration_ns"],
-        lead_ns=config.lead,
+        lead_ns=config.start_delay,
         clients=clients,
         host=watched | {"client_cpu_s": sum(r.cpu_user_s + r.cpu_system_s for r in results)},
         store={

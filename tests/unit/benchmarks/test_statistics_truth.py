@@ -27,7 +27,7 @@ def test_bimodal_runs_have_the_documented_lower_coverage():
 
 def test_equal_groups_are_undecided_and_5_percent_is_seen():
     rng = np.random.default_rng(2)
-    assert truth.cannot_tell(rng, 400, "normal", truth.POWER_RUNS) >= 0.91
+    assert truth.undecided(rng, 400, "normal", truth.POWER_RUNS) >= 0.91
     assert truth.power(rng, 400, "normal", truth.POWER_RUNS) >= 0.74
     assert truth.power(rng, 400, "normal", truth.POWER_RUNS, 0.95) == 0  # slower is never called faster
 

@@ -56,7 +56,7 @@ def test_schema_is_valid_and_closed():
 
 
 def test_undeclared_keys_are_refused():
-    answer = {"command": "seal", "schema_version": 1, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
+    answer = {"command": "seal", "schema_version": 2, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
     answer |= {"sealed": "2026-11-23T16:40:00Z", "already": False}
     assert valid("seal", json.dumps(answer))
     for wrong in (answer | {"more": 1}, {k: v for k, v in answer.items() if k != "failed"}, answer | {"points": "1"}):
@@ -173,7 +173,7 @@ def test_compare(campaign, tmp_path):
     assert whole["axes"] == {} and whole["points"] == 6 and whole["median_a"] is None
     point = next(r for r in answer["rows"] if r["workload"] == "put")
     assert point["axes"]["clients"] == 1 and "entry_fraction_percent" not in point["axes"]
-    assert (answer["slower"], answer["fail_on"], answer["alone_a"]) == (0, "slower", 0)
+    assert (answer["slower"], answer["fail_on"], answer["unmatched_a"]) == (0, "slower", 0)
     assert asked("compare", campaign, campaign)["slower"] is None
 
 

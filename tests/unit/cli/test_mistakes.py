@@ -28,9 +28,13 @@ SET = [  # values of --set before `check`, and words of the message
     (["repetitions=true"], "repetitions: true"),
     (["sweeps.up.axes.clients=[1,2,1]"], "sweeps.up.axes.clients: 1 ", "twice"),
     (["sweeps.up.axes.object_size=[1 MB,1000 kB]"], "sweeps.up.axes.object_size: '1000 kB'", "twice"),
-    (["use_stores=[one,one]"], "use_stores: 'one'", "twice"),
-    (["use_stores=[nono]"], "command line: use_stores: ", "'nono'"),
-    (["use_stores=[one,two]", "stores.one.port=20000", "stores.two.port=20031"], "stores.two.port: port 20031", "one"),
+    (["stores_to_measure=[one,one]"], "stores_to_measure: 'one'", "twice"),
+    (["stores_to_measure=[nono]"], "command line: stores_to_measure: ", "'nono'"),
+    (
+        ["stores_to_measure=[one,two]", "stores.one.port=20000", "stores.two.port=20031"],
+        "stores.two.port: port 20031",
+        "one",
+    ),
     (["sweeps.down.axes.buckets=9"], "sweeps.down.objects: 8 ", "set at least 9"),
     (["gang_timeout=0 s"], "gang_timeout: '0 s'", "1 ms"),
     (["sweeps.up.duration=5 ns"], "sweeps.up.duration: '5 ns'"),
@@ -57,8 +61,8 @@ STORES = [  # settings of the store `far`, and words of the message
 FAR = ("stores.far.profile={}", "stores.far.endpoint={}", "stores.far.endpoint=https://me:{}@a")
 ALONE = ("stores.far.secret_key={}", "stores.far.{}=1", "limits.objects={}", "{}", "campaign={}")
 PASTED = [  # places where a user may paste a token by mistake
-    ("--set", "stores.door.token={}", "--set", "use_stores=[door]", "check"),
-    *(("--set", setting, "--set", "use_stores=[far]", "check") for setting in FAR),
+    ("--set", "stores.door.token={}", "--set", "stores_to_measure=[door]", "check"),
+    *(("--set", setting, "--set", "stores_to_measure=[far]", "check") for setting in FAR),
     *(("--set", setting, "check") for setting in ALONE),
     *(("up", "{}"), ("{}",), ("check", "--{}")),
 ]
@@ -107,7 +111,7 @@ def test_mistakes_name_place_and_value(tmp_path):
         main = {"config.yaml": mistaken.MAIN.replace(old, json.dumps(far)).encode()}
         engine = "fsspec" if far["kind"] == "directory" else "s5cmd"
         axes = [f"sweeps.{name}.axes.engine={engine}" for name in ("up", "down")]
-        cases += [(line(here, *settings(["use_stores=[far]", *axes]), "check", files=main), *words)]
+        cases += [(line(here, *settings(["stores_to_measure=[far]", *axes]), "check", files=main), *words)]
     assert not missing(cases)
 
 

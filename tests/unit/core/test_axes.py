@@ -11,7 +11,7 @@ from storelab.analysis.latex.campaign import ceilings
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration as ceilings_table
 from storelab.analysis.tables import throughput, verdicts
-from storelab.core import axes, calibration, engines, model
+from storelab.core import axes, calibration, engines, model, renamed
 from storelab.core.plan import sweeps
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
@@ -33,8 +33,8 @@ ROLES = {
     "curve": "buckets clients front_ends workers",
     # These are printed even where all points have the same value.
     "told": (
-        "cache entry_fraction keys max_range_gap mix navigation object_size pattern range_size read_ahead scale sizes "
-        "step stratum0 volume_fraction"
+        "cache entry_fraction file_size keys max_range_gap mix navigation object_size pattern range_size read_ahead "
+        "sizes step stratum0 volume_fraction"
     ),
     "setting": "backing redundancy scheme servers",
 }
@@ -45,7 +45,7 @@ def test_sealed_plans_keep_their_axes():
     assert len(SEALED) > 10
     kept = ("kind", "default", "column", "minimum")
     for path in SEALED:
-        old = json.loads(path.read_text())
+        old = renamed.of_plan(json.loads(path.read_text()))
         plain = {name: w for name, w in old["workloads"].items() if "roles" not in w}  # the others have no axes
         for name, workload in plain.items():
             now = {a.name: a.declared() for a in (*WORKLOADS[name].axes, axes.PART)}
@@ -57,7 +57,10 @@ def test_sealed_plans_keep_their_axes():
             spec = WORKLOADS[p["workload"]]
             spec = sweeps.with_part(spec) if "part" in p["axes"] else spec
             values = {a.name: p["axes"].get(a.name, a.default) for a in spec.axes}
-            assert model.point_key(p["store"], spec, values, p["rep"]) == p["key"], path
+            key = model.point_key(p["store"], spec, values, p["rep"])
+            for before, now in renamed.AXES.items():
+                key = key.replace(f"{now}~", f"{before}~")
+            assert key == p["key"], path
 
 
 def test_workloads_pick_declared_axes():
@@ -112,7 +115,7 @@ def test_values_are_typed():
         ("offset", "1 MiB", "1MiB"),
         ("offset", "4000 B", "4kB"),
         ("backing", "tmpfs", "tmpfs"),
-        ("scale", 7, "7"),
+        ("file_size", 7, "7"),
     ):
         found = axes.ALL[name].parse(value, "here")
         assert found == typed and type(found) is type(typed), (name, value)

@@ -65,25 +65,25 @@ def test_memory_and_tmpfs_are_measured_once():
 
 
 def test_ceilings_surround_points_that_stay_the_same():
-    points, without = planned(use_stores=["a", "far"]), planned(use_stores=["a", "far"], calibrate=False)
+    points, without = planned(stores_to_measure=["a", "far"]), planned(stores_to_measure=["a", "far"], calibrate=False)
     phases = [p.axes.get("phase", "between") for p in points]
     assert [k for k, _ in itertools.groupby(phases)] == ["before", "between", "after"]
     assert [p.key for p in points if p.workload != "calibrate"] == [p.key for p in without]
     keys = [p.key for p in ceilings(points)]
     assert keys != sorted(keys), "they are shuffled"
     assert [p.order for p in points] == list(range(1, len(points) + 1))
-    assert [p.key for p in points] == [p.key for p in planned(use_stores=["a", "far"])]
+    assert [p.key for p in points] == [p.key for p in planned(stores_to_measure=["a", "far"])]
 
 
 def test_https_has_its_own_ceiling():
-    assert {p.axes["scheme"] for p in ceilings(planned(use_stores=["far"]), target="network")} == {"https"}
+    assert {p.axes["scheme"] for p in ceilings(planned(stores_to_measure=["far"]), target="network")} == {"https"}
     after = ceilings(planned(sweeps=uploads(scheme=["default", "https"])), target="network", phase="after")
     assert sorted(p.axes["scheme"] for p in after) == ["default", "https"]
 
 
 def test_reads_of_root_files_and_other_protocols_have_no_ceiling():
     reads = {"sweeps": {"r": {"workload": "read_entries"}}}
-    for more in (reads, {"use_stores": ["web"], "sweeps": uploads(engine="fsspec")}):
+    for more in (reads, {"stores_to_measure": ["web"], "sweeps": uploads(engine="fsspec")}):
         points = planned(**more)
         assert points and not ceilings(points), more
 
@@ -116,7 +116,7 @@ def test_null_server_is_added_with_its_settings():
     own = configured(stores={"a": {"kind": "seaweedfs"}, "mine": {"kind": "nullserver", "port": 26000}})
     assert set(own.stores) == {"a", "mine"} and {p.store for p in ceilings(plan.make(own, WORKLOADS))} == {"mine"}
     with pytest.raises(ValueError, match="'nullserver'"):
-        configured(stores={"nullserver": {"kind": "seaweedfs"}}, use_stores=["nullserver"])
+        configured(stores={"nullserver": {"kind": "seaweedfs"}}, stores_to_measure=["nullserver"])
     for more, names in ({}, {"a", "nullserver"}), ({"calibrate": False}, {"a"}):
         data = plan.to_json(configured(**more), planned(**more), WORKLOADS)
         assert set(data["stores"]) == names

@@ -8,7 +8,7 @@ from storelab.core.campaign import Limits, Sweep
 from storelab.core.campaign.release import Release, Tree
 
 GET = {"workload": "get", "axes": {}}
-WHOLE = {"sweeps": {"one": {"workload": "get"}}, "name": "x", "use_stores": ["a"]}
+WHOLE = {"sweeps": {"one": {"workload": "get"}}, "name": "x", "stores_to_measure": ["a"]}
 S = 10**9
 
 BOUNDS = [  # model, the keys that it needs besides, key, values that are taken, values that are refused
@@ -28,7 +28,7 @@ BOUNDS = [  # model, the keys that it needs besides, key, values that are taken,
     (campaign.Campaign, WHOLE, "seed", [0], [-1]),
     (campaign.Campaign, WHOLE, "scale", [0.001], [0]),
     (campaign.Campaign, WHOLE, "failure_budget", [0, 1], [-0.01, 1.01]),
-    (campaign.Campaign, WHOLE, "use_stores", [["a"]], [[]]),
+    (campaign.Campaign, WHOLE, "stores_to_measure", [["a"]], [[]]),
     (campaign.Campaign, WHOLE, "sweeps", [WHOLE["sweeps"]], [{}]),
     (campaign.Campaign, WHOLE, "files", [{"mine": {"path": "x"}}], [{"M": {"path": "x"}}]),
 ]

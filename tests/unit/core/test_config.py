@@ -22,7 +22,7 @@ stores:
 """
 CAMPAIGN = """
 name: small
-use_stores: [seaweedfs]
+stores_to_measure: [seaweedfs]
 repetitions: 2
 calibrate: false
 sweeps:
@@ -41,8 +41,8 @@ MISTAKES = [  # what is set, the place, and words of the message: the value and 
     (["limits.stored_bytes=4 KB"], "limits.stored_bytes", "'KB'", "'kB'"),
     (["sweeps.up.duration=10"], "sweeps.up.duration", "10 ", "10 s"),
     (["measure='yes'"], "measure", "'yes'", "true or false"),
-    (["use_stores=[seawedfs]"], "use_stores", "'seawedfs'", "'seaweedfs'"),
-    (["use_stores=[]"], "use_stores", "empty"),
+    (["stores_to_measure=[seawedfs]"], "stores_to_measure", "'seawedfs'", "'seaweedfs'"),
+    (["stores_to_measure=[]"], "stores_to_measure", "empty"),
     (["campaign=smal"], "campaign", "'small'"),
     (["name=a/b"], "name", "'a/b'"),
     (["sweeps.up.workload=putt"], "sweeps.up.workload", "'putt'", "'put'"),
@@ -57,13 +57,18 @@ MISTAKES = [  # what is set, the place, and words of the message: the value and 
     (["sweeps.e.workload=read_entries", "sweeps.e.axes.entry_fraction=0"], "sweeps.e.axes.entry_fraction", "(0, 100]"),
     (["sweeps.e.workload=read_entries", "sweeps.e.axes.entry_fraction=101"], "entry_fraction", "101 ", "(0, 100]"),
     ([VOLUME, "sweeps.v.axes.volume_fraction=-1"], "sweeps.v.axes.volume_fraction", "-1 ", "(0, 100]"),
-    ([VOLUME, "sweeps.v.axes.scale=mien", "files.mine.path=a"], "sweeps.v.axes.scale", "'mien'", "S, M, L, mine"),
-    ([VOLUME, "sweeps.v.axes={scale: mine, codec: lz4}", "files.mine.path=a"], "sweeps.v.axes.codec", "mine "),
+    (
+        [VOLUME, "sweeps.v.axes.file_size=mien", "files.mine.path=a"],
+        "sweeps.v.axes.file_size",
+        "'mien'",
+        "S, M, L, mine",
+    ),
+    ([VOLUME, "sweeps.v.axes={file_size: mine, codec: lz4}", "files.mine.path=a"], "sweeps.v.axes.codec", "mine "),
     (["files.mine.tree=events"], "files.mine.path", "missing", "docs/configuration.md"),
     (["files.mine.path=''"], "files.mine.path", "empty"),
     (["files.mine={path: a, tre: b}"], "files.mine.tre", "'tre'", "'tree'"),
     (["files.my file.path=a"], "files", "'my file'"),
-    (["files.S.path=a"], "files", "S is a scale"),
+    (["files.S.path=a"], "files", "S is a size"),
     (["release.factr=1"], "release.factr", "'factor'"),
     (["release.chunks.minimun=8 MiB"], "release.chunks.minimun", "'minimum'"),
     (["release.tree={path: a, version: [b]}"], "release.tree.version"),

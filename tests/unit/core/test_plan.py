@@ -100,7 +100,7 @@ def test_missing_axes_count_as_their_default():
 @given(st.integers(0, 2**40))
 def test_order_is_seeded_and_in_blocks(seed):
     """Points come by repetition, then by deployment; the same seed gives the same order."""
-    campaign = {"use_stores": ["a", "b"], "repetitions": 3, "sweeps": BLOCKS, "seed": seed}
+    campaign = {"stores_to_measure": ["a", "b"], "repetitions": 3, "sweeps": BLOCKS, "seed": seed}
     points = make(**campaign)
     assert [p.order for p in points] == list(range(1, len(points) + 1))
     assert len(set(keys_of(points))) == len(points) == 2 * 3 * (3 * 2 + 2)
@@ -114,7 +114,7 @@ def test_orders_differ_by_seed_and_repetition():
     """Neither the blocks of a repetition nor the points of a block have one order everywhere."""
     orders = []
     for seed in range(4):
-        points = make(use_stores=["a", "b"], repetitions=3, sweeps=BLOCKS, seed=seed)
+        points = make(stores_to_measure=["a", "b"], repetitions=3, sweeps=BLOCKS, seed=seed)
         orders += [[(p.store, p.key.rpartition("rep~")[0]) for p in points if p.rep == rep] for rep in (1, 2, 3)]
     assert len({tuple(order) for order in orders}) == 12
     assert {order[0][0] for order in orders} == {"a", "b"}
@@ -126,9 +126,9 @@ def test_order_ignores_the_sequence_of_sweeps():
     assert one == other and len(one) == 40
 
 
-def test_scaled_axes_follow_the_factor():
-    grid = {"scale": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
-    sweep = {"workload": "read_volume", "duration": "100 s", "scaled_axes": ["scale", "clients", "buckets"]}
+def test_scale_axes_follow_the_factor():
+    grid = {"file_size": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
+    sweep = {"workload": "read_volume", "duration": "100 s", "scale_axes": ["file_size", "clients", "buckets"]}
 
     def swept(factor: float) -> set[tuple]:
         points = make(sweeps={"v": sweep | {"axes": grid}}, scale=factor, repetitions=1)
@@ -141,11 +141,11 @@ def test_scaled_axes_follow_the_factor():
 
 def test_unscalable_axes_are_named():
     for grid, axis, place in (
-        ({"scale": "L"}, "clients", "sweeps.v.scaled_axes"),
+        ({"file_size": "L"}, "clients", "sweeps.v.scale_axes"),
         ({"codec": "lz4"}, "codec", "sweeps.v.axes.codec"),
-        ({"volume_fraction": [50, 100]}, "volume_fraction", "scaled_axes"),
+        ({"volume_fraction": [50, 100]}, "volume_fraction", "scale_axes"),
     ):
-        sweep = {"workload": "read_volume", "axes": grid, "scaled_axes": [axis]}
+        sweep = {"workload": "read_volume", "axes": grid, "scale_axes": [axis]}
         message = refusal(make, sweeps={"v": sweep}, scale=0.5)
         assert place in message.partition(": ")[0] and axis in message
 
@@ -163,7 +163,7 @@ def test_factor_scales_durations_and_objects():
 @given(st.integers(1, 100), st.floats(0.01, 10), st.integers(0, 10**11))
 def test_scaled_sweep_is_rounded_to_milliseconds(objects, factor, ns):
     ms = ns // 10**6 * 10**6
-    sweep = Sweep(workload="get", axes={"clients": [1, 4, 10]}, scaled_axes=["clients"], objects=objects)
+    sweep = Sweep(workload="get", axes={"clients": [1, 4, 10]}, scale_axes=["clients"], objects=objects)
     sweep = sweep.model_copy(update={"duration": ms, "warm_up": 0})
     found = sweeps.scaled(sweep, factor, "x", GET)
     if factor == 1:
@@ -182,18 +182,18 @@ def test_files_scale_to_the_nearest_by_ratio():
         *(("S", 1.0, "S"), ("S", 10.0, "M"), ("S", 3.0, "S"), ("S", 4.0, "M")),
         *(("L", 0.1, "M"), ("L", 0.01, "S"), ("M", 100.0, "L")),
     ):
-        found = sweeps.scaled_value(axes.SCALE, scale, factor, "x")
+        found = sweeps.scaled_value(axes.FILE_SIZE, scale, factor, "x")
         by_ratio = min(sizes, key=lambda s: abs(math.log(sizes[s] / (sizes[scale] * factor))))
         assert found == nearest == by_ratio, (scale, factor)
 
 
 def test_own_file_is_a_data_set_by_its_name():
-    entries = {"e": {"workload": "read_entries", "axes": {"scale": ["mine", "S"], "buckets": [1, 2]}}}
+    entries = {"e": {"workload": "read_entries", "axes": {"file_size": ["mine", "S"], "buckets": [1, 2]}}}
     points = make(sweeps=entries, files={"mine": {"path": "/data/a.root", "tree": "events"}}, repetitions=1)
     found = {p.key.removeprefix("a/read_entries/"): p.dataset for p in points}
     mine = {"name": "root-mine", "kind": "root", "scale": "mine", "buckets": 1, "seed": 20150413}
-    assert found["scale~mine_rep~001"] == mine | {"file": "/data/a.root", "tree": "events"}
-    assert found["scale~mine_buckets~0002_rep~001"]["name"] == "root-mine-2"
+    assert found["file_size~mine_rep~001"] == mine | {"file": "/data/a.root", "tree": "events"}
+    assert found["file_size~mine_buckets~0002_rep~001"]["name"] == "root-mine-2"
     assert found["rep~001"]["name"] == "root-S" and "file" not in found["rep~001"]
 
 

@@ -151,8 +151,8 @@ def test_lists_without_offsets_are_left_out(tmp_path):
 def checked(tmp_path, **file):
     """Check the files of a campaign that reads this one, as `storelab check` does."""
     base = {"campaign": "x", "name": "x", "results": str(tmp_path / "results"), "calibrate": False, "repetitions": 1}
-    base |= {"stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "files": {"mine": file}}
-    config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine"}}}})
+    base |= {"stores": {"a": {"kind": "seaweedfs"}}, "stores_to_measure": ["a"], "files": {"mine": file}}
+    config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"file_size": "mine"}}}})
     points = plan.make(config, WORKLOADS)
     check.root_files(points)
     return config, points

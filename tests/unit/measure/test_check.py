@@ -251,7 +251,7 @@ def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):
     disks[str(tmp_path / "storelab-")] = 10
     limits, nodes, rights = {"limits": {"clients": 1}}, {"clients_per_node": 1}, {"front_ends": 9}
     file = {"files": {"mine": {"path": str(tmp_path / "none.root")}}}
-    reads = {"r": {"workload": "read_volume", "axes": {"scale": "mine"}}}
+    reads = {"r": {"workload": "read_volume", "axes": {"file_size": "mine"}}}
 
     def message(axes, sweeps=None, **more):
         config, points = made(tmp_path, sweep(clients=2, **axes) | (sweeps or {}), **more)
@@ -270,7 +270,7 @@ def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):
 
 def test_limits_of_data_hold_for_each_store(tmp_path):
     """The data set of 64 objects of 1 MB is in each store."""
-    stores = {"stores": dict.fromkeys("ab", URL), "use_stores": ["a", "b"]}
+    stores = {"stores": dict.fromkeys("ab", URL), "stores_to_measure": ["a", "b"]}
 
     def message(**limits):
         return refusal(check.limits, *made(tmp_path, sweep(object_size="1 MB"), limits=limits, **stores))

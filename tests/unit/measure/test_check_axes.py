@@ -34,12 +34,12 @@ POSSIBLE = [
     ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}),
     ("delete", {"batch": 1000}),
     ("mix", {"arrivals": "poisson", "arrival_rate": 10}),
-    ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}),
+    ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "file_size": "L", "buckets": 64}),
     ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec", "transport": "http"}),
     ("read_entries", {"engine": "planned", "transport": "http"}),
     ("events", {"clients": 8, "files": 8, "cache": "readahead", "read_ahead": MIB, "navigation": "random", "step": 5}),
     ("events", {"engine": "planned", "clients": 2, "files": 8, "max_amplification": 3, "step": 1000}),
-    ("events", {"cache": "all", "scale": "mine", "step": 5000}),
+    ("events", {"cache": "all", "file_size": "mine", "step": 5000}),
 ]
 
 
@@ -141,7 +141,7 @@ def test_measuring_by_key_refuses_what_check_refuses(tmp_path, monkeypatch):
 def test_hint_names_the_scale_that_fits():
     """A campaign needs 500 clients. For any factor, one that gives at most 100.4 of them rounds to 100."""
     for scale in (0.5, 1.0, 2.0):
-        sweep = {"workload": "put", "axes": {"clients": 500, "workers": 3}, "scaled_axes": ["clients"]}
+        sweep = {"workload": "put", "axes": {"clients": 500, "workers": 3}, "scale_axes": ["clients"]}
         config = configured(stores={"a": URL}, sweeps={"s": sweep}, scale=scale)
         (one,) = plan.make(config, WORKLOADS)
         assert one.axes["clients"] == 500 * scale and one.axes["workers"] == 3

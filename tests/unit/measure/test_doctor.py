@@ -12,12 +12,18 @@ def test_doctor_reports_each_finding_with_its_place(monkeypatch, tmp_path, capsy
         "b": {"kind": "seaweedfs", "port": port_block + 8},
         "c": {"kind": "s3", "endpoint": "nonsense"},
     }
-    base = {"campaign": "x", "name": "x", "use_stores": ["a"], "sweeps": {"s": {"workload": "put"}}, "stores": stores}
+    base = {
+        "campaign": "x",
+        "name": "x",
+        "stores_to_measure": ["a"],
+        "sweeps": {"s": {"workload": "put"}},
+        "stores": stores,
+    }
     places = {"results": str(tmp_path / "r"), "state": str(tmp_path / "s"), "scratch": str(tmp_path / "none")}
     findings = {f.name: f for f in doctor.examine(Config.model_validate(base | places))}
     failed = {"ports of a", "scratch", "stores.c", "stores.c.endpoint"}
     assert failed <= {name for name, f in findings.items() if f.level == "fail"}
-    assert "32 apart" in findings["ports of a"].mend and "credentials" in findings["stores.c"].value
+    assert "32 apart" in findings["ports of a"].hint and "credentials" in findings["stores.c"].value
     assert findings["s5cmd"].level == "ok" and findings["store a"].value == "down"
     assert not (tmp_path / "s").exists()
     doctor.print_findings(findings.values())

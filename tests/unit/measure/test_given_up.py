@@ -28,7 +28,7 @@ def config(tmp_path, monkeypatch):
     axes = {"engine": ["fsspec"], "object_size": ["1 kB"]}
     return configured(
         stores={n: {"kind": "directory", "path": str(tmp_path / n)} for n in "ab"},
-        use_stores=["a", "b"],
+        stores_to_measure=["a", "b"],
         sweeps={"s": {"workload": "put", "duration": "1 s", "warm_up": "0 s", "axes": axes}},
         **{"repetitions": 6, "give_up_after": 3} | folders(tmp_path),
     )

@@ -17,7 +17,7 @@ NO_STORE = {  # campaigns that name a store in a sweep: refused where only an S3
     **{"faults": ("uploads", "ceph"), "degraded": ("reads", "ceph")},
     **{"systems": ("capabilities_s3", "seaweedfs"), "probes": ("capabilities_s3", "seaweedfs")},
 }
-NO_FILE = (".axes.scale: ", "'mine'")
+NO_FILE = (".axes.file_size: ", "'mine'")
 REFUSED = {  # (campaign, preset; None: its own stores) -> place and value of the refusal
     ("own-file", None): NO_FILE,
     **{("own-file", preset): NO_FILE for preset in PRESETS},
@@ -45,7 +45,7 @@ def checked(campaign: str, preset: str | None, **more) -> int:
         ends = [f"https://front-end-{i}.example.org" for i in range(PRESETS[preset].front_ends or 4)]
         accounts = [f"account-{i}" for i in range(1, 21)]
         uds = {"kind": "s3", "preset": preset, "endpoint": ends, "profiles": accounts}
-        more = {"stores": {"uds": uds}, "use_stores": ["uds"]} | more
+        more = {"stores": {"uds": uds}, "stores_to_measure": ["uds"]} | more
     settings = config.load(ROOT / "config.yaml", overrides={"campaign": campaign} | more)
     points = plan.make(settings, WORKLOADS)
     check.limits(settings, points)
@@ -72,7 +72,7 @@ def test_reference_is_planned_for_its_testbed():
     """The file that its comment names gives all stores two front-ends, and the null server an address."""
     settings = config.load(ROOT / "config.yaml", [ROOT / "envs/testbed-links.yaml"], {"campaign": "reference"})
     check.limits(settings, plan.make(settings, WORKLOADS))
-    ends = {name: settings.stores[name].front_end_addresses for name in settings.use_stores}
+    ends = {name: settings.stores[name].front_end_addresses for name in settings.stores_to_measure}
     assert ends == {name: ["10.99.0.241", "10.99.0.242"] for name in ("seaweedfs", "ceph", "versitygw")}
     assert settings.launcher.kind == "srun" and settings.stores["nullserver"].address == settings.launcher.address
 
@@ -92,7 +92,7 @@ def test_rehearsal_of_chep2015_has_its_stores_in_memory():
     file = ROOT / "envs" / "memory.yaml"
     settings = config.load(ROOT / "config.yaml", [file], {"campaign": "chep2015", "scale": SMALL["chep2015"]})
     named = yaml.safe_load(file.read_text())["stores"]
-    assert settings.use_stores[0] in named and all(settings.stores[name].backing == "tmpfs" for name in named)
+    assert settings.stores_to_measure[0] in named and all(settings.stores[name].backing == "tmpfs" for name in named)
     assert "--configfile envs/memory.yaml" in (ROOT / "campaigns" / "chep2015.yaml").read_text()
     check.limits(settings, plan.make(settings, WORKLOADS))
 
@@ -139,7 +139,7 @@ def test_copies_and_shards_of_ihep_differ_only_in_redundancy():
 def test_broken_limit_names_a_factor_that_fits():
     """An account has at most 100 buckets: 200 need two accounts, or half the factor."""
     axes = {"object_size": "4 kB", "buckets": 200, "clients": 2}
-    sweeps = {"s": {"workload": "put", "axes": axes, "scaled_axes": ["buckets"]}}
+    sweeps = {"s": {"workload": "put", "axes": axes, "scale_axes": ["buckets"]}}
     more = {"sweeps": sweeps, "limits": {"buckets": 1000}}
     with pytest.raises(UserError) as caught:
         checked("delete", "huawei-uds-1", **more)

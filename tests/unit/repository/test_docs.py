@@ -13,7 +13,7 @@ import campaigns
 from storelab.analysis.figures import catalogue
 from storelab.analysis.tables import TABLES
 from storelab.cli import cli
-from storelab.core import axes, config, records
+from storelab.core import axes, config, evidence
 from storelab.stores import KINDS, load
 from storelab.workloads import WORKLOADS
 
@@ -113,7 +113,7 @@ def test_experiments_of_2010_to_2015_have_sealed_records():
 
     @functools.cache
     def figures_of(name):
-        return set(catalogue.names(records.read_json(ROOT / "results" / name / "raw" / "plan.json")))
+        return set(catalogue.names(evidence.plan_of(ROOT / "results" / name / "raw")))
 
     for number, where, figures, tables in rows:
         places, drawn, made = (re.findall(r"`(\w[\w-]*)`", cell) for cell in (where, figures, tables))

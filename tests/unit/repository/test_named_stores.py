@@ -46,11 +46,11 @@ def main(tmp_path):
 
 
 def test_campaigns_measure_the_named_store(tmp_path):
-    """Campaigns with `use_stores` measure their own stores, and the message names the stores that they leave out."""
+    """Campaigns with `stores_to_measure` measure these stores, and the message names those that they leave out."""
     wrong = []
     for page, found in WHOLE.items():
         for number, block in enumerate(found):
-            wanted = block["use_stores"]
+            wanted = block["stores_to_measure"]
             main = configured(tmp_path / f"{page}-{number}", block)
             for campaign, text in CAMPAIGNS.items():
                 points = plan.make(stores_config.load(main, (), {"campaign": campaign} | FEWER), WORKLOADS)
@@ -60,7 +60,7 @@ def test_campaigns_measure_the_named_store(tmp_path):
                 named = {f"campaigns/{campaign}.yaml: ", f" {main}; ", *left_out} if left_out else set()
                 if (
                     not set(wanted) <= set(block["stores"])
-                    or ("use_stores" not in text and measured != set(wanted))
+                    or ("stores_to_measure" not in text and measured != set(wanted))
                     or (message is not None) != bool(left_out)
                     or not all(part in (message or "") for part in named)
                 ):
@@ -74,22 +74,22 @@ def test_partial_blocks_are_settings_of_the_first_store():
     assert len(parts) >= 2
     for page, settings in parts:
         ((name, store),) = WHOLE[page][0]["stores"].items()
-        stores = {"stores": {name: store | settings}, "use_stores": [name], "campaign": "x", "name": "x"}
+        stores = {"stores": {name: store | settings}, "stores_to_measure": [name], "campaign": "x", "name": "x"}
         stores_config.Config.model_validate(stores | {"sweeps": {"s": {"workload": "get"}}})
 
 
 def test_stores_named_for_this_run_are_measured(main):
     more = main.with_name("more.yaml")
-    more.write_text("use_stores: [mine]\n")
-    for extra, over in (((), DEMO | {"use_stores": ["mine"]}), ((more,), DEMO)):
-        assert stores_config.load(main, extra, over).use_stores == ["mine"]
+    more.write_text("stores_to_measure: [mine]\n")
+    for extra, over in (((), DEMO | {"stores_to_measure": ["mine"]}), ((more,), DEMO)):
+        assert stores_config.load(main, extra, over).stores_to_measure == ["mine"]
         assert config.overruled(main, extra, over) is None
 
 
 def test_wrong_overruled_stores_stop_nothing(main):
     text = main.read_text()
     for value, reported in (("mine", True), ("[mine, 7]", True), ("null", False), ("[]", False)):
-        main.write_text(re.sub(r"(?m)^use_stores:\n(- .*\n)+", f"use_stores: {value}\n", text))
+        main.write_text(re.sub(r"(?m)^stores_to_measure:\n(- .*\n)+", f"stores_to_measure: {value}\n", text))
         message = config.overruled(main, (), DEMO)
         assert ("mine" in message) if reported else message is None, value
 
@@ -102,4 +102,4 @@ def test_overruled_stores_are_reported_once(main, tmp_path, capsys):
     workflow.prepare(over, main)
     assert capsys.readouterr().err.count("campaigns/demo.yaml: ") == 1
     workflow.prepare(over | {"campaign": "site"}, main)
-    assert "use_stores" not in capsys.readouterr().err
+    assert "stores_to_measure" not in capsys.readouterr().err

@@ -51,7 +51,7 @@ def toy(tmp_path, monkeypatch):
     (tmp_path / "toy_store.py").write_text(TOY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(stores.KINDS, "toy", "toy_store:Toy")
-    text = "campaign: c.yaml\nname: c\nuse_stores: [t]\ncalibrate: false\nsweeps: {s: {workload: put}}\n"
+    text = "campaign: c.yaml\nname: c\nstores_to_measure: [t]\ncalibrate: false\nsweeps: {s: {workload: put}}\n"
     (tmp_path / "c.yaml").write_text(text.partition("\n")[2])
     (tmp_path / "config.yaml").write_text("campaign: c.yaml\n")
 

@@ -165,7 +165,7 @@ def test_impossible_roles_are_refused_at_their_place():
 
 FILE = """
 name: c
-use_stores: [a]
+stores_to_measure: [a]
 stores: {a: {kind: seaweedfs}}
 sweeps: {s: %s}
 """

@@ -368,7 +368,7 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
     name, merged = campaign.folder.name, config.merged(layers)
     (_, _), (file, asked), *_ = layers
     effective = {k: v for k, v in merged.items() if k not in OWN_PLACES} | {"campaign": name, "measure": False}
-    if stores := _named(merged.get("stores"), {*campaign.plan["stores"], *merged.get("use_stores", ())}):
+    if stores := _named(merged.get("stores"), {*campaign.plan["stores"], *merged.get("stores_to_measure", ())}):
         effective["stores"] = {n: _without_own(store) for n, store in stores.items()}
     if "launcher" in effective:
         effective["launcher"] = _without_own(effective["launcher"])

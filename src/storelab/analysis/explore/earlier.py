@@ -15,7 +15,7 @@ from storelab.analysis.tables.earlier import MEASURED
 THREADS = ("operation", "object_size", "source", "system", "engine", "buckets", "workers", "n")
 OF_THREADS = ("throughput_median_mb_per_s", "rate_median_per_s")
 FINDING = (
-    "says",
+    "statement",
     "source",
     "published",
     "published_unit",

@@ -19,12 +19,12 @@ from storelab.analysis.records import windows
 NONE = "No reads in this campaign."
 FIGURES = ("volume", "entries", "replay", "phases", "gaps", "front")
 ONE_READ = (
-    *("source", "store", "engine", "scale", "entry_fraction_percent", "entries", "clusters", "ranges"),
+    *("source", "store", "engine", "file_size", "entry_fraction_percent", "entries", "clusters", "ranges"),
     *("requests_first", "requests_again", "needed_mb", "wire_mb_first", "wire_mb_again", "amplification_again"),
     "part_percent",
 )
 SELECTION = (
-    *("store", "workload", "engine", "merge", "scale", "entry_fraction_percent", "volume_fraction_percent"),
+    *("store", "workload", "engine", "merge", "file_size", "entry_fraction_percent", "volume_fraction_percent"),
     *("max_range_gap_bytes", "thrift", "max_amplification", "clients", "n"),
 )
 METRICS = (

@@ -30,7 +30,7 @@ from storelab.core.model import PREFIX
 VERDICTS = {
     statistics.FASTER: ("#029e73", "^"),
     statistics.SLOWER: ("#d55e00", "v"),
-    statistics.CANNOT_TELL: ("0.45", "o"),
+    statistics.UNDECIDED: ("0.45", "o"),
 }
 MOST = 40  # ratios in the picture
 SIDE = tuple[Path, str]  # folder of a campaign, store

@@ -58,10 +58,10 @@ def subjects(o: Opened) -> Menu:
     return [(", ".join([store, words.value_text("workload", w), *rest]), place) for store, w, *rest, place in names]
 
 
-def advice(verdict: str, would_tell: Any = None) -> str:
+def advice(verdict: str, would_decide: Any = None) -> str:
     """Return what to try after a verdict; if the limit is not known, the measurements that would find it."""
-    if verdict == NOT_KNOWN and isinstance(would_tell, str):
-        return f"To know the limit, measure: {would_tell}."
+    if verdict == NOT_KNOWN and isinstance(would_decide, str):
+        return f"To know the limit, measure: {would_decide}."
     return next((text for begin, text in TRY.items() if verdict.startswith(begin)), "")
 
 
@@ -73,7 +73,7 @@ def one(o: Opened, subject: Any) -> Iterator[Thing]:
     row = o.whole("verdicts").loc[subject]
     best = f"{words.number(row['best'])} {row['unit']} with {row['where']} ({words.runs_text([row['n']])})"
     told = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
-    told["Try"] = advice(row["verdict"], row["would_tell"])
+    told["Try"] = advice(row["verdict"], row["would_decide"])
     yield "\n".join(f"* **{name}:** {escaped(text)}" for name, text in told.items() if isinstance(text, str) and text)
     groups = _groups(o, row)
     yield "#### All that was measured of it, the best first"

@@ -54,7 +54,7 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
             _draw_published(theirs, USE_CASE[navigation], plots.MARKERS)
         values = [rows.loc[rows["navigation"] == n, "events_median_per_s"] for n in found]
         plots.value_axis(cells[: 2 * len(found) : 2], values, "Events/s", factor=20)
-        files = joined(rows["scale"].map("file {}".format))
+        files = joined(rows["file_size"].map("file {}".format))
         plots.key(fig, key, f"Events against throughput, by number of jobs ({files})")
         plots.place_labels(fig, cells[: 2 * len(found) : 2], ends)
     return fig

@@ -211,7 +211,7 @@ READ_PHASES = Function(
 # --- gaps, and the front of time and bytes ---
 
 WORKLOADS = ("replay", "read_volume", "read_entries")
-SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "scale", "codec")
+SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "file_size", "codec")
 METRICS = tuple(
     Measure((Curve(name, unit),), label, where={"fixed": True}, log_from=20)
     for name, unit, label in (

@@ -24,7 +24,7 @@ from storelab.analysis.figures import KINDS, catalogue, draw, panels, plots
 from storelab.analysis.figures.specification import Declared
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build as tables
-from storelab.core import records
+from storelab.core import records, renamed
 
 DPI = 200
 CANVASES = dict(zip(KINDS, (FigureCanvasPdf, FigureCanvasAgg), strict=True))
@@ -84,7 +84,7 @@ def build(
 
     Raises UserError without tables, and KeyError for a name that the plan does not define.
     """
-    plan = records.read_json(campaign_dir / "raw" / "plan.json")
+    plan = renamed.of_plan(records.read_json(campaign_dir / "raw" / "plan.json"))
     figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
     wanted = {name: figures[name] for name in (figures if only is None else only)}
     for written in _write_all(jobs, folder, wanted, campaign_dir, kinds):
@@ -133,7 +133,7 @@ def _initialize_worker(garbage: tuple[int, int, int]) -> None:
 
 @cache
 def _load_figures(campaign_dir: Path) -> dict[str, Declared]:
-    return catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
+    return catalogue.of(renamed.of_plan(records.read_json(campaign_dir / "raw" / "plan.json")))
 
 
 def _write_figure_in_worker(folder: Path, name: str, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
@@ -169,7 +169,7 @@ def index(campaign_dir: Path) -> Path:
     data, with the reason.
     """
     folder, entries, left_out = campaign_dir / "figures", {}, {}
-    plan = records.read_json(campaign_dir / "raw" / "plan.json")
+    plan = renamed.of_plan(records.read_json(campaign_dir / "raw" / "plan.json"))
     for name in catalogue.names(plan):
         path = folder / f"{name}.json"
         entry = derived.figure(path) if path.exists() else {"empty": True}

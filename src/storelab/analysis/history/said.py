@@ -166,7 +166,7 @@ def figure(found: History) -> Figure:
 def _place(s: Series) -> int:
     if s.workload == compare.ALL:
         return 0
-    return 1 if s.steps or s.verdict != ratios.CANNOT_TELL else 2
+    return 1 if s.steps or s.verdict != ratios.UNDECIDED else 2
 
 
 def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> None:

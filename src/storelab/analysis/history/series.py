@@ -246,7 +246,7 @@ class Series:
     p_corrected: float = math.nan
     newest_p_corrected: float = math.nan
     steps: tuple[Change, ...] = ()
-    verdict: str = ratios.CANNOT_TELL
+    verdict: str = ratios.UNDECIDED
     lasts: bool = True  # the newest entry has this point
 
     @property
@@ -361,7 +361,7 @@ def _stepped(s: Series, p: float) -> Series:
 
 
 def _judged(s: Series, newest_p: float) -> Series:
-    own = ratios.CANNOT_TELL
+    own = ratios.UNDECIDED
     if math.isfinite(newest_p):
         own = ratios.verdict_corrected(ratios.verdict(*s.ratio[1:], s.lower_is_better), newest_p)
     return replace(s, newest_p_corrected=newest_p, verdict=own)
@@ -381,7 +381,7 @@ def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series
             continue
         verdict, low, high = s.verdict, *s.ratio[1:]
         if kind == "change":
-            verdict, low, high = ratios.CANNOT_TELL, math.nan, math.nan
+            verdict, low, high = ratios.UNDECIDED, math.nan, math.nan
             if s.steps:
                 verdict, low, high = s.steps[-1].verdict, s.steps[-1].low, s.steps[-1].high
         beyond = low > 1 + margin_percent / 100 if s.lower_is_better else high < 1 - margin_percent / 100

@@ -26,7 +26,7 @@ from storelab.analysis.latex.parts import (
     unlimited,
 )
 from storelab.analysis.parts import groups, words
-from storelab.analysis.statistics.knees import CANNOT_TELL, KNEE, PEAK
+from storelab.analysis.statistics.knees import KNEE, PEAK, UNDECIDED
 from storelab.analysis.tables import latency
 from storelab.analysis.tables.earlier import MEASURED
 from storelab.analysis.tables.throughput import CLASSES, CURVE_AXES, TOGETHER, linearity, measured, side_by_side
@@ -221,7 +221,7 @@ def knees(table: pd.DataFrame) -> str:
     ]
     held = [c for c in CURVE_AXES if c in table and table[c].nunique() > 1]
     lines, plateaus = [], bool((table["curve"] == KNEE).any())
-    for r in table[table["curve"] != CANNOT_TELL].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
+    for r in table[table["curve"] != UNDECIDED].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         settings_text = ", ".join(
             filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c])))
         )
@@ -253,7 +253,7 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
     curves = closed(table)
     curves = curves[curves["axis"].str.split(TOGETHER).str[0] == "front_ends"] if len(curves) else curves
     for system, own in curves.groupby("deployment") if len(curves) else []:
-        known = own[(own["curve"] != CANNOT_TELL) & own["linearity_low"].notna()]
+        known = own[(own["curve"] != UNDECIDED) & own["linearity_low"].notna()]
         best = (known if len(known) else own).sort_values(["linearity_value", "most"]).iloc[-1]
         runs_text = runs({"n": best["n"] / best["values"]})
         common = {

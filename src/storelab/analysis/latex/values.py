@@ -142,7 +142,7 @@ def facts(tables: Mapping[str, Any]) -> dict[str, bool]:
         "limits_long": len(named) + named["deployment"].nunique() > ONE_PIECE,
         "roles_together": holds_for_any(roles, lambda rows: rows.groupby("workload")["role"].nunique() > 1),
         "roles_disturbed": holds_for_any(roles, lambda rows: rows["phase"] != THROUGHOUT),
-        "recovery_states": holds_for_any(faults, lambda rows: rows["states_told"] > 0),
+        "recovery_states": holds_for_any(faults, lambda rows: rows["states_reported"] > 0),
         "recovery_whole_later": holds_for_any(faults, lambda rows: rows["whole_after_median_s"] > 0),
         "replicated": holds_for_any(releases, lambda rows: rows["stratum"] == 1),
         "soak_few": holds_for_any(tables["soak_trends"], lambda rows: rows["trend"] == "too few"),

@@ -23,7 +23,7 @@ from storelab.analysis.latex.parts import (
 )
 from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics import judging, ratios
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED
 from storelab.analysis.tables.claims import (
     ALL_SYSTEMS,
     FASTER_LINKS,
@@ -34,7 +34,7 @@ from storelab.analysis.tables.claims import (
 )
 from storelab.analysis.tables.earlier import MEASURED, printed_name
 from storelab.analysis.tables.verdicts import NOT_KNOWN
-from storelab.core.axes.root_files import SCALE
+from storelab.core.axes.root_files import FILE_SIZE
 
 WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
 NAMED = 3  # up to this number, kinds of work of a system are named; otherwise counted
@@ -72,7 +72,7 @@ def _work(r: Any) -> str:
 def _unknown(table: pd.DataFrame) -> str:
     """Return one sentence for each measurement that could identify a limit, with the systems and their work."""
     sentences = []
-    for measurement, rows in table.groupby(table["would_tell"].fillna(""), sort=False):
+    for measurement, rows in table.groupby(table["would_decide"].fillna(""), sort=False):
         systems_of_group = []
         for system, own in rows.groupby("deployment", sort=False):
             works = [_work(r) for r in own.itertuples(index=False)]
@@ -101,7 +101,7 @@ WHY = {  # measurement that would decide a claim (`would_decide`) -> reason why 
     NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
 }
 SHORT = 12  # rows that fit on a page, each of several lines
-A_FILE = SCALE.words.partition("{")[0]  # prefix of a file that is judged as a system; names of stores have no space
+A_FILE = FILE_SIZE.words.partition("{")[0]  # prefix of a file that is judged as a system; names of stores have no space
 NAMED_SYSTEMS = 3  # up to this number, systems of an undecided claim are named; otherwise counted
 MAX_NAMED_CLAIMS = 12  # up to this number, the first page names claims of one verdict; otherwise counted
 
@@ -125,17 +125,17 @@ def short(table: pd.DataFrame) -> str:
     If no claim could be decided, return the end of a sentence with the reasons.
     """
     if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
-        return _reasons_undecided(table[table["verdict"] == CANNOT_TELL])
+        return _reasons_undecided(table[table["verdict"] == UNDECIDED])
     lines, elsewhere = [], table.loc[[not _is_store(s) for s in table["system"].fillna(ALL_SYSTEMS)], :]
     elsewhere = set(elsewhere.loc[elsewhere["verdict"] != NOT_MEASURED, "claim"])
     for system in systems(table):
         own = table[table["system"] == system]
         cells = [escape(system)]
-        for verdict in (CONFIRMED, REFUTED, CANNOT_TELL):
+        for verdict in (CONFIRMED, REFUTED, UNDECIDED):
             names = list(own.loc[own["verdict"] == verdict, "claim"])
             claim_names = (
                 "; ".join(map(_claim_title, names))
-                if 0 < len(names) <= MAX_NAMED_CLAIMS and verdict != CANNOT_TELL
+                if 0 < len(names) <= MAX_NAMED_CLAIMS and verdict != UNDECIDED
                 else ""
             )
             cells.append(f"{len(names)}{': ' if claim_names else ''}{escape(claim_names)}")
@@ -169,7 +169,7 @@ def claims(table: pd.DataFrame) -> str:
         return ""
     several = measured["system"].nunique() > 1
     rest = _undecided(measured) + _not_measured(table[table["verdict"] == NOT_MEASURED])
-    measured = measured[measured["verdict"] != CANNOT_TELL]
+    measured = measured[measured["verdict"] != UNDECIDED]
     if measured.empty:
         return rest
     caption = (
@@ -188,7 +188,7 @@ def claims(table: pd.DataFrame) -> str:
 def _undecided(measured: pd.DataFrame) -> str:
     """Return one sentence for each reason why claims are undecided, with the measurement that would decide them."""
     several = sum(map(_is_store, systems(measured))) > 1
-    own = measured[measured["verdict"] == CANNOT_TELL]
+    own = measured[measured["verdict"] == UNDECIDED]
     sentences = []
     for decides, why in WHY.items():
         rows = own[own["would_decide"] == decides]
@@ -217,10 +217,16 @@ def _claim_line(r: Mapping[str, Any], several: bool) -> str:
     cases = f"; {r['confirmed']:.0f} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
     evidence = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
     n = f"n = {r['n']:.0f}{cases}"
-    uncorrected = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
-    verdict_text = SHOWN[str(r["verdict"])] + (f" ({r['verdict_alone']})" if uncorrected else "")
+    uncorrected = r["verdict_uncorrected"] != r["verdict"] and r["verdict_uncorrected"] in (CONFIRMED, REFUTED)
+    verdict_text = SHOWN[str(r["verdict"])] + (f" ({r['verdict_uncorrected']})" if uncorrected else "")
     return row(
-        [f"{system}{escape(r['says'])}{source}", published(r), here, escape("; ".join([*evidence, n])), verdict_text]
+        [
+            f"{system}{escape(r['statement'])}{source}",
+            published(r),
+            here,
+            escape("; ".join([*evidence, n])),
+            verdict_text,
+        ]
     )
 
 
@@ -288,7 +294,7 @@ def _earlier_line(r: pd.Series) -> str:
     )
 
 
-VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}", ratios.CANNOT_TELL: "cannot tell"}
+VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}", ratios.UNDECIDED: "undecided"}
 
 
 def comparison(table: pd.DataFrame) -> str:

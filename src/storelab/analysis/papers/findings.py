@@ -16,10 +16,10 @@ from storelab.analysis.papers import origin
 from storelab.analysis.papers.fragments import headings
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import words
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED
 
-SAME = ("claim", "says", "query", "expected")
-LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", CANNOT_TELL: "?"}
+SAME = ("claim", "statement", "query", "expected")
+LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
 ROOMY = 26  # findings that leave room on the first page
 WIDTH = 15.6  # cm: width of the table on the first page
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
@@ -48,7 +48,7 @@ class Finding:
     """A claim with the verdicts of all campaigns that measured it, in their order."""
 
     claim: str
-    says: str
+    statement: str
     first: Mapping[str, Any]
     judged: tuple[Judged, ...]
 
@@ -138,7 +138,7 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
         CONFIRMED: len(confirmed),
         REFUTED: len(refuted),
         "both": len(both),
-        CANNOT_TELL: len(measured) - len(both) - len(confirmed) - len(refuted),
+        UNDECIDED: len(measured) - len(both) - len(confirmed) - len(refuted),
     }
 
 
@@ -148,8 +148,8 @@ def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
     for f in own:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:
-            verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(CANNOT_TELL)) else []
-            yield f"\\emph{{{escape(f.says)}}} {_asked(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
+            verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(UNDECIDED)) else []
+            yield f"\\emph{{{escape(f.statement)}}} {_asked(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
     open_ones = [f for f in own if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
         undecided = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)

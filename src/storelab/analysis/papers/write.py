@@ -22,7 +22,7 @@ from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
 from storelab.analysis.parts import derived, words
-from storelab.analysis.statistics.judging import CANNOT_TELL
+from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.core import records
 
 FEW = 3  # up to this number of campaigns, the abstract has several kinds of work of each system
@@ -170,7 +170,7 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
         "systems": words.counted(len(stores), "storage system"),
         "campaigns": words.counted(len(paper.names), "campaign"),
         "points": words.grouped(str(sum(len(m.measured) for m in paper.members))),
-        "totals": totals | {"undecided": totals[CANNOT_TELL]},
+        "totals": totals | {"undecided": totals[UNDECIDED]},
     }
 
 

@@ -60,7 +60,7 @@ function failures(page) {
 }
 
 function stateCell(column, value) {
-  const kinds = { failed: "failed", invalid: "invalid", confirmed: "confirmed", refuted: "refuted", "cannot tell": "cannot" };
+  const kinds = { failed: "failed", invalid: "invalid", confirmed: "confirmed", refuted: "refuted", undecided: "undecided" };
   return ["state", "verdict"].includes(column) && kinds[value] ? h("span", { class: kinds[value] }, value) : null;
 }
 
@@ -74,13 +74,13 @@ function verdicts(page) {
 function claims(page) {
   const every = page.given("claims", "Findings of earlier evaluations, judged on this campaign");
   const at = (name) => every.columns.indexOf(name);
-  const counts = new Map(["confirmed", "refuted", "cannot tell", "not measured here"].map((verdict) => [verdict, 0]));
+  const counts = new Map(["confirmed", "refuted", "undecided", "not measured here"].map((verdict) => [verdict, 0]));
   for (const row of every.rows) counts.set(row[at("verdict")], (counts.get(row[at("verdict")]) ?? 0) + 1);
   const pick = (...want) => {
     const wanted = every.rows.map((row) => want.includes(row[at("verdict")]));
     return { ...every, rows: every.rows.filter((_, i) => wanted[i]), behind: every.behind.filter((_, i) => wanted[i]) };
   };
-  const [decided, undecided, others] = [pick("confirmed", "refuted"), pick("cannot tell"), pick("not measured here")];
+  const [decided, undecided, others] = [pick("confirmed", "refuted"), pick("undecided"), pick("not measured here")];
   const unit = (row, value, name) => (row[at(value)] ? `${isNumber(row[at(value)]) ? short(row[at(value)]) : row[at(value)]} ${row[at(name)]}`.trim() : "");
   const value = (row) => {
     const ends = row[at("low")] && row[at("high")] ? ` [${short(row[at("low")])}, ${short(row[at("high")])}]` : "";
@@ -89,12 +89,12 @@ function claims(page) {
   const told = (some) => ({
     ...some,
     columns: ["finding", "system", "verdict", "expected", "value", "why", "published", "source"],
-    rows: some.rows.map((row) => [row[at("says")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
+    rows: some.rows.map((row) => [row[at("statement")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
   });
   const folded = (table, summary) => (table.rows.length ? h("details", {}, h("summary", {}, `${table.rows.length} ${summary}`), tableOf(table, {}, page.runs, { compact: true, cell: stateCell })) : null);
   return [
     h("h2", {}, "Findings of earlier evaluations"),
-    h("ul", { class: "counts" }, [...counts].map(([verdict, count]) => h("li", { class: verdict === "cannot tell" ? "cannot" : verdict.split(" ")[0] }, h("b", {}, count), verdict))),
+    h("ul", { class: "counts" }, [...counts].map(([verdict, count]) => h("li", { class: verdict.split(" ")[0] }, h("b", {}, count), verdict))),
     decided.rows.length ? tableOf(told(decided), {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them could be decided."),
     folded(told(undecided), "undecided from these data, with what is missing"),
     folded(page.some(others, { says: "finding", source: "source", campaigns: "campaigns" }), "not measured here, with the campaigns that measure them"),

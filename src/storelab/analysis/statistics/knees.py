@@ -15,7 +15,7 @@ A curve is the speed y > 0 of N runs at values x > 0 of one axis; the unit is th
   one-sided t test at 2.5 % with the variance pooled over the values. The interval reaches from the neighbour below the
   first of them to the neighbour above the last.
 * shape: `knee`; `peak`; `still rising`: the last step still rises and one law may hold over all values; `bending`: the
-  last step still rises, but less than the steps before; `not rising`: no rise is visible; CANNOT_TELL. A step rises
+  last step still rises, but less than the steps before; `not rising`: no rise is visible; UNDECIDED. A step rises
   where the 95 % interval of its ratio (t, pooled variance) is above 1.01. Only `knee` and `peak` have a value and an
   upper bound. For the other shapes, a knee can only be beyond `low`.
 * slope: slope of the straight line through the runs up to the knee or peak, per unit of the axis (relative weights;
@@ -38,7 +38,7 @@ STEPS = 200  # knees tried between two measured values
 PEAK_P = 0.01
 MIN_RISE = 0.01  # of a step; full links still differ by a few per mille, which a few runs could take for a rise
 KNEE, PEAK, RISING, BENDING, LEVEL = "knee", "peak", "still rising", "bending", "not rising"
-CANNOT_TELL = "cannot tell"
+UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Curve:
     knee: the knee, or the peak where `shape` is `peak`. plateau: in the unit of y; slope: per unit of x.
     """
 
-    shape: str = CANNOT_TELL
+    shape: str = UNDECIDED
     knee: Interval = UNKNOWN
     plateau: Interval = UNKNOWN
     slope: Interval = UNKNOWN
@@ -177,7 +177,7 @@ def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:
     throughout, rises = held[-1] == len(knees) - 1, _last_step_rises(x, y)
     if not throughout and not rises:
         return KNEE, Interval(float(knees[best]), float(low), float(high))
-    shape = (RISING if throughout else BENDING) if rises else CANNOT_TELL
+    shape = (RISING if throughout else BENDING) if rises else UNDECIDED
     return shape, Interval(math.nan, float(low), math.nan)
 
 
@@ -204,7 +204,7 @@ def _plateau(x: np.ndarray, y: np.ndarray, knee: float) -> Interval:
 def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     """Fit the curve of runs with axis value x > 0 and speed y > 0 (shapes (N,)).
 
-    With too few runs the shape is CANNOT_TELL, and `reason` explains why.
+    With too few runs the shape is UNDECIDED, and `reason` explains why.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(x))

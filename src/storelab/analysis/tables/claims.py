@@ -4,10 +4,10 @@ See docs/claims.md. `records/claims.yaml` contains the findings, `statistics/jud
 
 A claim is judged on `Runs`: one row per run for a table that has medians over runs, else the counts of the table. A
 case is the runs of one store with all axes fixed, so that they differ only in what the claim compares. The exceptions
-are `along`, the columns `apart`, and axes of which the claim takes the smallest or largest value. That value is taken
-at each value of `along`, so that, for example, the number of clients may increase with the front-ends. A claim about
-the file compares runs of all stores. Runs of open loops are excluded, because their rate is that of the arrivals. Many
-claims are judged at the same time, so that p values are corrected for all cases of a campaign that have one
+are `along`, the columns `may_differ`, and axes of which the claim takes the smallest or largest value. That value is
+taken at each value of `along`, so that, for example, the number of clients may increase with the front-ends. A claim
+about the file compares runs of all stores. Runs of open loops are excluded, because their rate is that of the arrivals.
+Many claims are judged at the same time, so that p values are corrected for all cases of a campaign that have one
 (`statistics/ratios.py`).
 """
 
@@ -25,12 +25,12 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.records import published
 from storelab.analysis.records.selection import matching, taken
 from storelab.analysis.statistics import judging, ratios
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED, Bound, Found
+from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED, Bound, Found
 from storelab.analysis.tables import guarantees, releases, resources, roles
 from storelab.analysis.tables.calibration import LINK_FULL
 from storelab.analysis.tables.verdicts import BUSY
 from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
-from storelab.core.axes.root_files import SCALE
+from storelab.core.axes.root_files import FILE_SIZE
 from storelab.core.campaign.claims import (
     BY_SPEED,
     COUNTED,
@@ -207,7 +207,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
     along = claim["along"]
     if claim["rule"] == "count":
         return rows, [c for c in ("store", *DEPLOYMENT_NAMES) if c in rows]
-    free = {along, *claim["apart"], *(c for c, v in claim["where"].items() if v in EXTREMES)}
+    free = {along, *claim["may_differ"], *(c for c, v in claim["where"].items() if v in EXTREMES)}
     if claim.get("about") == ROOT_FILE:
         free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
@@ -236,8 +236,8 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
         return ALL_SYSTEMS
     first = group.iloc[0]
     if claim.get("about") == ROOT_FILE:
-        return words.value_text(SCALE.column, first.get(SCALE.column)) or "the file"
-    return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["apart"])})
+        return words.value_text(FILE_SIZE.column, first.get(FILE_SIZE.column)) or "the file"
+    return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["may_differ"])})
 
 
 def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
@@ -362,7 +362,7 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     happened = round(group[column].astype(float).sum())
     noun = ("try", "tries") if tries else ("run", "runs")
     total = f"{words.grouped(str(tried))} {noun[tried != 1]}"
-    found = judging.count(happened, max(tried, happened), bound_of(claim), claim["enough"])
+    found = judging.count(happened, max(tried, happened), bound_of(claim), claim["min_attempts"])
     found = found if tries else replace(found, low=math.nan, high=math.nan)  # it may happen several times in a run
     return found, f"{words.grouped(str(happened))} in {total}", None
 
@@ -499,7 +499,7 @@ def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
         return reads
     branches = reads["branches_per_read"].where(reads["branches_per_read"] > 0)
     made = reads.assign(clusters_per_read=reads["baskets_per_read"] / branches)
-    of_file = made.groupby(made.get(SCALE.column, pd.Series("", index=made.index)), dropna=False)
+    of_file = made.groupby(made.get(FILE_SIZE.column, pd.Series("", index=made.index)), dropna=False)
     most = of_file[["entries_per_read", "clusters_per_read"]].transform("max")
     return made.assign(file_entries=most["entries_per_read"], file_clusters=most["clusters_per_read"])
 
@@ -514,7 +514,7 @@ def _even(carried: pd.DataFrame) -> pd.DataFrame:
 
 COLUMNS = (
     "claim",
-    "says",
+    "statement",
     "source",
     "published",
     "published_unit",
@@ -526,7 +526,7 @@ COLUMNS = (
     "unit",
     "expected",
     "p",
-    "verdict_alone",
+    "verdict_uncorrected",
     "evidence",
     "reason",
     "would_decide",
@@ -550,9 +550,9 @@ def judged(claims: Mapping[str, Mapping[str, Any]], runs: Mapping[str, pd.DataFr
     """Return one row per claim and system that measured it, and one per claim that was not measured.
 
     The rows are in the order of the claims. A row has several cases (`cases`), of which `confirmed` and `refuted` are
-    counted. Its verdict is that of all decided cases, or CANNOT_TELL where they contradict each other. value, low,
+    counted. Its verdict is that of all decided cases, or UNDECIDED where they contradict each other. value, low,
     high, evidence, n, points: of the case with the least evidence for this verdict. p: of that case, two-sided,
-    corrected for all cases; verdict_alone: its verdict without this correction.
+    corrected for all cases; verdict_uncorrected: its verdict without this correction.
 
     claims: as returned by `core.campaign.claims.resolved`; runs: table -> its rows.
     """
@@ -572,7 +572,7 @@ def _head(name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
     value, unit = published.printed_number(claim["published"])
     return {
         "claim": name,
-        "says": claim["says"],
+        "statement": claim["statement"],
         "source": claim["source"],
         "published": value,
         "published_unit": unit or None,
@@ -587,7 +587,7 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
     bound = bound_of(claim)
     verdicts = [_verdict(claim, case, p) for case, p in pairs]
     confirmed, refuted = verdicts.count(CONFIRMED), verdicts.count(REFUTED)
-    verdict = CONFIRMED if confirmed and not refuted else REFUTED if refuted and not confirmed else CANNOT_TELL
+    verdict = CONFIRMED if confirmed and not refuted else REFUTED if refuted and not confirmed else UNDECIDED
     # Show the case with the least evidence for the verdict: nearest to the bound, or on its other side.
     sign = (-1 if bound.most else 1) * (-1 if verdict == REFUTED else 1)
     values = [sign * case.found.value if math.isfinite(case.found.value) else math.inf for case, _ in pairs]
@@ -596,7 +596,7 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
     reason, decides = case.found.reason, ""
     if confirmed and refuted:
         reason, decides = f"{confirmed} of {len(pairs)} cases confirm it, {refuted} refute it", NARROWER_CLAIM
-    elif verdicts[least] == CANNOT_TELL:
+    elif verdicts[least] == UNDECIDED:
         chance = "the interval contains the bound" if case.found.p >= 0.05 else "not significant among all claims"
         reason, decides = reason or chance, case.found.lacks or judging.NARROWER
         if case.held_back and _low(claim) in (judging.verdict(case.found, bound, p), _side(case, bound)):
@@ -609,7 +609,7 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
         "high": case.found.high,
         "unit": _unit(claim, case.found.value),
         "p": p,
-        "verdict_alone": judging.verdict(case.found, bound, case.found.p),
+        "verdict_uncorrected": judging.verdict(case.found, bound, case.found.p),
         "evidence": ": ".join(filter(None, (case.where, case.evidence))) or None,
         "reason": reason or None,
         "would_decide": decides or None,
@@ -628,7 +628,7 @@ def _verdict(claim: Mapping[str, Any], case: Case, p: float) -> str:
     either.
     """
     verdict = judging.verdict(case.found, bound_of(claim), p)
-    return CANNOT_TELL if case.held_back and verdict == _low(claim) else verdict
+    return UNDECIDED if case.held_back and verdict == _low(claim) else verdict
 
 
 def _low(claim: Mapping[str, Any]) -> str:
@@ -659,7 +659,7 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         for name, verdict in (
             ("confirmed", CONFIRMED),
             ("refuted", REFUTED),
-            ("cannot_tell", CANNOT_TELL),
+            ("undecided", UNDECIDED),
             ("not_measured", NOT_MEASURED),
         )
     ]

@@ -213,7 +213,7 @@ RECOVERY_METRICS = (
     ("whole", "s"),
     ("whole_after", "s"),
 )
-COUNTED = ("beyond_redundancy", "never_served", "states_told", "never_noticed", "never_whole")
+COUNTED = ("beyond_redundancy", "never_served", "states_reported", "never_noticed", "never_whole")
 RECOVERY_SUMS = ("operations", "failed_operations")  # from the first act on
 RECOVERY_COLUMNS = (
     "source",
@@ -316,7 +316,7 @@ def _store_columns(run: dict[str, Any]) -> dict[str, Any]:
         "whole_after_s": max(0.0, (how.whole_ns - undone) / 1e9) if how.whole_ns is not None and was_undone else None,
         "beyond_redundancy": int(bool((run.get("fault") or {}).get("beyond_redundancy"))),
         "versions": " to ".join((run.get("fault") or {}).get("versions") or []) or None,
-        "states_told": int(how.tells),
+        "states_reported": int(how.tells),
         "never_noticed": int(how.tells and how.noticed_ns is None),
         "never_whole": int(how.noticed_ns is not None and how.whole_ns is None),
     }

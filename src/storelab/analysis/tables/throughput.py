@@ -236,7 +236,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about noise of speeds; no rows without data.
 
     noise_floor, noise_groups, run_spread (median over the groups), aa_compared (groups with enough runs for an
-    interval), aa_cannot_tell (those of them with the correct verdict CANNOT_TELL), aa_too_few, and the ratio over all
+    interval), aa_undecided (those of them with the correct verdict UNDECIDED), aa_too_few, and the ratio over all
     groups.
     """
     rows = found[(found["workload"] != WHOLE) & found["metric"].isin(groups.SPEEDS) & found["ratio"].notna()]
@@ -250,7 +250,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("noise_groups", words.plural(len(rows), "group"), ""),
         ("run_spread", rows["spread_percent"].astype(float).median(), "%"),
         ("aa_compared", len(with_interval), ""),
-        ("aa_cannot_tell", int((with_interval["verdict"] == ratios.CANNOT_TELL).sum()), ""),
+        ("aa_undecided", int((with_interval["verdict"] == ratios.UNDECIDED).sum()), ""),
         ("aa_too_few", len(rows) - len(with_interval), ""),
     ]
     whole = found[(found["workload"] == WHOLE) & (found["metric"] == groups.SPEED)]
@@ -268,7 +268,7 @@ SHAPES = {  # in a sentence; {0}: number of curves
     knees.RISING: "{0} still rise{1} at the end",
     knees.BENDING: "{0} bend{1} (the last step rises, but less than the steps before)",
     knees.LEVEL: "{0} do{2} not rise",
-    knees.CANNOT_TELL: "{0} cannot be judged by the runs (scaling.csv only)",
+    knees.UNDECIDED: "{0} cannot be judged by the runs (scaling.csv only)",
 }
 # Columns: a quantity of a curve, and the value or an end of its interval.
 CURVE_PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
@@ -353,7 +353,7 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     counts = {text: int((found["curve"] == shape).sum()) for shape, text in SHAPES.items()}
     shapes = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
     out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", shapes, "")]
-    known = (found["curve"] != knees.CANNOT_TELL) & found["linearity_low"].notna()
+    known = (found["curve"] != knees.UNDECIDED) & found["linearity_low"].notna()
     rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & known]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))

@@ -102,7 +102,7 @@ COLUMNS = (
     "verdict",
     "evidence",
     "also",
-    "would_tell",
+    "would_decide",
 )
 
 
@@ -111,7 +111,7 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
     Columns: store, deployment, workload, engine, what (size and fraction in words), best (median) and unit, where (the
     load that reached it), n, few (the rate depends on few operations), verdict, evidence, also (other rules that fire,
-    each with its evidence; invalid runs; limits that the rate contradicts), would_tell (the missing data, where the
+    each with its evidence; invalid runs; limits that the rate contradicts), would_decide (the missing data, where the
     verdict is not known).
 
     tables: points, throughput, resources and, if it exists, scaling. by: the columns that identify a group of points.
@@ -201,7 +201,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "verdict": named(verdict, s),
         "evidence": evidence,
         "also": "; ".join(f"{name}: {why}" for name, why in also),
-        "would_tell": "" if fired else would_tell(s),
+        "would_decide": "" if fired else would_decide(s),
     }
 
 
@@ -247,7 +247,7 @@ def lines(found: pd.DataFrame) -> list[str]:
         )
         out.append(f"        {r.evidence}")
         out += [f"    also: {_text(r.also)}"] if _text(r.also) else []
-        out += [f"    missing: {_text(r.would_tell)}"] if _text(r.would_tell) else []
+        out += [f"    missing: {_text(r.would_decide)}"] if _text(r.would_decide) else []
     return out
 
 
@@ -527,7 +527,7 @@ def unknown(s: Subject) -> str:
 PUSHED = ("clients", "workers", "buckets", "front_ends")
 
 
-def would_tell(s: Subject) -> str:
+def would_decide(s: Subject) -> str:
     """Return the data that are missing where the verdict is not known."""
     unknown_ = {c for c in SHOWN_IN if s.number(c) is None}
     numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}

@@ -107,8 +107,8 @@ SPLIT = Axis(
     "Engine `uproot-s3fs`: longer requests are split into pieces of this size; 0 B: no splitting.",
     minimum=0,
 )
-MOST_BUCKETS = Axis(
-    "most_buckets",
+MAX_BUCKETS = Axis(
+    "max_buckets",
     "int",
     120,
     "Most buckets",

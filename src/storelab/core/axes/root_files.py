@@ -5,8 +5,8 @@ May import: `core.model`.
 
 from storelab.core.model import Axis
 
-SCALE = Axis(
-    "scale",
+FILE_SIZE = Axis(
+    "file_size",
     "text",
     "S",
     "File",

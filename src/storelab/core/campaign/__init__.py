@@ -37,7 +37,7 @@ from storelab.core.config_types import (
 from storelab.core.errors import UserError, shown
 from storelab.core.figures import Figure, FigureName
 
-SCALES = ("S", "M", "L")  # of the generated ROOT file
+FILE_SIZES = ("S", "M", "L")  # of the generated ROOT file
 MOST_PARTS = 1000  # of a sweep
 MOST_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 API reference)
 FORMS = "write rows like [{front_ends: 1, clients: 3}, …], or columns like {front_ends: [1, 2], clients: [3, 6]}"
@@ -114,7 +114,9 @@ class Launcher(Closed):
         description="A node whose clock difference is known less precisely than this is refused. The difference itself "
         "is corrected.",
     )
-    silence: Wait = Field(given("30 s"), description="A node without a heartbeat for this time counts as lost.")
+    heartbeat_timeout: Wait = Field(
+        given("30 s"), description="A node without a heartbeat for this time counts as lost."
+    )
 
 
 class Role(Closed):
@@ -125,7 +127,7 @@ class Role(Closed):
         default_factory=dict,
         description="Axis: value or list of values. Axes of the whole point belong to the `axes` of the sweep.",
     )
-    scaled_axes: Annotated[list[str], Once] = Field(default_factory=list, description="As in a sweep.")
+    scale_axes: Annotated[list[str], Once] = Field(default_factory=list, description="As in a sweep.")
     begin: At = Field(
         "0 s",
         description="Start of its clients: time after the agreed start (`10 s`, scaled) or share of the run (`30 %`).",
@@ -167,11 +169,11 @@ def _columns_from_rows(rows: list[Any]) -> dict[str, list[Any]]:
     return {axis: [row[axis] for row in rows] for axis in rows[0]}
 
 
-Together = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
+Rows = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
 
 
 class Sweep(Closed):
-    """One workload, or several roles at once, over the product of its axes and the rows of `together`."""
+    """One workload, or several roles at once, over the product of its axes and the rows of `zip`."""
 
     workload: str = Field("", description="Name of the workload; empty with `roles`. See docs/reference/workloads.md.")
     roles: dict[RoleName, Role] = Field(
@@ -181,14 +183,14 @@ class Sweep(Closed):
         default_factory=dict,
         description="Axis: value or list of values. With `roles`: axes of the whole point.",
     )
-    together: Together = Field(
+    zip: Rows = Field(
         default_factory=dict,
         description=(
             "Axes that vary together: rows (`[{front_ends: 1, clients: 3}, …]`) or columns of equal length. Their rows "
             "are combined with every point of `axes`. With `roles` also axes of a role, as `uploads.workers`."
         ),
     )
-    scaled_axes: Annotated[list[str], Once] = Field(
+    scale_axes: Annotated[list[str], Once] = Field(
         default_factory=list,
         description=(
             "Axes that the campaign's `scale` also multiplies: whole numbers (at least 1), and the size of the "
@@ -220,7 +222,9 @@ class Sweep(Closed):
         description="Measures each point in this many consecutive parts, each with a record; see docs/soak.md.",
     )
     stores: Annotated[list[Name], Once] | None = Field(
-        None, min_length=1, description="Measure only these stores of the campaign; default: all of `use_stores`."
+        None,
+        min_length=1,
+        description="Measure only these stores of the campaign; default: all of `stores_to_measure`.",
     )
 
     @model_validator(mode="after")
@@ -229,7 +233,7 @@ class Sweep(Closed):
             raise ValueError("'workload' is missing; name one, or name several in `roles`")
         if self.workload and self.roles:
             raise ValueError("has both `workload` and `roles`; make the workload one of the roles")
-        if self.roles and (given := sorted({"objects", "scaled_axes"} & self.model_fields_set)):
+        if self.roles and (given := sorted({"objects", "scale_axes"} & self.model_fields_set)):
             raise ValueError(f"`{given[0]}` belongs to a role if there are roles; write it in `roles.<name>`")
         return self
 
@@ -286,11 +290,11 @@ class Sizes(Closed):
 
     fixed: Size | None = Field(None, description="Size of all objects.")
     mean: Size | None = Field(
-        None, description="Log-normal: the mean of the distribution before it is cut at `least` and `most`."
+        None, description="Log-normal: the mean of the distribution before it is cut at `minimum` and `maximum`."
     )
     sigma: float | None = Field(None, gt=0, le=5, description="Log-normal: standard deviation of the logarithm.")
-    least: Size = Field(given("1 B"), description="Log-normal: smaller sizes are drawn again.")
-    most: Size | None = Field(
+    minimum: Size = Field(given("1 B"), description="Log-normal: smaller sizes are drawn again.")
+    maximum: Size | None = Field(
         None, description="Log-normal: larger sizes are drawn again; default: 100 times the mean."
     )
     histogram: Histogram | None = Field(
@@ -303,11 +307,11 @@ class Sizes(Closed):
             raise ValueError("must have exactly one of `fixed`, `mean` with `sigma`, `histogram`; give one of them")
         if (self.mean is None) != (self.sigma is None):
             raise ValueError("`mean` and `sigma` belong together; give both")
-        if self.mean is None and {"least", "most"} & self.model_fields_set:
-            raise ValueError("`least` and `most` are only for a log-normal distribution; leave them out")
+        if self.mean is None and {"minimum", "maximum"} & self.model_fields_set:
+            raise ValueError("`minimum` and `maximum` are only for a log-normal distribution; leave them out")
         values = self.told()
         if self.mean is not None and not values["least"] < self.mean < values["most"]:
-            raise ValueError("the mean is not between `least` and `most`; change one of them")
+            raise ValueError("the mean is not between `minimum` and `maximum`; change one of them")
         if mixes.largest(values) > MOST_OBJECT:
             limit = units.format_size(MOST_OBJECT)
             raise ValueError(f"objects of more than {limit} need a multipart upload; choose smaller ones")
@@ -318,8 +322,8 @@ class Sizes(Closed):
         if self.fixed is not None:
             return {"fixed": self.fixed}
         if self.mean is not None:
-            most = mixes.MOST_TIMES * self.mean if self.most is None else self.most
-            return {"mean": self.mean, "sigma": self.sigma, "least": self.least, "most": most}
+            most = mixes.MOST_TIMES * self.mean if self.maximum is None else self.maximum
+            return {"mean": self.mean, "sigma": self.sigma, "least": self.minimum, "most": most}
         return dict(self.histogram or {})
 
 
@@ -340,7 +344,7 @@ class Campaign(Closed):
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
     title: str = Field("", description="Title of the paper.")
     authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
-    use_stores: Annotated[list[Name], Once] = Field(
+    stores_to_measure: Annotated[list[Name], Once] = Field(
         min_length=1,
         description=("Stores to measure. Set it in config.yaml for campaigns that suit any store, or in the campaign."),
     )
@@ -359,7 +363,7 @@ class Campaign(Closed):
         le=1000,
         description=(
             "Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names "
-            "in `scaled_axes`."
+            "in `scale_axes`."
         ),
     )
     failure_budget: float = Field(
@@ -382,7 +386,7 @@ class Campaign(Closed):
     )
     files: dict[Name, RootFile] = Field(
         default_factory=dict,
-        description="ROOT files of the user; `scale` of a read may be such a name, see docs/own-files.md.",
+        description="ROOT files of the user; `file_size` of a read may be such a name, see docs/own-files.md.",
     )
     sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="What is measured.")
     faults: dict[FaultName, Annotated[list[Act], Field(min_length=1)]] = Field(
@@ -408,7 +412,7 @@ class Campaign(Closed):
     @field_validator("files")
     @classmethod
     def _new_names(cls, files: dict[str, RootFile]) -> dict[str, RootFile]:
-        for name in SCALES:
+        for name in FILE_SIZES:
             if name in files:
-                raise ValueError(f"{name} is a scale of the generated ROOT file; give your file another name")
+                raise ValueError(f"{name} is a size of the generated ROOT file; give your file another name")
         return files

@@ -96,7 +96,7 @@ class Published(Closed):
 class Claim(Closed):
     """A finding with the query that tests it and the rule that judges it, see docs/claims.md."""
 
-    says: Text = Field(description="The finding, in a plain sentence.")
+    statement: Text = Field(description="The finding, in a plain sentence.")
     source: Text = Field(description="Source of the finding.")
     published: Published | None = Field(None, description="The published number, if there is one.")
     campaigns: Annotated[list[Name], Once] = Field(
@@ -119,7 +119,7 @@ class Claim(Closed):
             "highest, or `each`. Also `least`, `most`, `most / 4` (a quarter of the most), `worst`, `best`."
         ),
     )
-    apart: Names = Field(
+    may_differ: Names = Field(
         default_factory=list, description="Columns that change together with `along` and may therefore differ."
     )
     about: Literal["store", "file"] = Field(
@@ -147,7 +147,9 @@ class Claim(Closed):
     )
     at_least: float | None = Field(None, description="The finding holds at this value and above.")
     at_most: float | None = Field(None, description="The finding holds at this value and below.")
-    enough: int = Field(100, ge=1, description="For `count`: minimum number of attempts for a count of 0 to be judged.")
+    min_attempts: int = Field(
+        100, ge=1, description="For `count`: minimum number of attempts for a count of 0 to be judged."
+    )
     shapes: Names = Field(
         default_factory=list,
         description="For `shape`: `knee`, `peak`, `still rising`, `bending` or `not rising`; any of these.",
@@ -239,7 +241,7 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     return claim.model_dump(mode="json") | {
         "along": column("along", claim.along) if claim.along else "",
         "values": values,
-        "apart": [column("apart", name) for name in claim.apart],
+        "may_differ": [column("may_differ", name) for name in claim.may_differ],
         "where": where,
         "reach": {column("reach", name): parsed(name, f"{place}.reach.{name}", v) for name, v in claim.reach.items()},
     }

@@ -4,8 +4,7 @@ Order: a block is one repetition of one deployment (a store with its redundancy,
 campaign's seed shuffles the blocks, and the points in a block, so that slow drifts of a host affect all points equally
 (interleaving). The parts of a series stay together, in ascending order. Calibration points come first and last.
 
-May import: `sweeps` (expands one sweep), `together` (axes that vary together), `roles` (several workloads at once),
-`series` (in parts), `core`.
+May import: `sweeps` (expands one sweep), `roles` (several workloads at once), `core`.
 """
 
 import itertools
@@ -71,7 +70,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = roles.rows(place, sweep, workload, config.scale)
-        among, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
+        among, reps = sweep.stores or config.stores_to_measure, sweep.repetitions or config.repetitions
         asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
         if asked > MOST_POINTS:
             raise UserError(
@@ -98,8 +97,8 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                         f"point {key} is also in sweep {other.sweep!r}, with other settings",
                         "let the two sweeps differ in an axis, or have the same settings",
                     )
-                if not sweep.together and config.sweeps[other.sweep].together:
-                    points[key] = point  # in both: figures draw only points of `together` along its rows
+                if not sweep.zip and config.sweeps[other.sweep].zip:
+                    points[key] = point  # in both: figures draw only points of `zip` along its rows
     ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
     return order(list((ceilings | points).values()), config.seed)
 
@@ -121,7 +120,7 @@ def _fits(place: str, key: str) -> None:
 
 def stores_of(config: Config, points: list[Point]) -> list[str]:
     """Return the campaign's stores, and the null server if the plan has points of it."""
-    return list(dict.fromkeys([*config.use_stores, *(p.store for p in points)]))
+    return list(dict.fromkeys([*config.stores_to_measure, *(p.store for p in points)]))
 
 
 def deployment(point: Point) -> tuple[str, ...]:
@@ -190,7 +189,7 @@ def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:
 
 def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any]:
     """Return sweep -> axes that vary together and their rows, which the analysis follows."""
-    coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.together}
+    coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.zip}
     used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
     return {name: roles.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 

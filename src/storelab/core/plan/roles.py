@@ -1,7 +1,7 @@
 """Sweeps with roles: several workloads at once, each with its own axes, clients and times (docs/roles.md). Pure.
 
 Each of these sweeps has a separate workload, `roles-<sweep>`. Its axes are those of the whole point, and those of each
-role under the role's name. Axes of a sweep or a role can vary together (`together:`): a row sets a value of each of
+role under the role's name. Axes of a sweep or a role can vary together (`zip:`): a row sets a value of each of
 them. The rows, typed and scaled, are multiplied with the product of the other axes.
 """
 
@@ -22,24 +22,24 @@ from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
 from storelab.core.plan import sweeps
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, scaled_value, staged_for, sweep_axes
 
-WHERE = "together"
+WHERE = "zip"
 
 
 def names(sweep: Sweep, role: str = "") -> list[str]:
-    """Return the plain names of the axes in `together`, of the sweep itself or of one role."""
-    parts = [axis.rpartition(OF_ROLE) for axis in sweep.together]
+    """Return the plain names of the axes in `zip`, of the sweep itself or of one role."""
+    parts = [axis.rpartition(OF_ROLE) for axis in sweep.zip]
     return [own for name, _, own in parts if name == role]
 
 
 def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[dict[str, Any]]:
-    """Return the rows of `together` in order, each as axis -> value; one empty row without `together`.
+    """Return the rows of `zip` in order, each as axis -> value; one empty row without `zip`.
 
-    Values of axes in `scaled_axes` are multiplied by `factor`. Raises UserError.
+    Values of axes in `scale_axes` are multiplied by `factor`. Raises UserError.
     """
-    if not sweep.together:
+    if not sweep.zip:
         return [{}]
     here, known = f"{place}.{WHERE}", {a.name: a for a in workload.axes}
-    for axis in sweep.together:
+    for axis in sweep.zip:
         problem = f"{workload.name} has no axis {axis!r}"
         require_known(f"{here}.{axis}", axis, known, problem, "its axes:")
         role, _, own = axis.rpartition(OF_ROLE)
@@ -47,13 +47,12 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
             raise UserError(f"{here}.{axis}", f"{axis} is also in `axes`", "write it in one of them")
         if own == PART.name:
             raise UserError(f"{here}.{axis}", "parts are numbered automatically", f"write {place}.parts: 24")
-    length = len(next(iter(sweep.together.values())))
+    length = len(next(iter(sweep.zip.values())))
     if length > MOST_POINTS:
         raise UserError(here, f"{length} rows are listed", f"a plan has at most {MOST_POINTS} points")
-    scaled = [*sweep.scaled_axes, *(f"{n}{OF_ROLE}{a}" for n, role in sweep.roles.items() for a in role.scaled_axes)]
+    scaled = [*sweep.scale_axes, *(f"{n}{OF_ROLE}{a}" for n, role in sweep.roles.items() for a in role.scale_axes)]
     columns = {
-        axis: _column(place, known[axis], given, factor if axis in scaled else 1)
-        for axis, given in sweep.together.items()
+        axis: _column(place, known[axis], given, factor if axis in scaled else 1) for axis, given in sweep.zip.items()
     }
     found = list(zip(*columns.values(), strict=True))
     if len(set(found)) < length and (factor == 1 or not columns.keys() & set(scaled)):
@@ -64,9 +63,9 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
 
 
 def told(name: str, sweep: Sweep, workload: Workload, factor: float) -> dict[str, Any]:
-    """Return the entry of a sweep in plan.json: the columns of the axes in `together`, and their rows."""
+    """Return the entry of a sweep in plan.json: the columns of the axes in `zip`, and their rows."""
     found = rows(f"sweeps.{name}", sweep, workload, factor)
-    return {"axes": [workload.axis(a).column for a in sweep.together], "rows": [list(row.values()) for row in found]}
+    return {"axes": [workload.axis(a).column for a in sweep.zip], "rows": [list(row.values()) for row in found]}
 
 
 def _column(place: str, axis: Axis, given: list[Any], factor: float) -> list[Any]:
@@ -76,14 +75,14 @@ def _column(place: str, axis: Axis, given: list[Any], factor: float) -> list[Any
 
 @contextmanager
 def placed(config: Config) -> Iterator[None]:
-    """Report errors in values of `together` at that key, not at `axes`."""
+    """Report errors in values of `zip` at that key, not at `axes`."""
     try:
         yield
     except UserError as error:
         found = re.fullmatch(r"sweeps\.(.+?)\.(?:roles\.([^.]+)\.)?axes\.([^.]+)", error.place)
         sweep = config.sweeps.get(found[1]) if found else None
         axis = OF_ROLE.join(filter(None, found.groups()[1:])) if found else ""
-        if not found or not sweep or axis not in sweep.together:
+        if not found or not sweep or axis not in sweep.zip:
             raise
         raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.mend) from None
 

@@ -16,7 +16,7 @@ from storelab.core import axes as known_axes
 from storelab.core import units
 from storelab.core.axes import mixes
 from storelab.core.axes.roles import PART
-from storelab.core.campaign import SCALES, Role, Sweep
+from storelab.core.campaign import FILE_SIZES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config
 from storelab.core.config_types import LEAST_BIN_NS
@@ -101,7 +101,7 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
         if len(values) > MOST_POINTS:
             raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MOST_POINTS} points")
         typed = [axis.parse(v, here) for v in values]
-        if len(set(typed)) < len(typed) and axis.name not in sweep.scaled_axes:
+        if len(set(typed)) < len(typed) and axis.name not in sweep.scale_axes:
             twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
             raise UserError(here, f"{shown(twice)} is listed twice", "list it once; `repetitions` measures it again")
         columns.append(list(dict.fromkeys(typed)))
@@ -113,17 +113,17 @@ def _listed(given: Any) -> list[Any]:
 
 
 def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled: Sequence[str] = ()) -> Asked:
-    """Return the sweep or role with durations and bins (whole ms), objects and `scaled_axes` times `factor`.
+    """Return the sweep or role with durations and bins (whole ms), objects and `scale_axes` times `factor`.
 
-    coupled: axes of the sweep that are in `together`; `together.rows` scales their values.
+    coupled: axes of the sweep that are in `zip`; `roles.rows` scales their values.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
     """
     given = [*sweep.axes, *coupled]
-    for axis in sweep.scaled_axes:
+    for axis in sweep.scale_axes:
         if axis not in given:
             hint = f"its axes: {', '.join(given) or 'none'}"
-            raise UserError(f"{place}.scaled_axes", f"the sweep has no axis {axis!r}", hint)
+            raise UserError(f"{place}.scale_axes", f"the sweep has no axis {axis!r}", hint)
     if factor == 1:
         return sweep
     ms = 10**6
@@ -137,7 +137,7 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]
-        for axis in sweep.scaled_axes
+        for axis in sweep.scale_axes
         if axis in sweep.axes
     }
     return sweep.model_copy(
@@ -155,13 +155,13 @@ def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str =
     where: the key of the sweep that has the value. Raises UserError: the value cannot be scaled.
     """
     hint = "scale whole numbers, or the file S, M, L"
-    if axis.name.rpartition(OF_ROLE)[2] == known_axes.SCALE.name and value in tuple(FILE_MB):
-        return min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor))))
+    if axis.name.rpartition(OF_ROLE)[2] == known_axes.FILE_SIZE.name and value in tuple(FILE_MB):
+        return min(FILE_MB, key=lambda size: abs(math.log(FILE_MB[size] / (FILE_MB[value] * factor))))
     if axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
         return max(1, round(value * factor))
     if axis.kind in ("int", "text"):
         raise UserError(f"{place}.{where}.{axis.name}", f"{shown(value)} cannot be scaled", hint)
-    raise UserError(f"{place}.scaled_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", hint)
+    raise UserError(f"{place}.scale_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", hint)
 
 
 def dataset_of(
@@ -210,22 +210,22 @@ def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data set with copies of a generated ROOT file or of a user's file. Raises UserError."""
-    scale, codec, copies, files = axes["scale"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
-    own = config.files.get(scale)
-    if scale not in SCALES and own is None:
+    size, codec, copies, files = axes["file_size"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
+    own = config.files.get(size)
+    if size not in FILE_SIZES and own is None:
         raise UserError(
-            f"{place}.scale",
-            f"{scale!r} is not a scale and not a name in `files`",
-            f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`",
+            f"{place}.file_size",
+            f"{size!r} is not a file size and not a name in `files`",
+            f"one of: {', '.join([*FILE_SIZES, *config.files])}; or name your file in `files`",
         )
     if own and codec != "zstd":
         raise UserError(
-            f"{place}.codec", f"{scale} is a user's file, whose compression stays unchanged", "leave the axis out"
+            f"{place}.codec", f"{size} is a user's file, whose compression stays unchanged", "leave the axis out"
         )
     packed = {"codec": codec} if codec != "zstd" else {}
-    name = "-".join(["root", scale, *packed.values()])
+    name = "-".join(["root", size, *packed.values()])
     name += (f"-{copies}" if copies > 1 else "") + (f"-{files}files" if files > 1 else "")
-    dataset = {"name": name, "kind": "root", "scale": scale, "buckets": copies, "seed": config.seed, **packed}
+    dataset = {"name": name, "kind": "root", "scale": size, "buckets": copies, "seed": config.seed, **packed}
     dataset |= {"files": files} if files > 1 else {}
     return dataset | ({"file": own.path, "tree": own.tree} if own else {})
 
@@ -238,7 +238,7 @@ def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Work
     """
     if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
         return
-    buckets = [*_listed(whole.axes.get("buckets", 1)), *whole.together.get("buckets", ())]
+    buckets = [*_listed(whole.axes.get("buckets", 1)), *whole.zip.get("buckets", ())]
     counts = [n for n in buckets if isinstance(n, int)]
     if (most := max(counts, default=0)) > sweep.objects:
         raise UserError(

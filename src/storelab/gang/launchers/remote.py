@@ -120,7 +120,8 @@ class RemoteLauncher(Launcher):
         job = GangJob.read(self.folder)
         job.nodes = self.nodes
         job.clock_addresses, job.clock_bound_ns = self.clock.addresses, self.settings.clock_bound
-        job.silence_ns = 2 * self.settings.silence  # a coordinator may be silent while it waits for the batch system
+        # A coordinator may be silent while it waits for the batch system.
+        job.silence_ns = 2 * self.settings.heartbeat_timeout
         job.write(self.folder)
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
@@ -180,7 +181,7 @@ class RemoteLauncher(Launcher):
             return f"node {n} ({report.get('host')}): {report.get('failure')}"
         now, done = time.monotonic(), place.present("node")
         for n in sorted(place.present("alive") - done):
-            sign, seconds = place.get(f"alive.{n}") or {}, self.settings.silence / 1e9
+            sign, seconds = place.get(f"alive.{n}") or {}, self.settings.heartbeat_timeout / 1e9
             if self._signs.get(n, (None, 0.0))[0] != sign:
                 self._signs[n] = sign, now
             elif now - self._signs[n][1] > seconds:

@@ -88,7 +88,7 @@ class Settings(ManagedSettings):
         le=MOST_SERVERS,
         description="Number of data servers; from 2 on, each has its own namespace, and clients connect to a gateway.",
     )
-    door: Literal["redirector", "proxy"] = Field(
+    gateway: Literal["redirector", "proxy"] = Field(
         "redirector",
         description="Gateway of several data servers: a redirector sends clients on to one of them, a proxy transfers "
         "the data itself.",
@@ -135,7 +135,7 @@ class XRootD(Managed):
     def __init__(self, name: str, settings: Any, state: Path):
         self.protocol = settings.protocol
         self.several = settings.servers > 1
-        self.front = f"{settings.door}-" if self.several else "xrootd-"
+        self.front = f"{settings.gateway}-" if self.several else "xrootd-"
         self.most_front_ends = MOST_DOORS if self.several else 1
         super().__init__(name, settings, state)
 
@@ -198,7 +198,7 @@ class XRootD(Managed):
 
     def _redirectors(self) -> int:
         """Return the number of redirectors that exist, or that this call of `up` starts."""
-        if self.settings.door != "redirector":
+        if self.settings.gateway != "redirector":
             return 1
         return max([self._asked, *(self._number(n) for n in self.daemons.records() if n.startswith(self.front))])
 
@@ -206,11 +206,11 @@ class XRootD(Managed):
         """Return the starting order, because a daemon that misses another one waits for seconds before it retries."""
         if not self.several:
             return (front_ends,)
-        numbers = [n.rpartition("-")[2] for n in front_ends] if self.settings.door == "redirector" else ["1"]
+        numbers = [n.rpartition("-")[2] for n in front_ends] if self.settings.gateway == "redirector" else ["1"]
         redirectors, managers = ([f"{kind}-{i}" for i in numbers] for kind in ("redirector", "manager"))
         cmsds = [f"cmsd-{i}" for i in range(1, self.settings.servers + 1)]
         out = [managers, cmsds, [*self.servers(), *redirectors]]
-        return out if self.settings.door == "redirector" else [*out, front_ends]
+        return out if self.settings.gateway == "redirector" else [*out, front_ends]
 
     @property
     def _manager_port(self) -> int:
@@ -444,7 +444,7 @@ class XRootD(Managed):
         """Return the servers' counts, requested in parallel so that a hanging server does not delay the others."""
         if not self.several:
             return {}
-        if self.settings.door == "proxy":  # its connections stay open, so wait for its report
+        if self.settings.gateway == "proxy":  # its connections stay open, so wait for its report
             time.sleep(1.2 * conf.REPORT)
         doors = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
 
@@ -462,7 +462,10 @@ class XRootD(Managed):
         facts = super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}
         if self.several:
             facts |= {"jobs_on_servers": self.settings.jobs_on_servers}
-            facts |= {"door": self.settings.door, "network": "a pair of virtual interfaces for each node, and a switch"}
+            facts |= {
+                "gateway": self.settings.gateway,
+                "network": "a pair of virtual interfaces for each node, and a switch",
+            }
         return facts
 
 

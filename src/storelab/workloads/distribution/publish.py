@@ -180,7 +180,7 @@ class Replicator:
             raise Other(f"{where}: stratum 1 has revision {theirs['S']}, stratum 0 only {mine.get('S')}")
 
 
-BESIDE = "STORELAB_BESIDE_"  # prefix of the variables with the keys of the second store
+BESIDE = "STORELAB_OTHER_STORE_"  # prefix of the variables with the keys of the second store
 PUBLISHED, UNCHANGED, FAILED, CUT = "published", "unchanged", "failed", "cut"  # states of a day in a stratum
 COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "failures")
 

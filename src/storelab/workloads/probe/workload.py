@@ -134,7 +134,7 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
     room = config.limits.buckets - len(buckets.own_buckets(store, config.name))
     if room < 1:
         return {"spare_buckets": [], "why_none": "limits.buckets allows no further bucket"}
-    counted = min(point.axes["most_buckets"], room)
+    counted = min(point.axes["max_buckets"], room)
     return {
         "spare_buckets": [store.bucket(config.name, SPARE + i, 0).name for i in range(SPECIAL + counted)],
         "why_none": "",
@@ -224,7 +224,7 @@ PROBE = Probe(
     "probe",
     (
         axes.engine("probe", "wire", "What sends the requests: plain HTTP, XRootD's own client, or POSIX calls."),
-        axes.MOST_BUCKETS,
+        axes.MAX_BUCKETS,
         axes.CLIENTS,
         axes.FRONT_ENDS,
         axes.ACCOUNTS,

@@ -134,7 +134,7 @@ READ_VOLUME = Reading(
     "read_volume",
     (
         axes.engine("read_volume", "uproot-s3fs", READER),
-        axes.SCALE,
+        axes.FILE_SIZE,
         axes.VOLUME,
         axes.CLIENTS,
         axes.GAP,
@@ -151,7 +151,7 @@ READ_ENTRIES = Reading(
     "read_entries",
     (
         axes.engine("read_entries", "uproot-s3fs", READER),
-        axes.SCALE,
+        axes.FILE_SIZE,
         axes.ENTRIES,
         axes.VOLUME,
         axes.CLIENTS,
@@ -169,7 +169,7 @@ REPLAY = Replay(
     "replay",
     (
         axes.engine("replay", "obstore", "Library that moves the bytes: obstore (S3), or fsspec (all protocols)."),
-        axes.SCALE,
+        axes.FILE_SIZE,
         axes.ENTRIES,
         axes.VOLUME,
         axes.CLIENTS,
@@ -192,8 +192,8 @@ class Events(Linked):
         """Raise UserError if two jobs would share a file, or if `step` or `read_ahead` cannot be used."""
         values = point.axes
         few = f"{values['clients']} clients read one file each, but there are {values['files']}"
-        entries = known.entries if (known := SCALES.get(values["scale"])) else values["step"]
-        short = f"file {values['scale']} has {entries} events"
+        entries = known.entries if (known := SCALES.get(values["file_size"])) else values["step"]
+        short = f"file {values['file_size']} has {entries} events"
         cache, ahead = values["cache"], values["cache"] in AHEAD
         problem = f"cache {cache} reads ahead by 0 B" if ahead else f"cache {cache} does not read ahead"
         hint = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
@@ -214,7 +214,7 @@ EVENTS = Events(
             "How a job reads: `fsspec`, basket by basket through a file object with a `cache` (all protocols); "
             "`planned`: each step's baskets at once, by the read planner.",
         ),
-        axes.SCALE,
+        axes.FILE_SIZE,
         axes.NAVIGATION,
         axes.STEP,
         axes.VOLUME,

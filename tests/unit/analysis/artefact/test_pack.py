@@ -279,7 +279,8 @@ def project(tmp_path_factory):
         "launcher: {kind: srun, setup: export TOKEN=hush, port: 7}\n"
     )
     (root / "campaigns/mine.yaml").write_text(
-        "# why\nname: example\nuse_stores: [alpha]\nrepetitions: 1\nsweeps: {a: {workload: get, duration: 4 s}}\n"
+        "# why\nname: example\nstores_to_measure: [alpha]\nrepetitions: 1\n"
+        "sweeps: {a: {workload: get, duration: 4 s}}\n"
     )
     return root
 

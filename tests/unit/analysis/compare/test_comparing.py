@@ -41,11 +41,11 @@ def test_the_whole_counts_repetitions():
     faster = [{r: v * 1.1 for r, v in p.items()} for p in points]
     r = ratios.whole(points, faster)
     assert (r.n_a, r.n_b, r.verdict) == (6, 6, "faster") and r.ratio == pytest.approx(1.1)
-    assert ratios.whole(points, points).verdict == "cannot tell"
+    assert ratios.whole(points, points).verdict == "undecided"
     del faster[0][3], faster[1][5]  # lost runs shift nothing
     assert ratios.whole(points, faster).ratio == pytest.approx(1.1, rel=0.001)
     two = ratios.whole([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
-    assert two.verdict == "cannot tell" and "2 against 2 repetitions are too few" in two.reason
+    assert two.verdict == "undecided" and "2 against 2 repetitions are too few" in two.reason
     assert ratios.whole([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
 
 
@@ -69,7 +69,7 @@ def campaigns(tmp_path_factory):
     are written.
     """
     folder = tmp_path_factory.mktemp("results")
-    make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
+    make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, stores_to_measure=["alpha", "beta"])
     make(folder / "half", failed=(), repetitions=4, sweeps=SWEEPS)
     build.build(folder / "half", ["points", "environment"])
     change_points(folder / "half", lambda points: 0.5)
@@ -80,15 +80,15 @@ def run(*arguments: str):
     return CliRunner().invoke(command.compare, list(map(str, arguments)))
 
 
-def test_a_campaign_against_itself_cannot_tell(campaigns, tmp_path):
+def test_a_campaign_against_itself_is_undecided(campaigns, tmp_path):
     one, files = campaigns / "one", ("--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex")
     result = run(one, one, *files, "--fail-on", "slower")
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "t.csv")
-    assert set(table["verdict"]) == {"cannot tell"} and len(table) == 2 * 5 + 1  # points, and the whole
+    assert set(table["verdict"]) == {"undecided"} and len(table) == 2 * 5 + 1  # points, and the whole
     assert "no newer tables" in result.output and "at most 5 % are so by chance" in result.output
     text = (tmp_path / "t.tex").read_text()
-    assert r"\begin{longtable}" in text and text.count("cannot tell") == 11
+    assert r"\begin{longtable}" in text and text.count("undecided") == 11
     assert not (campaigns / "one" / "tables").exists(), "compare writes nothing into a campaign"
 
 
@@ -137,10 +137,10 @@ def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_
     assert output.exit_code == 0, output.output
     table = pd.read_csv(tmp_path / "t.csv")
     (row,) = table[(table["verdict"] == "slower") & (table["workload"] != "all")].to_dict("records")
-    assert row["verdict_corrected"] == "cannot tell" and row["p"] == pytest.approx(2 / math.comb(12, 6))
+    assert row["verdict_corrected"] == "undecided" and row["p"] == pytest.approx(2 / math.comb(12, 6))
     assert row["p_corrected"] == pytest.approx(40 * row["p"])
     assert "Corrected for 40 rows" in output.output and "(slower)" in output.output
-    assert "cannot tell (slower)" in (tmp_path / "t.tex").read_text()
+    assert "undecided (slower)" in (tmp_path / "t.tex").read_text()
 
 
 @pytest.mark.heavy
@@ -201,7 +201,14 @@ def test_bad_input_is_one_line(campaigns, arguments, said):
             sweep = {"workload": workload, "duration": "4 s"}
             make(campaigns / name, failed=(), repetitions=1, sweeps={name: sweep})
         stores = {n: {"kind": "s3", "endpoint": "https://s3.example.org"} for n in ("gamma", "delta")}
-        make(campaigns / "other", failed=(), repetitions=1, sweeps=SWEEPS, use_stores=["gamma", "delta"], stores=stores)
+        make(
+            campaigns / "other",
+            failed=(),
+            repetitions=1,
+            sweeps=SWEEPS,
+            stores_to_measure=["gamma", "delta"],
+            stores=stores,
+        )
     result = run(*(a.format(campaigns) for a in arguments))
     assert isinstance(result.exception, UserError) and re.search(re.escape(said), str(result.exception)), result.output
     assert "\n" not in str(result.exception)

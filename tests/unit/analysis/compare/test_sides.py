@@ -63,7 +63,7 @@ def test_every_row_of_a_comparison():
         p = stats.mannwhitneyu(y, x, method="exact").pvalue
         assert row.p == pytest.approx(p)
         ps.append(p)
-        assert row.verdict == ("faster" if row.low > 1 else "cannot tell")
+        assert row.verdict == ("faster" if row.low > 1 else "undecided")
         assert row.bound_by == "link" if row.clients == 2 else pd.isna(row.bound_by)
     order = np.argsort(ps)
     corrected = np.empty(4)
@@ -72,7 +72,7 @@ def test_every_row_of_a_comparison():
         least = min(least, ps[order[rank]] * 4 / (rank + 1))
         corrected[order[rank]] = least
     assert list(table["p_corrected"][:4]) == pytest.approx(list(corrected))
-    verdicts = [v if c < 0.05 else "cannot tell" for v, c in zip(table["verdict"], corrected, strict=False)]
+    verdicts = [v if c < 0.05 else "undecided" for v, c in zip(table["verdict"], corrected, strict=False)]
     assert list(table["verdict_corrected"][:4]) == verdicts
     whole = table.iloc[4]
     assert whole["metric"] == "speed" and whole["points"] == 4 and (whole["n_a"], whole["n_b"]) == (5, 6)
@@ -87,7 +87,7 @@ def test_latencies_are_compared_too_and_lower_is_faster():
     b = side("b", rows, latency_p50_ms=[1.0, 2, 3, 4, 5], latency_p99_ms=[6.0] * 5)
     table, _ = compare.compare(a, b)
     assert list(table["metric"]) == ["rate", "latency_p50", "latency_p99", "speed", "latency_p50", "latency_p99"]
-    assert list(table["verdict"]) == ["cannot tell", "faster", "slower"] * 2 and (table["points"] == 1).all()
+    assert list(table["verdict"]) == ["undecided", "faster", "slower"] * 2 and (table["points"] == 1).all()
     assert list(table["median_b"][1:3]) == [3.0, 6.0]
     slower = compare.slower(table)
     assert list(slower["metric"]) == ["latency_p99"] * 2

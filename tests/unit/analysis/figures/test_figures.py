@@ -265,7 +265,7 @@ def workers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
     axes = {"object_size": "10 MB", "clients": [1, 2, 4], "workers": [4, 8]}
     sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": axes}}
-    make(folder, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
+    make(folder, stores_to_measure=["alpha", "beta"], sweeps=sweeps, repetitions=6)
     build.build(folder, ["throughput", "points"])
     return folder, build.read(folder, "throughput")
 

@@ -46,7 +46,7 @@ def scaled(points: pd.DataFrame, factor: float, workload: str | None = None) -> 
 def one(tmp_path_factory):
     """Return a campaign with its tables, from which every entry is made."""
     folder = tmp_path_factory.mktemp("one") / "site"
-    make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, use_stores=["alpha", "beta"])
+    make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, stores_to_measure=["alpha", "beta"])
     build.build(folder, MADE)
     return folder
 
@@ -313,7 +313,7 @@ def test_json_is_what_the_text_says(results, found):
     assert {(s["workload"], tuple(c["at"] for c in s["changes"])) for s in content["series"]} == changed
     assert content["series"][0]["axes"]["object_size_bytes"] == 4000 and content["worse"] is None
     text = asked("--campaign-dir", results / "site")[1]
-    assert all(s["said"] in text for s in content["series"])
+    assert all(s["label"] in text for s in content["series"])
 
 
 def test_one_store_and_the_entries_since_a_day(results):
@@ -372,7 +372,7 @@ def test_latencies_are_worse_where_they_are_higher():
         assert len(series.worse(one, "change", 30)) == 1 and not series.worse(one, "change", 60), metric
         assert not series.worse(one, "change-overall") and not series.worse(one, "newest")
     nothing = of([1.0] * 11 + [0.0], "rate")
-    assert nothing.verdict == "cannot tell" and "a value of 0" in nothing.reason and nothing.steps == ()
+    assert nothing.verdict == "undecided" and "a value of 0" in nothing.reason and nothing.steps == ()
 
 
 # --- the environment --------------------------------------------------------------------------------------------------

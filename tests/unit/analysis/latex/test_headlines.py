@@ -143,7 +143,7 @@ def test_linearity_is_that_of_the_curve_that_scales_best():
     [first, _] = known(throughput=rates(*table), scaling=curves())["alpha"]
     assert first.clause == "a linearity of 0.99 [0.98, 1.00] over 1 to 4 front-ends"
     assert first.where == "download, 1~MB objects, 8 clients, 18 to 36 to 72~MB/s, n~=~3"
-    [first] = known(scaling=curves(curve="cannot tell", n=3))["alpha"]
+    [first] = known(scaling=curves(curve="undecided", n=3))["alpha"]
     assert (first.lines, first.clause) == (
         ("not decided", "n~=~1"),
         "runs that do not decide how rates scale with front-ends",

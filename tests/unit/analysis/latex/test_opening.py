@@ -27,7 +27,7 @@ SWEEPS = {
 
 
 def built(folder, change=None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    make(folder, failed=(), repetitions=1, use_stores=["alpha"], sweeps=SWEEPS)
+    make(folder, failed=(), repetitions=1, stores_to_measure=["alpha"], sweeps=SWEEPS)
     for path in (folder / "raw").rglob("run.json") if change else ():
         change(path)
     if change:

@@ -76,7 +76,7 @@ class Judging:
         return self._claims
 
 
-NOT, YES, NO, OPEN = "not measured here", "confirmed", "refuted", "cannot tell"
+NOT, YES, NO, OPEN = "not measured here", "confirmed", "refuted", "undecided"
 Q = "throughput.csv: all rows; rate along clients"
 
 
@@ -446,7 +446,7 @@ def test_every_code_of_a_paper_is_explained(paper, work):
     claim = kinds["claim"]
     claims = rows_of(work / claim["campaign"] / "tables/claims.csv")
     named = next(r for r in claims if claim["name"] == f"{r['claim']}, {r['system']}")
-    assert len(named["points"].split()) == int(claim["points"]) and named["says"] in explained(claim["code"])
+    assert len(named["points"].split()) == int(claim["points"]) and named["statement"] in explained(claim["code"])
 
 
 def test_codes_are_unique_and_change_with_the_records(results, tmp_path):

@@ -34,7 +34,7 @@ GETS = {"workload": "get", "duration": "4 s", "warm_up": "1 s"}
 CONFIG = {
     "campaign": "built",
     "name": "built",
-    "use_stores": ["alpha"],
+    "stores_to_measure": ["alpha"],
     "repetitions": 6,
     "calibrate": False,
     "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},

@@ -25,12 +25,12 @@ from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 ROWS = [{"front_ends": n, "clients": 3 * n} for n in (1, 2, 3)]
-SWEEP = {"workload": "get", "together": ROWS, "axes": {"object_size": ["4 kB", "1 MB"]}}
+SWEEP = {"workload": "get", "zip": ROWS, "axes": {"object_size": ["4 kB", "1 MB"]}}
 DEFAULTS = {"store": "a", "workload": "get"} | {a.column: a.default for a in WORKLOADS["get"].axes}
 
 
 def configured(**more) -> Config:
-    base = {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"]}
+    base = {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "stores_to_measure": ["a"]}
     return Config.model_validate(base | {"calibrate": False, "repetitions": 1, "sweeps": {"s": SWEEP}} | more)
 
 
@@ -58,14 +58,14 @@ def test_rows_are_multiplied_with_the_other_axes_and_not_with_each_other():
 
 def test_columns_say_the_same_as_rows():
     columns = {"front_ends": [1, 2, 3], "clients": [3, 6, 9]}
-    assert made(sweeps={"s": SWEEP | {"together": columns}}) == made()
+    assert made(sweeps={"s": SWEEP | {"zip": columns}}) == made()
 
 
 def test_a_row_may_repeat_a_value_and_points_keep_their_names():
     """A point is the same, whether a product or a row asks for it."""
     rows = {"front_ends": [2, 2], "clients": [1, 4]}
     alone = made(sweeps={"s": {"workload": "get", "axes": {"front_ends": 2, "clients": [1, 4]}}})
-    both = made(sweeps={"s": {"workload": "get", "together": rows}})
+    both = made(sweeps={"s": {"workload": "get", "zip": rows}})
     assert [(p.key, p.seed, p.order) for p in both] == [(p.key, p.seed, p.order) for p in alone]
 
 
@@ -73,7 +73,7 @@ def test_axes_of_roles_go_together_with_those_of_the_point():
     names, rows = ("front_ends", "up.clients", "down.clients"), {(1, 2, 5), (2, 4, 6)}
     roles = {"up": {"workload": "put"}, "down": {"workload": "get", "axes": {"workers": [1, 2]}}}
     together = [dict(zip(names, row, strict=True)) for row in sorted(rows)]
-    points = made(sweeps={"s": {"roles": roles, "together": together}})
+    points = made(sweeps={"s": {"roles": roles, "zip": together}})
     expected = {(*row, w) for row, w in itertools.product(rows, (1, 2))}
     assert values(points, *names, "down.workers") == expected
     assert {(len(p.parts()[0].ranks), len(p.parts()[1].ranks)) for p in points} == {(2, 5), (4, 6)}
@@ -81,15 +81,19 @@ def test_axes_of_roles_go_together_with_those_of_the_point():
 
 def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_once():
     rows = {"front_ends": [1, 2, 4], "clients": [4, 8, 64]}
-    sweep = {"workload": "get", "together": rows, "scaled_axes": ["clients"]}
+    sweep = {"workload": "get", "zip": rows, "scale_axes": ["clients"]}
     assert values(made(sweeps={"s": sweep}, scale=0.25), "front_ends", "clients") == {(1, 1), (2, 2), (4, 16)}
-    both = sweep | {"scaled_axes": ["clients", "front_ends"]}
+    both = sweep | {"scale_axes": ["clients", "front_ends"]}
     assert values(made(sweeps={"s": both}, scale=0.125), "front_ends", "clients") == {(1, 1), (1, 8)}
     assert told(sweeps={"s": both}, scale=0.125)["together"]["s"]["rows"] == [[1, 1], [1, 8]]
-    roles = {"up": {"workload": "put", "scaled_axes": ["clients"]}}
-    sweep = {"roles": roles, "together": {"front_ends": [1, 2], "up.clients": [10, 20]}}
+    roles = {"up": {"workload": "put", "scale_axes": ["clients"]}}
+    sweep = {"roles": roles, "zip": {"front_ends": [1, 2], "up.clients": [10, 20]}}
     assert values(made(sweeps={"s": sweep}, scale=0.5), "front_ends", "up.clients") == {(1, 5), (2, 10)}
-    files = {"workload": "read_volume", "together": {"scale": ["L", "M"], "clients": [1, 2]}, "scaled_axes": ["scale"]}
+    files = {
+        "workload": "read_volume",
+        "zip": {"file_size": ["L", "M"], "clients": [1, 2]},
+        "scale_axes": ["file_size"],
+    }
     assert values(made(sweeps={"s": files}, scale=0.1), "scale", "clients") == {("M", 1), ("S", 2)}
 
 
@@ -131,56 +135,56 @@ def refused(sweep) -> str:
 )
 def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
     with pytest.raises(UserError) as caught:
-        over = {"campaign": "smoke", "sweeps": {"s": {"workload": "get", "together": rows}}}
+        over = {"campaign": "smoke", "sweeps": {"s": {"workload": "get", "zip": rows}}}
         configuration.load(ROOT / "config.yaml", overrides=over)
-    assert str(caught.value).startswith(f"command line: sweeps.s.together: {line}") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"command line: sweeps.s.zip: {line}") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"together": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
-        ({"together": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size is also in `axes`"),
-        ({"together": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
-        ({"together": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
+        ({"zip": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
+        ({"zip": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size is also in `axes`"),
+        ({"zip": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
+        ({"zip": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
     ],
 )
 def test_a_wrong_axis_or_value_is_told_at_its_place(change, line):
-    assert refused(SWEEP | change).startswith(f"sweeps.s.together.{line}")
+    assert refused(SWEEP | change).startswith(f"sweeps.s.zip.{line}")
 
 
 def test_a_row_that_is_there_twice_is_refused():
     rows = {"front_ends": [1, 2, 1], "clients": [1, 1, 1]}
-    assert refused(SWEEP | {"together": rows}).startswith("sweeps.s.together: row 3 repeats row 1; list it once")
+    assert refused(SWEEP | {"zip": rows}).startswith("sweeps.s.zip: row 3 repeats row 1; list it once")
 
 
 def test_parts_are_no_axis_of_a_row():
-    sweep = {"workload": "get", "parts": 2, "together": {"part": [1, 2], "clients": [1, 2]}}
-    assert refused(sweep) == "sweeps.s.together.part: parts are numbered automatically; write sweeps.s.parts: 24"
+    sweep = {"workload": "get", "parts": 2, "zip": {"part": [1, 2], "clients": [1, 2]}}
+    assert refused(sweep) == "sweeps.s.zip.part: parts are numbered automatically; write sweeps.s.parts: 24"
 
 
 def test_axes_of_roles_are_held_against_those_of_the_role():
     roles = {"up": {"workload": "put", "axes": {"clients": 2}}}
-    sweep = {"roles": roles, "together": {"front_ends": [1], "up.clients": [1]}}
-    assert refused(sweep).startswith("sweeps.s.together.up.clients: up.clients is also in `axes`; write it in one")
-    sweep["together"] = {"front_ends": [1], "down.clients": [1]}
-    assert "sweeps.s.together.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
+    sweep = {"roles": roles, "zip": {"front_ends": [1], "up.clients": [1]}}
+    assert refused(sweep).startswith("sweeps.s.zip.up.clients: up.clients is also in `axes`; write it in one")
+    sweep["zip"] = {"front_ends": [1], "down.clients": [1]}
+    assert "sweeps.s.zip.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
 
 
-def test_buckets_of_a_row_are_filled_and_scaled_axes_known():
+def test_buckets_of_a_row_are_filled_and_scale_axes_known():
     rows = {"buckets": [1, 65], "clients": [1, 2]}
-    sweep = {"workload": "get", "objects": 64, "together": rows}
+    sweep = {"workload": "get", "objects": 64, "zip": rows}
     assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; set at least 65"
-    assert refused(SWEEP | {"scaled_axes": ["workers"]}).endswith(
+    assert refused(SWEEP | {"scale_axes": ["workers"]}).endswith(
         "no axis 'workers'; its axes: object_size, front_ends, clients"
     )
 
 
 def test_what_a_store_cannot_is_told_where_the_row_stands():
-    config = configured(sweeps={"s": {"workload": "get", "together": {"front_ends": [1, 99], "clients": [1, 2]}}})
+    config = configured(sweeps={"s": {"workload": "get", "zip": {"front_ends": [1, 99], "clients": [1, 2]}}})
     with pytest.raises(UserError) as caught:
         check.everything(config, plan.make(config, WORKLOADS), WORKLOADS, all_stores(config))
-    assert caught.value.place == "sweeps.s.together.front_ends"
+    assert caught.value.place == "sweeps.s.zip.front_ends"
 
 
 # Along the rows
@@ -206,7 +210,7 @@ def lines(fig) -> list:
 
 
 def test_the_figure_runs_along_the_row_and_says_all_its_values():
-    written = told(sweeps={"s": {"workload": "get", "together": ROWS}})
+    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}})
     figure = catalogue.of(written)["along_front_ends_clients"]
     fig = draw(figure, throughput(ROWS, lambda row: 100.0 * row["front_ends"]))
     (ax,) = fig.axes
@@ -218,7 +222,7 @@ def test_the_figure_runs_along_the_row_and_says_all_its_values():
 
 def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
     rows = [{"engine": e, "clients": n} for e, n in (("s5cmd", 2), ("obstore", 5), ("loadgen", 7))]
-    written = told(sweeps={"s": {"workload": "get", "together": rows}})
+    written = told(sweeps={"s": {"workload": "get", "zip": rows}})
     fig = draw(catalogue.of(written)["along_engine_clients"], throughput(rows, lambda row: 10.0 * row["clients"]))
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["s5cmd\n2", "obstore\n5", "loadgen\n7"]
     assert lines(fig) == [([1, 2, 3], [20.0, 50.0, 70.0])]
@@ -226,30 +230,30 @@ def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
 
 def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_for():
     product = {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 6, 9]}}
-    written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": product})
+    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}, "p": product})
     table = throughput([*ROWS, *({"front_ends": 3, "clients": n} for n in (3, 6))], lambda row: 10.0 * row["clients"])
     figures = catalogue.of(written)
     assert lines(draw(figures["metadata_download"], table)) == [([3, 6, 9], [30.0, 60.0, 90.0])]
     assert lines(draw(figures["along_front_ends_clients"], table)) == [([1, 2, 3], [30.0, 60.0, 90.0])]
-    alone = told(sweeps={"s": {"workload": "get", "together": ROWS}})
+    alone = told(sweeps={"s": {"workload": "get", "zip": ROWS}})
     assert not {"metadata_download", "front_ends"} & set(catalogue.of(alone))
 
 
 def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
     """Accounts and buckets vary together at two clients; clients are an axis of a figure only if there are more."""
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
-    one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
+    one = told(sweeps={"s": {"workload": "get", "zip": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
-    more = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": [2, 4, 8]}}})
+    more = told(sweeps={"s": {"workload": "get", "zip": rows, "axes": {"clients": [2, 4, 8]}}})
     table = throughput([row | {"clients": c} for row in rows for c in (2, 4, 8)], lambda row: 10.0 * row["clients"])
     curves = lines(draw(catalogue.of(more)["metadata_download"], table))
     assert [y for _, y in curves] == [[20.0, 40.0, 80.0]] * 2
 
 
 def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
-    up = {"workload": "put", "together": ROWS}
-    other = {"workload": "get", "together": [{"front_ends": n, "clients": 5 * n} for n in (1, 2)]}
-    names = catalogue.names(told(sweeps={"s": {"workload": "get", "together": ROWS}, "up": up, "other": other}))
+    up = {"workload": "put", "zip": ROWS}
+    other = {"workload": "get", "zip": [{"front_ends": n, "clients": 5 * n} for n in (1, 2)]}
+    names = catalogue.names(told(sweeps={"s": {"workload": "get", "zip": ROWS}, "up": up, "other": other}))
     expected = {"along_front_ends_clients", "along_front_ends_clients_again"}
     assert {n for n in names if n.startswith("along") and "latency" not in n} == expected
     assert catalogue.is_built_in("along_x")
@@ -257,12 +261,12 @@ def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
 
 def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
     mine = {"mine": {"table": "throughput", "x": "front_ends", "y": "rate"}}
-    written = told(sweeps={"s": {"workload": "get", "together": ROWS}}, figures=mine)
+    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}}, figures=mine)
     others = [{"front_ends": n, "clients": 9} for n in (1, 2)]
     table = throughput([*ROWS, *others], lambda row: 10.0 * row["clients"])
     assert lines(draw(catalogue.of(written)["mine"], table[:3])) == [([1, 2, 3], [30.0, 60.0, 90.0])]
     beside = {"workload": "get", "axes": {"front_ends": [1, 2], "clients": 9}}
-    written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": beside}, figures=mine)
+    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}, "p": beside}, figures=mine)
     fig = draw(catalogue.of(written)["mine"], table)
     curves = {tuple(y) for _, y in lines(fig)}
     assert curves == {(30.0, 60.0, 90.0), (90.0, 90.0)}
@@ -283,7 +287,7 @@ def test_every_group_of_the_plan_is_along_and_no_other():
 
 
 def test_scaling_has_a_curve_along_the_rows():
-    written = told(sweeps={"s": {"workload": "get", "together": ROWS}})
+    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}})
     rng = np.random.default_rng(5)
     rows = [DEFAULTS | row | {"rep": rep, "state": "ok"} for row in ROWS for rep in range(6)]
     axes = {a.column: {"int": "Int64", "size": "Int64"}.get(a.kind, "string") for a in WORKLOADS["get"].axes}
@@ -300,7 +304,7 @@ def test_scaling_has_a_curve_along_the_rows():
     numbers = {name: value for name, value, _ in of_rates.scaling_numbers(found)}
     assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
     assert r"Front-ends (with clients) 1--3" in latex.knees(found)
-    unknown = found.assign(curve="cannot tell")
+    unknown = found.assign(curve="undecided")
     assert latex.knees(unknown) == ""
 
 

@@ -21,10 +21,10 @@ def around(*factors, scatter=SCATTER):
 def test_ratio_is_tested_against_its_bound():
     """b is 1.0 times a: more than half of it, less than twice; at the bound, p is large."""
     same = [1.0, 1.01, 0.99, 1.02, 0.98, 1.03]
-    for factor, at, verdict in ((1, 0.5, "confirmed"), (1, 2.0, "refuted"), (2, 2.0, "cannot tell")):
+    for factor, at, verdict in ((1, 0.5, "confirmed"), (1, 2.0, "refuted"), (2, 2.0, "undecided")):
         found = judging.ratio(same, [factor * v for v in reversed(same)], Bound(at))
         assert judging.verdict(found, Bound(at), found.p) == verdict, (factor, at)
-        assert found.p > 0.5 if verdict == "cannot tell" else found.p < 0.05
+        assert found.p > 0.5 if verdict == "undecided" else found.p < 0.05
 
 
 def test_ratio_chosen_of_many_pairs_is_corrected():
@@ -106,4 +106,4 @@ def test_exponent_without_scatter_or_of_zeros():
     assert (found.value, found.low, found.high, found.p) == (0, 0, 0, 0), "certain on both sides of the bound"
     for x, y in (([1, 0, 2, 2], [1, 1, 2, 2]), ([1, 1, 2, 2], [1, -1, 2, 2]), ([1, 1, 2, 2], [1, 0, 2, 2])):
         found = judging.slope(x, y, ONE)
-        assert "no exponent" in found.reason and judging.verdict(found, ONE, found.p) == "cannot tell"
+        assert "no exponent" in found.reason and judging.verdict(found, ONE, found.p) == "undecided"

@@ -173,7 +173,7 @@ def test_paper_has_table_of_ceilings(tables):
 
 def test_campaign_of_calibrations_only_has_its_table(tmp_path):
     sweep = {"workload": "calibrate", "axes": {"operation": ["put", "get"], "engine": "obstore"}}
-    stores = {"stores": {"null": {"kind": "nullserver"}}, "use_stores": ["null"]}
+    stores = {"stores": {"null": {"kind": "nullserver"}}, "stores_to_measure": ["null"]}
     make(tmp_path, failed=(), sweeps={"c": sweep}, repetitions=3, **stores)
     made = build.Tables(load(tmp_path))
     t = made["calibration"]

@@ -52,7 +52,7 @@ def campaign(tmp_path_factory):
     axes = {"accounts": [1, 2], "scheme": ["default", "https"], "clients": 2}
     settings = {
         **{"campaign": "c", "name": "c", "results": str(tmp_path_factory.mktemp("c")), "repetitions": 1},
-        **{"stores": {"b": {"kind": "seaweedfs"}, "a": {"kind": "ceph"}}, "use_stores": ["b", "a"]},
+        **{"stores": {"b": {"kind": "seaweedfs"}, "a": {"kind": "ceph"}}, "stores_to_measure": ["b", "a"]},
         "sweeps": {"p": {"workload": "probe", "duration": "60 s", "axes": axes}},
     }
     config = Config.model_validate(settings)

@@ -17,12 +17,12 @@ from storelab.analysis.tables import claims as table_of
 from storelab.core.axes import ALL
 from storelab.core.campaign.claims import Claim, resolved
 
-UNDECIDED = "cannot tell"
+UNDECIDED = "undecided"
 WIDE = (0.5, 2.0, 0.6, 1.7, 0.8, 1.25)
 
 
 def judged(*parts: pd.DataFrame, table="throughput", axes=ALL, **said) -> pd.DataFrame:
-    claim = Claim.model_validate({"says": "So it is.", "source": "somebody", "table": table} | said)
+    claim = Claim.model_validate({"statement": "So it is.", "source": "somebody", "table": table} | said)
     return table_of.judged(resolved({"mine": claim}, axes), {table: pd.concat(parts, ignore_index=True)})
 
 
@@ -128,7 +128,7 @@ def test_count():
 def test_count_of_failed_operations_is_over_runs():
     role = {"store": "a", "workload": "roles-x", "role": "up", "does": "put"}
     lost = pd.DataFrame([role | {"failed_operations": 0}] * 3)
-    result = {"table": "recovery", "metric": "failed_operations", "rule": "count", "at_most": 0, "enough": 3}
+    result = {"table": "recovery", "metric": "failed_operations", "rule": "count", "at_most": 0, "min_attempts": 3}
     assert verdict(lost, **result) == "confirmed"
     assert verdict(lost.iloc[:2], **result) == UNDECIDED
     assert verdict(lost.assign(failed_operations=[0, 2, 0]), **result) == "refuted"
@@ -278,7 +278,7 @@ def test_slope_counts_below_a_share_of_the_link():
     assert row["verdict"] == UNDECIDED and row["reason"].startswith("3 of 4 numbers of front-ends used more than 80 %")
     assert (row["would_decide"], row["evidence"]) == (claims.FASTER_LINKS, "97.5 % of 2 × 10 Gbit/s")
     with pytest.raises(ValueError, match="below_link"):
-        Claim.model_validate({"says": "x", "source": "y", "table": "throughput", **RATIO, "below_link": 80})
+        Claim.model_validate({"statement": "x", "source": "y", "table": "throughput", **RATIO, "below_link": 80})
 
 
 def test_full_links_hold_speeds_down():
@@ -340,7 +340,7 @@ def test_order_of_each_value():
 
 
 def test_finding_about_the_file_is_one_for_all_stores():
-    read = {"workload": "read_entries", "scale": "S", "entries_per_read": 1.0, "file_entries": 1000.0}
+    read = {"workload": "read_entries", "file_size": "S", "entries_per_read": 1.0, "file_entries": 1000.0}
     read |= {"clusters_per_read": 1.0, "file_clusters": 4.0, "share_amplification_ratio": 250.0}
     rows = [runs(1, SCATTER[:2], store=s, redundancy=r).assign(**read) for s, r in (("a", "x"), ("b", "y"), ("c", "y"))]
     result = {"table": "sparse", "metric": "share_amplification", "rule": "level", "at_least": 20.5}
@@ -373,14 +373,14 @@ def test_many_claims_are_corrected():
     same = {"store": [f"s{i:03}" for i in range(300) for _ in range(18)], "workload": "get", "front_ends": x}
     rows = pd.DataFrame(same | {"throughput_mb_per_s": x * rng.lognormal(0, 0.1, len(x))})
     found = judged(rows, **SLOPE | {"at_least": 1.0})
-    alone = found["verdict_alone"].isin(("confirmed", "refuted")).sum()
+    alone = found["verdict_uncorrected"].isin(("confirmed", "refuted")).sum()
     assert len(found) == 300 and 6 <= alone <= 26 and found["verdict"].isin(("confirmed", "refuted")).sum() <= 1
     reasons = {"the interval contains the bound", "not significant among all claims"}
     assert set(found.loc[found["verdict"] == UNDECIDED, "reason"]) <= reasons
 
 
 def test_paper_has_judged_and_missing_claims():
-    claim = {"says": "It scales 100 % & more.", "source": "A & B", "table": "throughput", **SLOPE}
+    claim = {"statement": "It scales 100 % & more.", "source": "A & B", "table": "throughput", **SLOPE}
     claim |= {"campaigns": ["scaling"]}
     models = {n: Claim.model_validate(claim | {"where": {"store": n}}) for n in ("alpha", "gone")}
     found = table_of.judged(resolved(models, ALL), {"throughput": pd.concat(front_ends(1.0))})
@@ -398,7 +398,7 @@ def test_paper_has_a_sentence_for_each_reason_of_the_undecided():
     busy = [
         p.assign(shared_host=True, host_cpu_percent=99.0) for s in "ab" for p in front_ends(0.0, store=s, clients=9)
     ]
-    claim = {"says": "It scales.", "source": "A", "table": "throughput", **SLOPE}
+    claim = {"statement": "It scales.", "source": "A", "table": "throughput", **SLOPE}
     named = {"one_run": {"clients": 1}, "busy_hosts": {"clients": 9}}
     models = {n: Claim.model_validate(claim | {"where": where}) for n, where in named.items()}
     found = table_of.judged(resolved(models, ALL), {"throughput": pd.concat([*few, *busy])})
@@ -437,7 +437,7 @@ def test_all_reasons_have_their_sentence():
 
 def claim(**more):
     least = {"table": "throughput", "where": {}, "metric": "rate", "along": "", "rule": "level", "values": []}
-    least |= {"shapes": [], "answers": [], "at_least": None, "at_most": None, "apart": [], "enough": 100}
+    least |= {"shapes": [], "answers": [], "at_least": None, "at_most": None, "may_differ": [], "min_attempts": 100}
     return least | more
 
 
@@ -516,7 +516,7 @@ def test_cases_without_a_test_count_in_no_correction():
         rows = [(b, 100 * b * f) for b in (1, 5) for f in scatter]
         return pd.DataFrame(rows, columns=["buckets", "rate_per_s"]).assign(store=name, key=name, clients=1)
 
-    content = {"says": "So.", "source": "me", "published": None, "campaigns": []}
+    content = {"statement": "So.", "source": "me", "published": None, "campaigns": []}
     mine = {"mine": claim(rule="ratio", along="buckets", values=[1, 5], at_least=1.5, **content)}
     rows = pd.concat([of_store("a", SCATTER), *(of_store(f"b{i}", (1.0,)) for i in range(40))], ignore_index=True)
     found = table_of.judged(mine, {"throughput": rows}).set_index("system")

@@ -40,7 +40,7 @@ def test_table_and_workload_have_the_same_scenarios():
 
 
 SETTINGS = {
-    **{"campaign": "x", "name": "x", "stores": {"alpha": {"kind": "seaweedfs"}}, "use_stores": ["alpha"]},
+    **{"campaign": "x", "name": "x", "stores": {"alpha": {"kind": "seaweedfs"}}, "stores_to_measure": ["alpha"]},
     **{"repetitions": 2, "calibrate": False},
     "sweeps": {
         "c": {"workload": "consistency", "duration": "4 s", "axes": {"clients": 2, "front_ends": 2}},

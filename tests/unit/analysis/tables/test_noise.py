@@ -44,7 +44,7 @@ def test_floor_of_identical_points_is_their_scatter():
     table = throughput.noise_table(points(16, 0.03), AXES)
     found = numbers(table)
     assert (found["noise_groups"], found["aa_compared"], found["aa_too_few"]) == ("30 groups", 30, 0)
-    assert found["aa_cannot_tell"] >= 27 and found["aa_whole_verdict"] == "cannot tell"
+    assert found["aa_undecided"] >= 27 and found["aa_whole_verdict"] == "undecided"
     assert found["run_spread"] == pytest.approx(3, abs=0.5)
     # the ratio of two halves of 8 runs scatters by 0.03 * sqrt(2 / 8) = 1.5 %, 95 % of them by less than twice that
     assert 1.5 <= found["noise_floor"] <= 5
@@ -52,7 +52,7 @@ def test_floor_of_identical_points_is_their_scatter():
 
 def test_change_between_repetitions_is_found():
     found = numbers(throughput.noise_table(points(16, 0.01, factor=1.1), AXES))
-    assert found["aa_cannot_tell"] == 0 and found["aa_whole_verdict"] == "faster" and found["noise_floor"] >= 9
+    assert found["aa_undecided"] == 0 and found["aa_whole_verdict"] == "faster" and found["noise_floor"] >= 9
 
 
 def test_few_runs_have_a_reason():

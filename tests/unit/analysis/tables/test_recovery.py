@@ -163,7 +163,7 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
 
 
 def test_text_names_what_was_spared_only_where_there_is_any():
-    rows = pd.DataFrame([recovered("cut", 1.0, states_told=1)])
+    rows = pd.DataFrame([recovered("cut", 1.0, states_reported=1)])
     assert ("recovery_without_failure", 0, "") in roles.recovery_numbers(rows)
     assert not facts(recovery=rows)["recovery_whole_later"]
     rows = rows.assign(failed_operations=0, whole_after_median_s=3.0)

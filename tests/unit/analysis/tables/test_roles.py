@@ -97,7 +97,12 @@ def test_recovery(tables):
         assert spread(mine, "whole", "s") == pytest.approx([whole[1], whole[0], whole[2]])
         assert mine["whole_after_median_s"] == pytest.approx((several.whole(2) - several.BACK) / 1000)
         assert mine["undone_median_s"] == pytest.approx((several.BACK - several.KILLED) / 1000)
-        assert (mine["states_told"], mine["never_noticed"], mine["never_whole"], mine["never_served"]) == (3, 0, 0, 0)
+        assert (mine["states_reported"], mine["never_noticed"], mine["never_whole"], mine["never_served"]) == (
+            3,
+            0,
+            0,
+            0,
+        )
     # Downloads are in bins of 20: the last before the kill ends at 4.0 s, the next one's first 5 ms after its begin.
     begin = sorted(several.served(rep) // 100 * 100 + 5 for rep in REPS)
     assert spread(downs, "pause", "s") == pytest.approx([(at - 4000) / 1000 for at in (begin[1], begin[0], begin[2])])

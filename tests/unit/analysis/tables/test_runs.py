@@ -50,7 +50,7 @@ def test_reads_are_those_of_all_that_read(campaign):
 
 def test_reads_have_the_clusters_that_they_take():
     """Two of eight baskets of each branch, in a file that another read takes whole; another file has its own."""
-    reads = pd.DataFrame({"key": list("abc"), "scale": ["S", "S", "M"], "branches_per_read": [10.0, 10.0, 0.0]})
+    reads = pd.DataFrame({"key": list("abc"), "file_size": ["S", "S", "M"], "branches_per_read": [10.0, 10.0, 0.0]})
     reads = reads.assign(baskets_per_read=[20.0, 80.0, 0.0], entries_per_read=[3.0, 1000.0, 7.0])
     found = Runs({"read_runs": reads})["sparse"].set_index("key")
     assert found.loc["a", ["clusters_per_read", "file_clusters", "file_entries"]].tolist() == [2, 8, 1000]

@@ -74,7 +74,7 @@ def test_linearity_is_quoted_from_least_to_most():
     assert found["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]"
     assert found["curves"] == 3 and found["curves_shapes"] == "3 reach a knee"
     table = pd.DataFrame([*rows, (-0.59, -8.28, 7.11)], columns=parts).assign(axis="front_ends")
-    found = quoted(table.assign(curve=["knee", "bending", "peak", "cannot tell"]))
+    found = quoted(table.assign(curve=["knee", "bending", "peak", "undecided"]))
     assert found["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]", (
         "values without enough runs are not extremes"
     )

@@ -158,7 +158,7 @@ def table_2() -> pd.DataFrame:
     same = {"store": "uds1", "workload": "read_entries", "volume_fraction_percent": 100.0, "clients": 1, "buckets": 1}
     out = []
     for r in published.share_amplification().itertuples():
-        axes = same | {"entry_fraction_percent": float(r.percent_of_entries), "scale": "L"}
+        axes = same | {"entry_fraction_percent": float(r.percent_of_entries), "file_size": "L"}
         row = {"clusters_per_read": r.read_calls, "entries_per_read": r.entries, "file_entries": 11918.0}
         row |= {"share_amplification_ratio": r.share_amplification_ratio, "file_clusters": 23.0}
         out.append(runs(r.volume_mb, "wire_mb_per_read", 0, **axes).assign(**row))
@@ -170,7 +170,7 @@ def many_readers(gbit: float) -> pd.DataFrame:
     out = []
     for what, buckets, shares in IN_WORDS["readers"]:
         for clients, share in shares.items():
-            axes = {"store": "uds1", "clients": clients, "buckets": buckets, "scale": "L"}
+            axes = {"store": "uds1", "clients": clients, "buckets": buckets, "file_size": "L"}
             axes |= {"workload": "read_volume" if "entry_fraction_percent" not in what else "read_entries"} | what
             used = runs(share * gbit * GBIT, "wire_mb_per_s", spread=0.004 * share * gbit * GBIT, **axes)
             out.append(used.assign(link_used_percent=100 * used["wire_mb_per_s"] / (gbit * GBIT)))

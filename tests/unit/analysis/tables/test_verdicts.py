@@ -29,7 +29,7 @@ def test_each_store_workload_and_size_has_a_row(table):
     assert small["where"] == "4 clients, 8 workers per client, 2 front-ends"
     assert small["best"] == pytest.approx(800, rel=0.02) and small["verdict"] == "front-ends"
     assert small["evidence"].startswith("2 against 1 front-end: x2.00, ranges of 3 and 3 runs apart")
-    assert pd.isna(small["would_tell"])
+    assert pd.isna(small["would_decide"])
     assert small["also"].startswith("concurrency: still rising at the most measured: ")
 
 
@@ -136,12 +136,12 @@ def told(metric="throughput", groups=(), axes=None, invalid=0, **row):
 def test_full_links_are_named_and_contradictions_follow():
     full = {"link_of": "front-ends", "link_used_percent": 95, "link_bits_per_s": 6e8, "link_each": "2 × 300 Mbit/s"}
     row = told(**full, link_problem="9 Mbit/s cannot be")
-    assert row["verdict"] == "front-ends' links (2 × 300 Mbit/s)" and row["would_tell"] == ""
+    assert row["verdict"] == "front-ends' links (2 × 300 Mbit/s)" and row["would_decide"] == ""
     assert row["also"] == "contradiction: 9 Mbit/s cannot be"
     tex = latex.verdicts(pd.DataFrame([row]))
     assert r"front-ends' links (2 $\times$ 300 Mbit/s)" in tex and "contradiction" in tex
     open_ = told(link_problem="9 Mbit/s cannot be")
-    assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_tell"]
+    assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_decide"]
     both = latex.verdicts(pd.DataFrame([row, open_])).split(r"\end{fixedtable}")
     assert "not known" not in both[0] and "not known for a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
     assert "tabular" not in latex.verdicts(pd.DataFrame([open_]))
@@ -159,7 +159,7 @@ def test_first_rule_is_the_verdict_and_others_follow():
     row = told(bound_by="client", ceiling_percent=97.0, **CPU, host_memory_median_percent=96.0)
     assert row["verdict"] == "client memory" and row["evidence"].startswith("96 % of the memory")
     also = [part.partition(": ")[0] for part in row["also"].split("; ")]
-    assert also == ["client ceiling", "client CPU"] and row["would_tell"] == ""
+    assert also == ["client ceiling", "client CPU"] and row["would_decide"] == ""
     assert (row["best"], row["unit"], row["n"]) == (101.0, "MB/s", 3)
     alone = told(bound_by="client", ceiling_percent=97.0)
     assert (alone["verdict"], alone["also"]) == ("client ceiling", "")
@@ -185,7 +185,7 @@ def test_rate_of_few_operations_is_marked():
 
 def test_unknown_limit_names_missing_data():
     row = told()
-    assert (row["verdict"], row["also"]) == ("not known", "") and "a calibration" in row["would_tell"]
+    assert (row["verdict"], row["also"]) == ("not known", "") and "a calibration" in row["would_decide"]
     assert row["where"] == "2 clients, 8 workers per client" and row["engine"] == "loadgen"
     assert [*row] == list(verdicts.COLUMNS) and (row["store"], row["deployment"], row["workload"]) == ("a", "a", "get")
     assert row["what"] == "1 MB objects"

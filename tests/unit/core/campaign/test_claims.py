@@ -71,7 +71,14 @@ def test_mistakes_are_one_line_with_place_and_value():
 
 
 def test_values_fit_the_rule():
-    content = {"says": "x", "source": "y", "table": "throughput", "metric": "rate", "along": "clients", "values": [1]}
+    content = {
+        "statement": "x",
+        "source": "y",
+        "table": "throughput",
+        "metric": "rate",
+        "along": "clients",
+        "values": [1],
+    }
     for rule in (
         {"rule": "ratio", "at_least": 2},
         {"rule": "ratio", "at_least": 2, "values": ["each"]},

@@ -69,7 +69,7 @@ def test_mistakes_in_an_act_name_the_key():
 
 def campaign(folder, faults):
     """Load a configuration with these faults from files."""
-    body = {"name": "c", "use_stores": ["sw"], "sweeps": {"s": {"workload": "get"}}, "faults": faults}
+    body = {"name": "c", "stores_to_measure": ["sw"], "sweeps": {"s": {"workload": "get"}}, "faults": faults}
     (folder / "campaigns").mkdir(exist_ok=True)
     (folder / "campaigns" / "c.yaml").write_text(json.dumps(body))
     (folder / "config.yaml").write_text(json.dumps({"campaign": "c", "stores": STORES}))

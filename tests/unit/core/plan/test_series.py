@@ -35,7 +35,7 @@ def test_each_part_has_its_own_folder_and_seed():
 def test_parts_stay_together_and_ascend():
     firsts = set()
     for seed in range(20):
-        points = made(use_stores=["a", "b"], repetitions=2, seed=seed)
+        points = made(stores_to_measure=["a", "b"], repetitions=2, seed=seed)
         assert [p.order for p in points] == [*range(1, 1 + 2 * 2 * 3 * 12)]
         runs = runs_of(points)
         assert len(runs) == 12 and all([p.axes["part"] for p in run] == [*range(1, 13)] for run in runs)

@@ -14,7 +14,7 @@ TINY = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700
 
 @pytest.fixture(scope="module")
 def s_file(tmp_path_factory) -> tuple[Path, dict]:
-    """Return the path and the facts of a generated file of scale S, to read only."""
+    """Return the path and the facts of a generated file of size S, to read only."""
     path = tmp_path_factory.mktemp("root") / "s.root"
     return path, generated.generate(path, "S", 20150413)
 

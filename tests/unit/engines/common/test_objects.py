@@ -27,7 +27,7 @@ END = Endpoint("http://127.0.0.1:1")
 
 
 def point(**sweep):
-    base = {"campaign": "c", "name": "c", "use_stores": ["one"], "repetitions": 1, "calibrate": False}
+    base = {"campaign": "c", "name": "c", "stores_to_measure": ["one"], "repetitions": 1, "calibrate": False}
     base |= {"stores": {"one": {"kind": "s3", "endpoint": END.url}}, "sweeps": {"a": sweep}}
     (one,) = plan.make(Config.model_validate(base), WORKLOADS)
     return one

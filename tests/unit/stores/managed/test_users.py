@@ -44,7 +44,8 @@ def test_users_come_and_go(tmp_path):
 def test_down_leaves_a_store_in_use(tmp_path, monkeypatch):
     (tmp_path / "campaigns").mkdir()
     (tmp_path / "campaigns" / "mine.yaml").write_text(
-        "name: mine\nuse_stores: [sw]\nsweeps: {s: {workload: put, duration: 1 s, axes: {object_size: [1 kB]}}}\n"
+        "name: mine\nstores_to_measure: [sw]\n"
+        "sweeps: {s: {workload: put, duration: 1 s, axes: {object_size: [1 kB]}}}\n"
     )
     (tmp_path / "config.yaml").write_text(
         f"campaign: mine\nstores: {{sw: {{kind: seaweedfs}}}}\nstate: {tmp_path}/state\nscratch: {tmp_path}\n"

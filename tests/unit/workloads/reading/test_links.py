@@ -19,7 +19,14 @@ from storelab.workloads.reading import workloads
 
 S = 10**9
 LINK = Link(1e-3, 1e-5, 1e-4, 1e9, 1e8, 8, ((32768, 1e-4), (131072, 3e-4)))
-AXES = {"engine": "planned", "clients": 2, "scale": "S", "entry_fraction": 1.0, "thrift": 0.0, "transport": "default"}
+AXES = {
+    "engine": "planned",
+    "clients": 2,
+    "file_size": "S",
+    "entry_fraction": 1.0,
+    "thrift": 0.0,
+    "transport": "default",
+}
 
 
 def point(sweep="s", workload="read_entries", key="one", **axes):
@@ -56,7 +63,7 @@ def test_points_that_read_otherwise_share_the_link(config):
     for other in (
         {"sweep": "t"},
         {"clients": 1},
-        {"scale": "M"},
+        {"file_size": "M"},
         {"transport": "http"},
         {"workload": "read_volume"},
     ):

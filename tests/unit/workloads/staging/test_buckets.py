@@ -269,7 +269,9 @@ def test_marker_of_another_kind_is_no_mark():
 def storelab(folder, url):
     """Return (configuration, store) of a separate storelab for the campaign `camp`."""
     folder.mkdir()
-    config = configured(name="camp", stores={"d": {"kind": "s3", "endpoint": url}}, use_stores=["d"], **folders(folder))
+    config = configured(
+        name="camp", stores={"d": {"kind": "s3", "endpoint": url}}, stores_to_measure=["d"], **folders(folder)
+    )
     return config, make("d", config.stores["d"], Path(config.state))
 
 
@@ -298,7 +300,9 @@ def test_clean_command_fails_where_own_objects_stay(tmp_path, monkeypatch):
         (tmp_path / "here/config.yaml").write_text(f"campaign: camp\nstores:\n  d: {{kind: s3, endpoint: '{url}'}}\n")
         (tmp_path / "here/campaigns").mkdir()
         sweep = "sweeps: {s: {workload: get, objects: 6, axes: {object_size: 1 kB, engine: obstore}}}"
-        (tmp_path / "here/campaigns/camp.yaml").write_text(f"name: camp\nuse_stores: [d]\ncalibrate: false\n{sweep}\n")
+        (tmp_path / "here/campaigns/camp.yaml").write_text(
+            f"name: camp\nstores_to_measure: [d]\ncalibrate: false\n{sweep}\n"
+        )
         given = [word for key, value in folders(tmp_path / "here").items() for word in ("--set", f"{key}={value}")]
         code, out, err = in_process(tmp_path / "here", *given, "check")
         assert code == 0 and "versioning is Enabled" in " ".join(out.split()), (out, err)
@@ -340,7 +344,7 @@ def test_mark_of_another_storelab_stays_without_objects(tmp_path):
         assert deployment.clean(*second)[:3] == (0, 0, 0) and NAME in server.buckets
         moved = tmp_path / "moved"
         (tmp_path / "first").rename(moved)
-        config = configured(name="camp", stores=first[0].stores, use_stores=["d"], **folders(moved))
+        config = configured(name="camp", stores=first[0].stores, stores_to_measure=["d"], **folders(moved))
         assert deployment.clean(config, first[1]).buckets == 1, "the notes know the mark after a move"
 
 

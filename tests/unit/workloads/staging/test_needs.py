@@ -56,5 +56,5 @@ def test_each_limit_is_checked():
     one = point("get", 10, DATA, buckets=3)
     for changed in (None, *limits):
         bounds = SimpleNamespace(**limits | ({changed: limits[changed] - 1} if changed else {}))
-        config = SimpleNamespace(limits=bounds, name="c", use_stores=["s"])
+        config = SimpleNamespace(limits=bounds, name="c", stores_to_measure=["s"])
         check_refused(f"limits.{changed}: ", changed or NONE, check.limits, config, [one])

@@ -25,7 +25,7 @@ ATTEMPT, GB = "0123abcd", 10**9
 def config(tmp_path):
     (tmp_path / "files").mkdir()
     store = {"kind": "directory", "path": str(tmp_path / "files")}
-    return configured(name="camp", stores={"d": store}, use_stores=["d"], **folders(tmp_path))
+    return configured(name="camp", stores={"d": store}, stores_to_measure=["d"], **folders(tmp_path))
 
 
 @pytest.fixture

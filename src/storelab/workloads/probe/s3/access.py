@@ -306,12 +306,12 @@ def not_empty(c: S3) -> Answer:
 
 
 def per_account(c: S3) -> Answer:
-    """Make as many buckets as the axis `most_buckets` and `limits.buckets` allow.
+    """Make as many buckets as the axis `max_buckets` and `limits.buckets` allow.
 
     All are made before the first is marked: SeaweedFS 4.48 locks up permanently when a bucket is made while another one
     gets its first object.
     """
-    names, asked = c.spares()[1:-2], c.job.point.axes["most_buckets"]
+    names, asked = c.spares()[1:-2], c.job.point.axes["max_buckets"]
     before, made, refusal = len(_names(c)), [], None
     try:
         for name in names:
@@ -328,7 +328,7 @@ def per_account(c: S3) -> Answer:
     demand(refusal is None, f"{len(made)} in addition to {before} others, {refusal}")
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
-    bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
+    bound = "the axis max_buckets" if len(made) >= asked else "limits.buckets"
     return yes(
         f"{len(made)} made, listed and removed in addition to {before} others; no more were requested ({bound})",
         made=len(made),
