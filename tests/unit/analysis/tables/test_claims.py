@@ -118,7 +118,7 @@ def test_count():
         assert verdict(counted(n, of), **comes) == some and verdict(counted(n, of), **never) == none
     row = judged(counted(0, 1000), **comes).iloc[0]
     assert row["high"] == pytest.approx(1000 * (1 - 0.025 ** (1 / 1000))) and row["low"] == 0
-    assert verdict(counted(0, 50), **never, enough=20) == "confirmed"
+    assert verdict(counted(0, 50), **never, min_attempts=20) == "confirmed"
     assert judged(counted(0, 50), **never)["would_decide"].iloc[0] == judging.MORE_TRIES
     more = pd.concat([counted(0, 60).assign(runs=2), counted(0, 60).assign(runs=2, scenario="overwrite")])
     row = judged(more, **never).iloc[0]
@@ -196,7 +196,7 @@ def test_answer():
 def test_pairs_agree_in_all_other_axes():
     apart = [runs(100, buckets=1, clients=1), runs(200, buckets=5, clients=2)]
     assert verdict(*apart, **RATIO) == "not measured here"
-    assert verdict(*apart, **RATIO, apart=["clients"]) == "confirmed"
+    assert verdict(*apart, **RATIO, may_differ=["clients"]) == "confirmed"
 
 
 def test_contradicting_cases_are_undecided():
