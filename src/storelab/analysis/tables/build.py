@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import GIVEN, TABLES
-from storelab.core import records
+from storelab.core import evidence, records
+from storelab.core.errors import UserError, said
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ class Tables(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            with python_strings():
+            with python_strings(), impossible_values(self._made["campaign"].raw):
                 self._made[name] = (TABLES | GIVEN)[name].make(self)
         return self._made[name]
 
@@ -40,6 +41,18 @@ class Tables(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._made | TABLES | GIVEN)
+
+
+@contextmanager
+def impossible_values(raw: Path) -> Iterator[None]:
+    """Turn DuckDB's errors about columns and values of Parquet files into a UserError with the message."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        problem = f"a Parquet file has columns or values that no measurement writes ({said(error)})"
+        raise UserError(str(raw), problem, evidence.ANEW) from None
 
 
 @contextmanager
