@@ -62,10 +62,14 @@ class MeasurementFailed(Exception):
         super().__init__(*(one_line(without_tokens(word)) if isinstance(word, str) else word for word in words))
 
 
+def printable(text: str) -> str:
+    """Return the text with `?` for control characters, such as escape sequences of terminals, and blanks for spaces."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
+
+
 def one_line(text: str) -> str:
     """Return the text without line ends and control characters, which servers and file names may contain."""
-    plain = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in text)
-    return " ".join(plain.split())
+    return " ".join(printable(text).split())
 
 
 LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which have no path
