@@ -15,8 +15,6 @@ from storelab.analysis.records import links
 from storelab.core import evidence, folders, records, sealed
 from storelab.core.errors import UserError
 
-NEEDED = {"start_ns", "deadline_ns", "clients"}  # what all tables read of a run
-
 
 @dataclass(frozen=True)
 class Campaign:
@@ -90,9 +88,6 @@ def load(folder: Path) -> Campaign:
     evidence.complete(raw, plan)
     points = {p["key"]: p for p in plan["points"]}
     runs = {key: evidence.read(raw, key) for key in points if evidence.has(raw, key)}
-    for key, run in runs.items():
-        if lost := NEEDED - run.keys():
-            raise UserError(f"{raw}: run.json of {key}", f"has no {min(lost)!r}: the file is damaged", evidence.ANEW)
     failures = {key: evidence.read(raw, key, records.FAILED) for key in points if key not in runs}
     if known := links.declared(folder):
         links.complete(runs.values(), known)

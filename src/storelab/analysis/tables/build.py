@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLES)
+NEEDED = {"start_ns", "deadline_ns", "clients"}  # of a run
 TEXTS = ("numbers", "environment")  # tables whose values are read as text
 
 
@@ -41,6 +42,15 @@ class Tables(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._made | TABLES | GIVEN)
+
+
+def complete(campaign: Campaign) -> Campaign:
+    """Return the campaign. Raise UserError if a run lacks what all tables need."""
+    for key, run in campaign.runs.items():
+        if lost := NEEDED - run.keys():
+            place = f"{campaign.raw}: run.json of {key}"
+            raise UserError(place, f"has no {min(lost)!r}: the file is damaged", evidence.ANEW)
+    return campaign
 
 
 @contextmanager
@@ -79,7 +89,7 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
     """Return file -> the content that `build` writes."""
-    tables = Tables(load(campaign_dir))
+    tables = Tables(complete(load(campaign_dir)))
     made = {name: tables[name] for name in names}  # make all tables before writing one
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 
