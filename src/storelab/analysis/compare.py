@@ -91,7 +91,7 @@ def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
     path = folder / "tables" / "points.csv"
     if path.exists() and not derived.damaged_tables(folder, ["points"]):
         return (lambda name: build.read(folder, name)), str(path)
-    return build.Tables(load(folder)).__getitem__, f"{folder / 'raw'} (no newer tables)"
+    return build.Tables(build.complete(load(folder))).__getitem__, f"{folder / 'raw'} (no newer tables)"
 
 
 def of_tables(

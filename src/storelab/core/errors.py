@@ -48,7 +48,7 @@ class UserError(Exception):
         place, problem, mend = map(without_tokens, (place, problem, mend))
         self.place, self.problem, self.mend = place, problem, mend
         line = f"{place}: {problem}" + (f"; {mend}" if mend else "")
-        super().__init__(_one_line(line))
+        super().__init__(one_line(line))
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
         """Support unpickling from a process pool, which needs the arguments instead of the line."""
@@ -59,13 +59,17 @@ class MeasurementFailed(Exception):
     """A failed point or staging whose reason is outside the configuration; exit code 1."""
 
     def __init__(self, *words: object):
-        super().__init__(*(_one_line(without_tokens(word)) if isinstance(word, str) else word for word in words))
+        super().__init__(*(one_line(without_tokens(word)) if isinstance(word, str) else word for word in words))
 
 
-def _one_line(text: str) -> str:
+def printable(text: str) -> str:
+    """Return the text with `?` for control characters, such as escape sequences of terminals, and blanks for spaces."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
+
+
+def one_line(text: str) -> str:
     """Return the text without line ends and control characters, which servers and file names may contain."""
-    plain = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in text)
-    return " ".join(plain.split())
+    return " ".join(printable(text).split())
 
 
 LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which have no path

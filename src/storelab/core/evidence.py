@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from storelab.core import records, renamed, sealed
+from storelab.core import record_values, records, renamed, sealed
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.core.records import RunRecord
@@ -74,11 +74,12 @@ def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) ->
     try:
         schema, recorded, _ = run["schema"] + 0, run["point"], run["files"].items()
         same = point is None or records.same_point(recorded, point)
+        wrong = record_values.problem(run)
     except (KeyError, TypeError, AttributeError):
         return "is not a record: the file is damaged"
     if schema > records.SCHEMA:
         return f"has schema {schema}, {LATER_SCHEMA}"
-    return None if same else "is the record of another point than the one in the plan"
+    return wrong if same else "is the record of another point than the one in the plan"
 
 
 def _flaw_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> Flaw | None:

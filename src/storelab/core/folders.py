@@ -4,8 +4,11 @@ In a folder that everybody may write (`/tmp`, `/dev/shm`), another user can crea
 of that name. storelab would then write to a place of that user's choice, with its own rights.
 """
 
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -68,3 +71,29 @@ def lock_file(path: Path) -> IO[str]:
     if path.is_symlink():
         raise UserError(str(path), "is a link, not a file of storelab", "remove it")
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a+")
+
+
+@contextmanager
+def campaign_lock(folder: Path, sealing: bool = False) -> Iterator[None]:
+    """Prevent that a campaign is sealed while one of its points is measured, or by two processes at the same time.
+
+    Several points may be measured. Raises UserError if another process holds the lock. A folder that does not exist is
+    not locked: reading the campaign reports it.
+    """
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(lock, (fcntl.LOCK_EX if sealing else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy = "is being measured or sealed" if sealing else "is being sealed"
+            raise UserError(str(folder), f"{busy} by another process", "wait until it has finished") from None
+        except OSError:
+            if sealing:  # measuring goes on without a lock: some file systems have none
+                raise
+        yield
+    finally:
+        os.close(lock)

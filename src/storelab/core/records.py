@@ -263,6 +263,10 @@ def write_summed(path: Path, data: Mapping[str, Any]) -> None:
     write_atomic(path, with_sum(data))
 
 
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not a number of JSON")
+
+
 def damage(path: Path) -> str | None:
     """Return what is wrong with a JSON file.
 
@@ -277,7 +281,7 @@ def damage(path: Path) -> str | None:
 def damage_of(text: bytes) -> str | None:
     """Return what is wrong with the text of a JSON file, as `damage` does."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return "is not JSON: the file is damaged"
     if not isinstance(data, dict):
@@ -298,7 +302,7 @@ def as_json(data: Any) -> Any:
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raise UserError if it is missing or not JSON."""
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
         raise UserError(str(path), f"cannot be read ({error.strerror})") from None
     except ValueError:

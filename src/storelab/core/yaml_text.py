@@ -1,6 +1,7 @@
 """Read YAML as users write it, with errors on one line that has the place.
 
-Text that is not UTF-8, duplicate keys, and ambiguous numbers are refused. May import: `errors`.
+Text that is not UTF-8, duplicate keys, ambiguous numbers, and aliases that form a loop or very long values are refused.
+May import: `errors`.
 """
 
 import re
@@ -10,6 +11,8 @@ from typing import Any
 import yaml
 
 from storelab.core.errors import UserError, shown
+
+MAX_BYTES = 10_000_000  # of a file, and of its values after aliases are replaced
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
@@ -58,6 +61,26 @@ def _mark(where: Any, problem: str, mend: str) -> _Refused:
     return _Refused(where.start_mark.line + 1, problem, mend)
 
 
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the characters of a node after aliases are replaced. known: those of other nodes, by id.
+
+    Raises _Refused if the node contains itself, or if it is too long: other modules copy and print these values.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return len(node.value) + 1
+    if id(node) in known:
+        if not known[id(node)]:
+            raise _mark(node, "an alias refers to a value that contains it", "write the value without an alias")
+        return known[id(node)]
+    known[id(node)] = 0  # begun
+    pairs = node.value if isinstance(node, yaml.MappingNode) else [(value,) for value in node.value]
+    total = 1 + sum(_expanded(value, known) for pair in pairs for value in pair)
+    if total > MAX_BYTES:
+        raise _mark(node, f"aliases expand to more than {MAX_BYTES // 10**6} MB", "use fewer aliases of aliases")
+    known[id(node)] = total
+    return total
+
+
 def parse(text: str, place: str, one_line: bool = False) -> Any:
     """Parse YAML text. place: for errors; one_line: omit line numbers in errors. Raises UserError."""
 
@@ -67,7 +90,11 @@ def parse(text: str, place: str, one_line: bool = False) -> Any:
     try:
         loader = _Loader(text)
         try:
-            return loader.get_single_data()
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _expanded(node, {})
+            return loader.construct_document(node)
         finally:
             loader.dispose()
     except _Refused as error:
@@ -96,6 +123,8 @@ def read(path: Path) -> Any:
     try:
         if path.exists() and not path.is_file():
             raise UserError(str(path), "cannot be read (it is not a regular file)", hint)
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(shown_path(path), f"is larger than {MAX_BYTES // 10**6} MB", hint)
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"

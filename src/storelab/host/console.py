@@ -7,6 +7,7 @@ import termios
 from collections.abc import Callable
 from typing import TextIO
 
+from storelab.core.errors import printable
 from storelab.core.redaction import without_tokens
 
 NAMED = "STORELAB_TERMINAL"  # environment variable: `<host>:<path>` of the terminal of Snakemake
@@ -17,7 +18,7 @@ def report(line: str) -> None:
     """Print a line of progress to standard error at once, so that Snakemake shows it."""
     for give_way in giving_way:
         give_way()
-    print(without_tokens(line), file=sys.stderr, flush=True)
+    print(*map(printable, without_tokens(line).split("\n")), sep="\n", file=sys.stderr, flush=True)
 
 
 def name_here(stream: TextIO) -> str:

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from storelab.core import clock, records
+from storelab.core.errors import of_system
 from storelab.host import environment, proc
+from storelab.host.console import report
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
 MOST_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
@@ -149,6 +151,9 @@ class Monitor:
             self._look_cost = time.thread_time() - begun
             if not self._stop.wait(max(0, t0_ns - clock.now_ns()) / 1e9):
                 self._watch(files, t0_ns, t0_ns + self.duration_ns)
+        except OSError as error:  # this process or host has too many open files
+            self._rows.clear()
+            report(f"    no resources are recorded: {of_system(error)}")
         finally:
             files.close()
 

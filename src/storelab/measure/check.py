@@ -64,15 +64,20 @@ def everything(
         faults.check_plan(config, points, made, report)
 
 
+def refuse_sealed(config: Config) -> None:
+    """Raise UserError if the campaign is sealed."""
+    if records.sealed(config.raw):
+        problem = "the campaign is sealed: it is not measured any more"
+        raise UserError(str(config.raw), problem, "give the new campaign another name")
+
+
 def one_point(config: Config, points: list[Point], point: Point) -> Store:
     """Return the store of a point that is about to be measured, as the point deploys it.
 
     Raises UserError where the campaign is sealed, its records were measured with other settings, or the point cannot be
     measured.
     """
-    if records.sealed(config.raw):
-        problem = "the campaign is sealed: it is not measured any more"
-        raise UserError(str(config.raw), problem, "give the new campaign another name")
+    refuse_sealed(config)
     stores = all_stores(config)
     store = deployed(stores[point.store], point.axes)
     possible(point, store)

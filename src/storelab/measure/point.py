@@ -44,7 +44,13 @@ def point(
         return None
     store = check.one_point(config, points, chosen)
     deployment.use(config, chosen)
-    with attempts.measuring_lock(Path(config.state)), scratch.using(config.scratch):
+    config.campaign_dir.mkdir(parents=True, exist_ok=True)  # it is locked
+    with (
+        attempts.measuring_lock(Path(config.state)),
+        folders.campaign_lock(config.campaign_dir),
+        scratch.using(config.scratch),
+    ):
+        check.refuse_sealed(config)  # another process may have sealed it while this one waited
         measured = (folder / "run.json").exists()
         damaged = evidence.flaw(folder, chosen.identity()) if measured else None
         if measured and not damaged and not again:  # another run measured it while this one waited

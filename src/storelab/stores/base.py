@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from storelab.core.axes import DEPLOYMENT
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, one_line
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes r
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
+MAX_VERSION = 200  # characters
 MOST_BUCKET_NAME = 63  # characters, in S3
 ASK_S = 1.0  # seconds; a store that takes longer to report its condition is down
 
@@ -129,8 +130,11 @@ class Store(ABC):
         return Status(self.name, self.settings.kind, "external", version, urls, {}, detail)
 
     def version(self) -> str:
-        """Return the version that the system reports; '' if it reports none or cannot be reached."""
-        return self._version
+        """Return the version that the system reports; '' if it reports none or cannot be reached.
+
+        A server may send any text: the version has one line of at most MAX_VERSION printable characters.
+        """
+        return one_line(self._version)[:MAX_VERSION]
 
     @cached_property
     def _version(self) -> str:

@@ -10,7 +10,7 @@ import ssl
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
 
@@ -174,6 +174,7 @@ class Door(External):
         except ValueError:  # wrong brackets
             parts, host = urlsplit(""), ""
         unsupported = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
+        unsupported = unsupported or {".", ".."} & set(unquote(parts.path).split("/"))  # only some clients resolve them
         if parts.scheme not in self.schemes or not is_host(host) or unsupported:
             raise UserError(
                 f"{self.place}.endpoint",

@@ -1,6 +1,7 @@
 """The monitor of a host. Its kernel is simulated: time passes only where the monitor waits or works."""
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -106,6 +107,20 @@ def rows_of(found, what, name=""):
     columns = found.columns()
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [r for r in rows if r["what"] == what and r["name"] == name]
+
+
+def test_too_many_open_files_are_one_line(monkeypatch, capsys):
+    def refused():
+        raise OSError(errno.EMFILE, "Too many open files", "/proc")
+
+    monkeypatch.setattr(monitor.proc, "pids", refused)
+    watch = monitor.Monitor({}, dict, S)
+    watch.start(0)
+    watch.stop()
+    assert watch.summary == {} and watch.columns() == {}
+    assert capsys.readouterr().err == (
+        "    no resources are recorded: /proc: too many open files; raise the limit of open files (ulimit -n)\n"
+    )
 
 
 def test_samples_are_on_a_grid(monkeypatch):

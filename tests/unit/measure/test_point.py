@@ -1,11 +1,14 @@
 """One point, measured in a folder: its record, its remaining files, and those of a failed point."""
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
+from refusals import refusal
 from small_plan import configured
 
-from storelab.core import plan, records
+from storelab.analysis.records.campaign import seal
+from storelab.core import folders, plan, records
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import deployment, jobs, point
 from storelab.stores import all_stores
@@ -49,6 +52,25 @@ def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
     assert point.point(config, points, chosen.key) is None
     assert left_over.remove(config, all_stores(config)["a"], always=True) == len(written)
     assert left_over.left(config, "a")["objects"] == 0
+
+
+def test_campaign_is_not_sealed_while_a_point_is_measured(campaign, monkeypatch):
+    config, points = campaign
+    with monkeypatch.context() as patch:
+        patch.setattr(point, "measure", lambda *_: refusal(seal, config.campaign_dir))
+        said = point.point(config, points, points[0].key)
+    assert "is being measured or sealed by another process; wait" in said
+    with folders.campaign_lock(config.campaign_dir, sealing=True):
+        assert "is being sealed by another process" in refusal(point.point, config, points, points[0].key)
+
+    def seal_now(*_):
+        (config.raw).mkdir(parents=True)
+        (config.raw / "SEAL").touch()
+        return nullcontext()
+
+    monkeypatch.setattr(point.attempts, "measuring_lock", seal_now)  # sealed while this process waited for the lock
+    assert "the campaign is sealed" in refusal(point.point, config, points, points[0].key)
+    assert [path.name for path in config.raw.rglob("*")] == ["SEAL"]
 
 
 def test_failures_leave_their_reason(campaign, monkeypatch):

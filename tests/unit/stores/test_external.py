@@ -9,8 +9,10 @@ from laboratory import anything, bucket_for
 from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
+from storelab.host import console
 from storelab.stores import make
-from storelab.stores.external import DirectorySettings
+from storelab.stores.base import Store
+from storelab.stores.external import DirectorySettings, HttpSettings, RootSettings, WebHdfsSettings
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
 from storelab.workloads.staging import buckets
@@ -47,6 +49,32 @@ def test_buckets_are_made_marked_found_and_removed(store):
     assert buckets.delete_prefix(access, places[1], "a/b/", ours=anything).objects == 2
     assert list(buckets.list_keys(access, places[1], "a/")) == [("a/bc", 2)]
     assert buckets.remove(store, "camp", anything)[:2] == (2, 3) and list(store.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["a/../b", "..", "a/./b", "%2e%2E/a", "a/.%2e"])
+@pytest.mark.parametrize("kind", [HttpSettings, WebHdfsSettings, RootSettings])
+def test_dot_segments_of_endpoints_are_refused(kind, path):
+    """Some clients resolve `..` before they send a request, others leave it to the server."""
+    name = kind.model_fields["kind"].annotation.__args__[0]
+    scheme = "root" if name == "root" else "http"
+    named = make("dir", kind(kind=name, endpoint=f"{scheme}://h.example.org//x/..y/z.."), Path("none"))
+    assert named.urls
+    given = make("dir", kind(kind=name, endpoint=f"{scheme}://h.example.org//{path}"), Path("none"))
+    assert "is not a URL of a" in refusal(lambda: given.urls)
+
+
+def test_version_of_a_server_is_one_printable_line(store):
+    class Named(type(store)):
+        version = Store.version
+        _version = "\x1b[31mEvil\x07 \u202e1.0\n\x9b" + "x" * 1000
+
+    version = Named("dir", store.settings, Path("none")).version()
+    assert version.startswith("?[31mEvil? ?1.0 ?xx") and version.isprintable() and len(version) == 200
+
+
+def test_progress_lines_hold_no_control_characters(capsys):
+    console.report("one \x1b]0;title\x07\ntwo")
+    assert capsys.readouterr().err == "one ?]0;title?\ntwo\n"
 
 
 def test_keys_are_listed_by_prefix(store):

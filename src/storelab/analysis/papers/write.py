@@ -24,12 +24,14 @@ from storelab.analysis.papers.members import Member, gathered
 from storelab.analysis.parts import derived, words
 from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.core import records
+from storelab.core.errors import UserError
 
 FEW = 3  # up to this number of campaigns, the abstract has several kinds of work of each system
 LAYOUTS = {"paper": "joined.tex", "conference": "conference.tex"}  # file of tex/ -> its template
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
 _CODE = re.compile(r"\\Code\{(\w+)\}")
+_PICTURE = re.compile(rb"\\(?:Figure|Lead)\{([^}/]*\.pdf)\}")
 
 
 @dataclass(frozen=True)
@@ -56,17 +58,32 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
     found["code_table"] = Tex(_codes_latex(listed))
     texts = {name: fragments.resolved(render(paper_dir, layout, found)) for name, layout in LAYOUTS.items()}
     made = {out / "tables" / f"{name}.csv": table for name, table in {**paper.tables, "codes": listed}.items()}
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    for old in set((out / "figures").glob("*.pdf")) - {out / "figures" / name for name in pictures}:
-        old.unlink()
-    for name, picture in pictures.items():
-        shutil.copyfile(picture, out / "figures" / name)
-    for path, table in made.items():
+    before = _earlier_pictures(out)
+    for path, table in made.items():  # first, because `campaigns.csv` marks the folder of a paper
         records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
     derived.write_sums(out, [path.stem for path in made])
+    (out / "figures").mkdir(exist_ok=True)
+    for old in before - pictures.keys():
+        (out / "figures" / old).unlink(missing_ok=True)
+    for name, picture in pictures.items():
+        shutil.copyfile(picture, out / "figures" / name)
     for name, text in texts.items():
         records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(text))
     return [*made, *(out / "tex" / f"{name}.tex" for name in texts)]
+
+
+def _earlier_pictures(out: Path) -> set[str]:
+    """Return the names of the pictures of the joined paper that the folder has; others belong to the user.
+
+    Raises UserError if the folder has files of something else, which would be replaced.
+    """
+    places = ("tables", "figures", "tex")
+    foreign = (p for place in places for p in sorted((out / place).rglob("*")) if p.is_file())
+    other = next((p for p in foreign if not p.name.endswith(".tmp")), None)
+    if other and not (out / "tables" / "campaigns.csv").exists():
+        raise UserError(str(out), f"has files of something else, such as {other}", "choose a new folder")
+    texts = [path.read_bytes() for path in (out / "tex").glob("*.tex")]
+    return {name.decode(errors="replace") for text in texts for name in _PICTURE.findall(text)}
 
 
 def joined(members: Sequence[Member]) -> Joined:

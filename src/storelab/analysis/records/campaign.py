@@ -3,19 +3,16 @@
 This module imports the format (`records`, `model`) and nothing of the measuring side.
 """
 
-import contextlib
-import fcntl
-import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storelab import __version__
 from storelab.analysis.records import links
-from storelab.core import evidence, records, sealed
+from storelab.core import evidence, folders, records, sealed
 from storelab.core.errors import UserError
 
 
@@ -105,9 +102,9 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     continues.
 
     Raises UserError if points are missing or failed (unless `with_failures`), records were altered, or another process
-    seals the campaign.
+    seals or measures the campaign.
     """
-    with _locked(folder):
+    with folders.campaign_lock(folder, sealing=True):
         _recover(folder)
         raw, plan = folder / "raw", read_plan(folder)
         if not (raw / evidence.SUMS).exists() and not records.sealed(raw):
@@ -132,24 +129,6 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
         _write_sealed(folder, new)
         _exchange(folder)
         return evidence.seal_of(raw) or new
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Prevent other processes from sealing this campaign at the same time."""
-    try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
-        lock = -1  # reading the campaign reports the missing folder
-    try:
-        if lock >= 0:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise UserError(str(folder), "is being sealed by another process", "wait until it has finished") from None
-    finally:
-        if lock >= 0:
-            os.close(lock)
 
 
 def _recover(folder: Path) -> None:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import GIVEN, TABLES
-from storelab.core import records
+from storelab.core import evidence, records
+from storelab.core.errors import UserError, said
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLES)
+NEEDED = {"start_ns", "deadline_ns", "clients"}  # of a run
 TEXTS = ("numbers", "environment")  # tables whose values are read as text
 
 
@@ -31,7 +33,7 @@ class Tables(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            with python_strings():
+            with python_strings(), impossible_values(self._made["campaign"].raw):
                 self._made[name] = (TABLES | GIVEN)[name].make(self)
         return self._made[name]
 
@@ -40,6 +42,27 @@ class Tables(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._made | TABLES | GIVEN)
+
+
+def complete(campaign: Campaign) -> Campaign:
+    """Return the campaign. Raise UserError if a run lacks what all tables need."""
+    for key, run in campaign.runs.items():
+        if lost := NEEDED - run.keys():
+            place = f"{campaign.raw}: run.json of {key}"
+            raise UserError(place, f"has no {min(lost)!r}: the file is damaged", evidence.ANEW)
+    return campaign
+
+
+@contextmanager
+def impossible_values(raw: Path) -> Iterator[None]:
+    """Turn DuckDB's errors about columns and values of Parquet files into a UserError with the message."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        problem = f"a Parquet file has columns or values that no measurement writes ({said(error)})"
+        raise UserError(str(raw), problem, evidence.ANEW) from None
 
 
 @contextmanager
@@ -66,7 +89,7 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
     """Return file -> the content that `build` writes."""
-    tables = Tables(load(campaign_dir))
+    tables = Tables(complete(load(campaign_dir)))
     made = {name: tables[name] for name in names}  # make all tables before writing one
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 

@@ -28,6 +28,11 @@ SECONDS = (
     "server_cores",
     "host_cores",
 )
+NUMBER = int | float | None
+PROCESS = {"host": str, "pid": int, "born": int | None}  # keys and types, as of `process`
+KINDS = PROCESS | {"run": dict | None, "stage": str, "point": dict, "seconds": dict, "left_s": NUMBER}
+KINDS |= {"begun_ns": int, "written_ns": int}
+KINDS |= dict.fromkeys(("operations", "errors", "bytes", "client_rss_bytes", "server_rss_bytes"), NUMBER)
 KEPT = 60  # number of seconds in the state
 
 
@@ -43,12 +48,25 @@ def write(campaign_dir: Path, state: Mapping[str, Any]) -> None:
 
 
 def read(campaign_dir: Path) -> dict[str, Any] | None:
-    """Return the state; None if there is none, or if its schema is not known."""
+    """Return the state; None if there is none, if its schema is not known, or if it is damaged."""
     try:
-        state = json.loads(path(campaign_dir).read_bytes())
-        return state if isinstance(state, dict) and state["schema"] == SCHEMA else None
-    except (OSError, ValueError, KeyError):
+        state = json.loads(path(campaign_dir).read_bytes(), parse_constant=_no_number)
+    except (OSError, ValueError, RecursionError):
         return None
+    whole = isinstance(state, dict) and state.get("schema") == SCHEMA and _has(state, KINDS)
+    whole = whole and _has(state["point"], dict.fromkeys(("key", "store", "workload"), str))
+    whole = whole and _has(state["seconds"], dict.fromkeys(SECONDS, list)) and state["stage"] in STAGES
+    whole = whole and (state["run"] is None or _has(state["run"], PROCESS | {"begun_ns": int}))
+    return state if whole else None
+
+
+def _has(data: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+    """Return whether the data have these keys with values of these types."""
+    return all(name in data and isinstance(data[name], kind) for name, kind in kinds.items())
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(word)
 
 
 def born(pid: int) -> int | None:

@@ -486,6 +486,9 @@ def judge(answer: dict[str, Any], place: str, url: str, region: str) -> None:
     where = f"{place}.endpoint"
     there = headers.get("x-amz-bucket-region") or (root.findtext("{*}Region") or "" if root is not None else "")
     error = root is not None and _tag(root) == "Error"
+    if 100 < status < 200:  # Python's HTTP client takes it for the answer
+        problem = f"{url} sends an interim response (HTTP {status}) before its answers, which not all clients accept"
+        raise UserError(where, problem, "switch off early hints at the server, or at the proxy in front of it")
     if there and there != region and (error or 300 <= status < 400):
         raise UserError(f"{place}.region", f"the server's region is {there!r}, not {region!r}", f"set it to {there}")
     if error and root is not None:

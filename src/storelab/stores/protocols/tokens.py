@@ -69,7 +69,7 @@ def expires(token: str) -> float | None:
     try:
         payload = token.split(".")[1]
         return float(json.loads(_decoded(payload))["exp"])
-    except (IndexError, KeyError, ValueError, TypeError):
+    except (IndexError, KeyError, ValueError, TypeError, OverflowError, RecursionError):
         pass
     try:
         ends = [datetime.fromisoformat(end.decode()).timestamp() for end in _BEFORE.findall(_decoded(token))]

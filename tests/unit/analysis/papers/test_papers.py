@@ -204,18 +204,28 @@ def test_figure_of_two_single_points_is_left_out(results):
 
 def test_figures_of_the_text_are_kept_and_others_go(results, tmp_path, monkeypatch):
     figures = tmp_path / "figures"
-    figures.mkdir()
-    (figures / "old-one.pdf").write_bytes(b"x")
     write.build([results / "broad"], tmp_path)
     shown = set(re.findall(r"\\(?:Figure|Lead)\{([^}]*\.pdf)\}", tex(tmp_path)))
     assert shown == {p.name for p in figures.iterdir()} and "broad-entries.pdf" in shown
     monkeypatch.setattr(fragments, "carries", lambda member, name: name != "entries")
+    (figures / "of-the-user.pdf").write_bytes(b"x")
     write.build([results / "broad"], tmp_path)
+    assert (figures / "of-the-user.pdf").read_bytes() == b"x"
     text = tex(tmp_path)
     assert "are omitted, because they show no more" in text
     assert r"entries of \texttt{broad} (\texttt{sparse.\allowbreak{}csv})" in text
     assert "fig:broad:entries" not in text and not (figures / "broad-entries.pdf").exists()
     assert "fig:broad:phases" in text and (figures / "broad-phases.pdf").exists()
+
+
+@pytest.mark.parametrize("name", ["figures/drawn.pdf", "tex/paper.tex", "tables/points.csv"])
+def test_folder_of_something_else_is_refused(results, tmp_path, name):
+    foreign = tmp_path / name
+    foreign.parent.mkdir()
+    foreign.write_bytes(b"x")
+    with pytest.raises(UserError, match=f"has files of something else, such as .*{name}; choose a new folder"):
+        write.build([results / "broad"], tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [foreign] and foreign.read_bytes() == b"x"
 
 
 def test_table_has_campaign_and_code_in_its_caption():

@@ -152,6 +152,39 @@ def test_damaged_plan_is_reported(watched):
     assert "plan.json" in state["said"] and "is not JSON" in state["said"] and state["planned"] == 3
 
 
+def test_plan_without_a_campaign_is_reported(watched):
+    plan = records.read_json(watched.folder / "raw" / "plan.json")
+    records.write_summed(watched.folder / "raw" / "plan.json", {"points": plan["points"]})
+    assert "contains no name of a campaign" in after(watched)[1]["said"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({name: None} for name in ("pid", "stage", "point", "seconds", "written_ns", "host")),
+        {"point": {"key": 1}},
+        {"run": {}},
+        {"seconds": {"at_s": []}},
+        {"stage": "asleep"},
+        {"left_s": float("nan")},
+    ],
+)
+def test_damaged_state_is_ignored(watched, change):
+    says(watched.folder, KEYS[0])
+    path = live.path(watched.folder)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert after(watched)[0] == "waiting"
+
+
+def test_impossible_record_is_reported(watched):
+    ended(watched.folder, KEYS[0])
+    head = watched.folder / "raw" / KEYS[0] / "run.json"
+    records.write_json(head, records.read_json(head) | {"start_ns": -(10**30)})
+    after(watched)
+    watched._read_record(KEYS[0])
+    assert "cannot be read" in watched.rows[KEYS[0]]["reason"]
+
+
 def test_facts_agree_with_the_operations():
     """Brute force over the operations of each record of the reference campaign that has them one by one."""
     compared, raw = 0, ROOT / "results/reference/raw"
@@ -265,6 +298,30 @@ def test_foreign_host_names_are_refused(tmp_path):
         return {name: (await client.get(f"{at}/live.json", headers={"Host": name})).status for name in names}
 
     assert asked(tmp_path, look) == names
+
+
+@pytest.mark.parametrize("host", ["[::1]:x", "localhost:99999", "\udcff", "http://x"])
+def test_malformed_host_is_refused(tmp_path, host, capfd):
+    async def ask():
+        runner = serve.web.AppRunner(serve.app(tmp_path), access_log=None, logger=serve.logger())
+        await runner.setup()
+        await serve.web.TCPSite(runner, "127.0.0.1", 0).start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+        writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("utf-8", "surrogateescape"))
+        answers = [await reader.readline()]
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+        writer.write(b"\x16\x03\x01\x02\x00 a TLS client\r\n\r\n")
+        answers.append(await reader.readline())
+        writer.close()
+        await runner.cleanup()
+        return answers
+
+    planned(tmp_path, KEYS)
+    refused, bad = asyncio.run(ask())
+    assert b" 403 " in refused and b" 400 " in bad
+    error = capfd.readouterr().err
+    assert "Traceback" not in error and len(error.splitlines()) <= 1
 
 
 def test_browsers_get_news_and_are_forgotten(tmp_path, monkeypatch):

@@ -82,6 +82,21 @@ def test_altered_record_stops_build(fresh):
     assert not (fresh / "tables").exists()
 
 
+def test_edited_column_stops_build(fresh):
+    """Edit a Parquet file and a head, and make all checksums again."""
+    path = next((fresh / "raw").rglob("ops.0.parquet"))
+    head = path.with_name("run.json")
+    table = records.read_table(path).drop_columns("end_ns")
+    pq.write_table(table, path)
+    run = records.read_json(head)
+    records.write_summed(head, run | {"files": records.file_entries(head.parent.glob("*.parquet"))})
+    evidence.write_sums(fresh / "raw")
+    refused(fresh, "a Parquet file has columns or values that no measurement writes .*schema mismatch")
+    records.write_summed(head, {k: v for k, v in records.read_json(head).items() if k != "start_ns"})
+    evidence.write_sums(fresh / "raw")
+    refused(fresh, "has no 'start_ns': the file is damaged")
+
+
 def test_missing_parquet_file_stops_build(fresh):
     next((fresh / "raw").rglob("ops.0.parquet")).unlink()
     refused(fresh, r"ops\.0\.parquet.*missing")

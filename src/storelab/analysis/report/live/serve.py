@@ -8,6 +8,7 @@ import errno
 import hmac
 import ipaddress
 import json
+import logging
 import platform
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -21,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from storelab.analysis.report import page
 from storelab.analysis.report.live.watch import Watched
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, one_line, said
 
 HERE = Path(__file__).parent
 LOOPBACK, ANY = "127.0.0.1", ("0.0.0.0", "::")
@@ -89,7 +90,7 @@ def _guard(token: str) -> Any:
         given = request.match_info.get("token", "")
         if token and not hmac.compare_digest(given.encode(), token.encode()):
             raise web.HTTPNotFound(headers=HEADERS)
-        if not token and not is_loopback((request.url.host or "").strip("[]")):
+        if not token and not is_loopback(_host(request)):
             raise web.HTTPForbidden(headers=HEADERS)
         answer = await handler(request)
         if not answer.prepared:
@@ -97,6 +98,34 @@ def _guard(token: str) -> Any:
         return answer
 
     return guard
+
+
+def _host(request: web.Request) -> str:
+    """Return the host to which a request is addressed; '' if its address is not valid."""
+    try:
+        return (request.url.host or "").strip("[]")
+    except ValueError:
+        return ""
+
+
+class _OneLine(logging.Formatter):
+    """Print an error of a request on one line: a client can send anything."""
+
+    def formatException(self, ei: Any) -> str:
+        return said(ei[1]) if ei[1] else ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return one_line(super().format(record))
+
+
+def logger() -> logging.Logger:
+    """Return the logger of the server, which prints one line for each request that is not valid."""
+    found = logging.getLogger("storelab.live")
+    if not found.handlers:
+        found.addHandler(logging.StreamHandler())
+        found.handlers[0].setFormatter(_OneLine("storelab: %(message)s"))
+        found.propagate = False
+    return found
 
 
 async def _watching(application: web.Application) -> Any:
@@ -167,7 +196,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
 
 
 async def _serve(folder: Path, host: str, port: int, token: str, say: Callable[[str], None]) -> None:
-    runner = web.AppRunner(app(folder, token), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app(folder, token), access_log=None, logger=logger(), shutdown_timeout=1.0)
     await runner.setup()
     try:
         try:

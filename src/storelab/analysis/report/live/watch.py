@@ -104,11 +104,14 @@ class Watched:
         """Read the planned points; report a damaged plan and keep the last one."""
         try:
             plan = evidence.plan_of(self.raw)
+            self.title = str(plan["campaign"].get("title") or plan["campaign"]["name"])
         except UserError as error:
             self.problem = str(error)
             return True
+        except (LookupError, TypeError, AttributeError):
+            self.problem = f"{self.raw / evidence.PLAN}: contains no name of a campaign: the file is damaged"
+            return True
         points, self.problem = plan["points"], ""
-        self.title = str(plan["campaign"].get("title") or plan["campaign"]["name"])
         self.axes = list(dict.fromkeys(_column(axis) for p in points for axis in p["axes"]))
         old, self.rows = self.rows, {}
         for order, p in enumerate(points):
@@ -161,7 +164,7 @@ class Watched:
                 row["reason"] = str(evidence.read(self.raw, key, records.FAILED)["reason"])
             else:
                 row.update(facts(evidence.read(self.raw, key)))
-        except (UserError, KeyError, TypeError, ZeroDivisionError):
+        except (UserError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError):
             row["reason"] = "its record cannot be read; run `storelab verify`"
         self.rows_version += 1
 

@@ -1,0 +1,60 @@
+"""Records that were edited and whose checksums were made again: impossible values are refused."""
+
+import copy
+import json
+
+import pytest
+
+from storelab.core import record_values, records
+
+RUN = {
+    "schema": 4,
+    "point": {"store": "s", "workload": "get", "axes": {}, "rep": 1, "seed": 2**63 - 1, "fixed": {"warm_up_ns": 5}},
+    "start_ns": 10,
+    "deadline_ns": 20,
+    "clients": [{"client": 0, "clock_offset_ns": -3, "lateness_ns": -1, "bytes": 7, "cpu_user_s": None}],
+    "host": {"cpu_busy_s": -0.01, "network": {"lo": {"rx_bytes": 1}}},
+    "environment": {"packages": {"made_s": "1.0"}},
+    "files": {"ops.0.parquet": {"sha256": "", "bytes": 9}},
+}
+HUGE = 10**30
+
+
+def test_possible_values_are_accepted():
+    assert record_values.problem(RUN) is None
+    assert record_values.problem({"point": {}, "files": {}}) is None  # of an older version
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        *(
+            (place, value)
+            for place in ("start_ns", "point.fixed.warm_up_ns")
+            for value in (-5, HUGE, "x", None, [1], 1.5)
+        ),
+        *((place, HUGE) for place in ("point.seed", "clients.0.client", "files.ops,0,parquet.bytes")),
+        *((place, value) for place in ("host.cpu_busy_s", "host.network.lo.rx_bytes") for value in ("x", True)),
+        *(("clients.0", value) for value in (5, [], None)),
+        *((place, 5) for place in ("clients", "host", "files")),
+    ],
+)
+def test_impossible_value_is_named(place, value):
+    run = copy.deepcopy(RUN)
+    *above, name = [int(part) if part.isdigit() else part.replace(",", ".") for part in place.split(".")]
+    data = run
+    for part in above:
+        data = data[part]
+    data[name] = value
+    problem = record_values.problem(run)
+    assert problem and (f"`{place.replace(',', '.')}` cannot be " in problem or "is later than" in problem)
+
+
+def test_start_after_deadline_is_refused():
+    assert "is later than" in record_values.problem(RUN | {"start_ns": 21})
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_json_without_a_number_is_damaged(word):
+    text = json.dumps(RUN).replace("-0.01", word)
+    assert records.damage_of(text.encode()) == "is not JSON: the file is damaged"
