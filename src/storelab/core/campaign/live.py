@@ -29,8 +29,8 @@ SECONDS = (
     "host_cores",
 )
 NUMBER = int | float | None
-PROCESS = {"host": str, "pid": int, "born": int | None}  # keys and types, as of `process`
-KINDS = PROCESS | {"run": dict | None, "stage": str, "point": dict, "seconds": dict, "left_s": NUMBER}
+PROCESS: dict[str, Any] = {"host": str, "pid": int, "born": int | None}  # keys and types, as of `process`
+KINDS: dict[str, Any] = PROCESS | {"run": dict | None, "stage": str, "point": dict, "seconds": dict, "left_s": NUMBER}
 KINDS |= {"begun_ns": int, "written_ns": int}
 KINDS |= dict.fromkeys(("operations", "errors", "bytes", "client_rss_bytes", "server_rss_bytes"), NUMBER)
 KEPT = 60  # number of seconds in the state
