@@ -66,7 +66,7 @@ def draw(
             else:
                 _values(axes, values, measure, label)
                 _inside(axes, measure, looks)
-        plots.labels(cells, shown.columns)
+        plots.add_labels(cells, shown.columns)
         dashes = {c.name: c.dash for c in figure.measures[0].curves} if figure.by_curve else {}
         handles = [
             Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()

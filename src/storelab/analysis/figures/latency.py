@@ -161,7 +161,7 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
-        plots.labels(cells, side_by_side(len(panels)))
+        plots.add_labels(cells, side_by_side(len(panels)))
         plots.key(fig, list(handles.values()), "Latency by quantile")
         plots.place_labels(fig, cells, ends)
     return fig

@@ -216,14 +216,14 @@ def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Spec
     figure: as `core.figures.resolved` returns it.
     """
     found = [METRICS[figure["table"]][name] for name in figure["y"]]
-    labels = [figure["y_label"] or label for _, _, label in found]
+    y_labels = [figure["y_label"] or label for _, _, label in found]
     measures = tuple(
         Measure((Curve(stem, unit),), _escape(label), scale=figure["y_scale"])
-        for (stem, unit, _), label in zip(found, labels, strict=True)
+        for (stem, unit, _), label in zip(found, y_labels, strict=True)
     )
     has_roles = figure["table"] == "roles"  # each role has its own engine
     against = figure["x_label"] or words.heading(figure["x"])
-    drawn = f"{' and '.join(label.partition(' [')[0] for label in labels)} against {against[0].lower()}{against[1:]}"
+    drawn = f"{' and '.join(label.partition(' [')[0] for label in y_labels)} against {against[0].lower()}{against[1:]}"
     caption = figure["caption"].strip().rstrip(".") or drawn
 
     def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:

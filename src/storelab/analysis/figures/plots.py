@@ -131,7 +131,7 @@ def title(ax: Axes, text: str, columns: int) -> None:
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
 
 
-def labels(cells: Sequence[Axes], columns: int) -> None:
+def add_labels(cells: Sequence[Axes], columns: int) -> None:
     """Label the axes, and break the labels of small panels into lines.
 
     A column of panels with the same x label shows it once; neighbours with the same y label show it once.
@@ -181,37 +181,37 @@ def mark(
             ax.plot(x[chosen], y[chosen], ls="none", color=look[0], marker=look[1], ms=5, zorder=4, **face)
 
 
-def _spaced_ticks(ticks: list[int], labels: int) -> list[int]:
+def _spaced_ticks(ticks: list[int], at_most: int) -> list[int]:
     """Return the ticks that get a label on a logarithmic axis with room for this number, from the last one down."""
-    least, kept = (ticks[-1] / ticks[0]) ** (1 / labels), ticks[-1:]
+    least, kept = (ticks[-1] / ticks[0]) ** (1 / at_most), ticks[-1:]
     for tick in reversed(ticks[:-1]):
         if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
             kept.append(tick)
     return kept[::-1]
 
 
-def place_labels(fig: Figure, cells: Sequence[Axes], labels: Sequence[Sequence[Label]]) -> None:
+def place_labels(fig: Figure, cells: Sequence[Axes], texts: Sequence[Sequence[Label]]) -> None:
     """Write the labels of each panel, after the size of all panels is known."""
     fig.draw_without_rendering()
-    for ax, labels_of_panel in zip(cells, labels, strict=True):
+    for ax, labels_of_panel in zip(cells, texts, strict=True):
         if labels_of_panel:
             _place_labels(ax, labels_of_panel)
 
 
-def _place_labels(ax: Axes, labels: Sequence[Label], size: float = 6) -> None:
+def _place_labels(ax: Axes, texts: Sequence[Label], size: float = 6) -> None:
     """Write each label next to its point, without covering a point or another label.
 
     A thin line connects a label with a distant point.
     """
     scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # points of a letter and of a line
-    points = ax.transData.transform([(x, y) for x, y, *_ in labels]) / scale
+    points = ax.transData.transform([(x, y) for x, y, *_ in texts]) / scale
     left, low, right, top = (v / scale for v in ax.get_window_extent().extents)
     taken = [(x - 2.5, y - 2.5, x + 2.5, y + 2.5) for x, y in points]
     for line in ax.lines:
         ends = line.get_transform().transform(line.get_xydata()) / scale
         drawn = () if line.get_linestyle() in ("None", "none", "") else itertools.pairwise(ends)
         taken += [(x - 1, y - 1, x + 1, y + 1) for one, other in drawn for x, y in np.linspace(one, other, 25)]
-    for (x, y), (*at, text, colour) in sorted(zip(points, labels, strict=True), key=lambda one: -one[0][1]):
+    for (x, y), (*at, text, colour) in sorted(zip(points, texts, strict=True), key=lambda one: -one[0][1]):
         boxes = []
         for far, angle in itertools.product((5, 10, 16, 24, 34, 46), np.arange(12) * np.pi / 6):
             dx, dy = far * np.cos(angle), far * np.sin(angle)
@@ -250,21 +250,21 @@ def count_axis(
     ax: Axes,
     values: Iterable[float],
     label: str = "Clients",
-    labels: int = 9,
+    max_labels: int = 9,
     scale: str = "auto",
     names: Mapping[int, str] | None = None,
 ) -> None:
     """Set ticks at the measured counts (for example of clients).
 
-    The axis is logarithmic if the values span a factor WIDE or more; it has at most `labels` labels. names: labels in
+    The axis is logarithmic if the values span a factor WIDE or more; it has at most `max_labels` labels. names: labels in
     place of the numbers.
     """
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
-        ticks = _spaced_ticks(ticks, labels)
-    elif names and len(ticks) > labels:
-        ticks = ticks[:: -(-len(ticks) // labels)]
+        ticks = _spaced_ticks(ticks, max_labels)
+    elif names and len(ticks) > max_labels:
+        ticks = ticks[:: -(-len(ticks) // max_labels)]
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True) if len(ticks) > 12 else FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(lambda v, _: names.get(round(v), "") if names else f"{v:g}")

@@ -127,8 +127,8 @@ def _stacked(ax: "Axes", rows: pd.DataFrame, colours: list[Any]) -> None:
         spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
         ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
         left += spent
-    labels = [textwrap.fill(name, LONGEST) for name in rows["name"]]
-    ax.set_yticks(range(len(rows)), labels, fontsize=6)
+    names = [textwrap.fill(name, LONGEST) for name in rows["name"]]
+    ax.set_yticks(range(len(rows)), names, fontsize=6)
     ax.invert_yaxis()
 
 
@@ -299,13 +299,13 @@ def front(table: pd.DataFrame) -> "Figure | None":
     rows = rows.assign(kind=rows["fixed"].map({True: "fixed gap", False: "planned"}) + _by_engine(rows))
     panels = list(rows.groupby(["subject", "selection"], sort=False))[: room()]
     kinds = plots.looks(sorted(rows["kind"].unique()))
-    labels: list[list[tuple[float, float, str, Any]]] = []
+    texts: list[list[tuple[float, float, str, Any]]] = []
     with plots.style():
         fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows.drop(columns="few", errors="ignore")))
         for ax, ((subject, selection), part) in zip(cells, panels, strict=True):
-            labels.append([])
+            texts.append([])
             for kind, own in part.groupby("kind"):
-                labels[-1] += _points(ax, own, *kinds[kind])
+                texts[-1] += _points(ax, own, *kinds[kind])
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
@@ -319,7 +319,7 @@ def front(table: pd.DataFrame) -> "Figure | None":
         values = [part["transfer_median_s_per_read"] for _, part in panels]
         plots.value_axis(cells, values, "Transfer of one read [s]", factor=3)
         plots.key(fig, kinds, "Time against bytes: lower left is better")
-        plots.place_labels(fig, cells, labels)
+        plots.place_labels(fig, cells, texts)
     return fig
 
 

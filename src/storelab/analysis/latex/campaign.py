@@ -13,7 +13,7 @@ from storelab.analysis.latex.templates import Tex
 from storelab.analysis.parts import words
 from storelab.analysis.records.links import rate
 from storelab.analysis.tables import calibration
-from storelab.analysis.tables.errors import labels
+from storelab.analysis.tables.errors import error_labels
 from storelab.analysis.tables.numbers import DEFINITIONS
 from storelab.core import units
 from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
@@ -111,7 +111,7 @@ def invalid(points: pd.DataFrame) -> str:
 
 def errors(table: pd.DataFrame) -> str:
     """Return a table of failed operations by store, workload, op and class, over all runs."""
-    found = table.assign(c=labels(table))
+    found = table.assign(c=error_labels(table))
     lines = []
     for (store, workload, op, name), g in found.groupby(["store", "workload", "op", "c"], sort=True):
         cells = [store, workload, op, name, f"{g['key'].nunique()}", f"{g[g['state'] == 'invalid']['key'].nunique()}"]

@@ -70,7 +70,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     worded = len(moving) > MANY
     lines = []
     for _, r in rows.iterrows():
-        labels = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
+        marks = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
         cells = [r["store"], _apart(r, moving[1:])] if worded else [unlimited(c, r[c]) for c in moving]
         n = f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         lines.append(
@@ -81,7 +81,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
                 words.number(r["errors"], places=0, gap=THIN),
                 words.number(r["tail_max_s"], places=2),
                 shares(r),
-                labels,
+                marks,
             ]
         )
     useful = "useful MB/s" if workload not in RAW else "MB/s"

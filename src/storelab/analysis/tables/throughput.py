@@ -143,9 +143,9 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def unsteady(labels: pd.Series) -> str | None:
+def unsteady(kinds: pd.Series) -> str | None:
     """Return the numbers of unsteady runs by label: `stalled 2, swinging 1`; None without unsteady runs."""
-    return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (labels == name).sum())) or None
+    return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (kinds == name).sum())) or None
 
 
 def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
