@@ -72,7 +72,7 @@ def probed(seaweedfs, tmp_path_factory):
     own, spare = (bucket_for(seaweedfs, "probed", index) for index in (0, workload.SPARE + 2))
     foreign = bucket_for(seaweedfs, "other")
     point = Point("", "probe", {"clients": 1}, 1, "", "", 0, 0)
-    written.note_attempt(lab.config, seaweedfs, "dead", point, workload.PROBE.makes(point, "dead"))
+    written.note_attempt(lab.config, seaweedfs, "dead", point, workload.PROBE.expected_objects(point, "dead"))
     s3 = for_store(seaweedfs)
     s3.put_object(Bucket=own.name, Key="data/kept", Body=b"kept")
     s3.put_object(Bucket=own.name, Key="probe/mine", Body=b"of somebody")
@@ -101,7 +101,7 @@ def test_answers_of_seaweedfs(probed):
 
 def test_probe_leaves_nothing(probed, seaweedfs):
     s3 = for_store(seaweedfs)
-    own = buckets.own_buckets(seaweedfs, "probed")
+    own = buckets.campaign_buckets(seaweedfs, "probed")
     assert [b.name for b in own] == [seaweedfs.bucket("probed", 0, account).name for account in range(2)]
     left = [[k for k, _ in buckets.list_keys(buckets.accesses(seaweedfs, [b])[b.account], b)] for b in own]
     assert left == [["data/kept", "probe/mine"], []]

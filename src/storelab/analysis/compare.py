@@ -17,7 +17,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Column, Table
 
-from storelab.analysis.parts import derived, groups, words
+from storelab.analysis.parts import derived, groups, labels
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
@@ -26,7 +26,7 @@ from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows over all points
 CORRECTED = ("p_corrected", "verdict_corrected")
-TOLD = ("rep", "value", "bound_by")  # columns of a run, in addition to those that identify it
+RUN_COLUMNS = ("rep", "value", "bound_by")  # columns of a run, in addition to those that identify it
 Key = tuple[Any, ...]
 
 
@@ -74,7 +74,7 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
     folder, named = split(text, results)
     store = store or named
     table, source = newest_tables(folder)
-    side = of_tables(text, folder, table, source, store)
+    side = side_from_tables(text, folder, table, source, store)
     if store is not None and store not in side.stores:
         raise UserError(
             f"{folder}:{store}", "is not a store with a run in this campaign", f"one of: {', '.join(side.stores)}"
@@ -94,7 +94,7 @@ def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
     return build.Tables(build.complete(load(folder))).__getitem__, f"{folder / 'raw'} (no newer tables)"
 
 
-def of_tables(
+def side_from_tables(
     name: str, folder: Path, table: Callable[[str], pd.DataFrame], source: str, store: str | None = None
 ) -> Side:
     """Return a side from the tables of its campaign (`newest_tables`).
@@ -140,20 +140,20 @@ def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
 
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
-    """Return the runs by (store or None, workload, axes …, metric): rep, value and the other columns of `TOLD`."""
+    """Return the runs by (store or None, workload, axes …, metric): rep, value and the other columns of `RUN_COLUMNS`."""
     rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
-    own, workloads, axes = defaults(side.plan), list(rows["workload"]), []
+    usual, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
-        known = {w for w, c in own if c == column}
+        known = {w for w, c in usual if c == column}
         values = rows[column] if column in rows else [None] * len(rows)
         missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
-        own_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))
-        axes.append(groups.alike(own_or_default))
+        measured_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))
+        axes.append(groups.comparable(measured_or_default))
     stores = list(rows["store"]) if side.store is None else [None] * len(rows)
     places: dict[Key, list[int]] = {}
     for i, key in enumerate(zip(stores, workloads, *axes, rows["metric"], strict=True)):
         places.setdefault(key, []).append(i)
-    shown = rows[[c for c in TOLD if c in rows]]
+    shown = rows[[c for c in RUN_COLUMNS if c in rows]]
     return {key: shown.iloc[indices] for key, indices in places.items()}
 
 
@@ -199,7 +199,7 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
         row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
         rows.append(row | {"bound_by": _bound(of_a[key]) or _bound(of_b[key])})
-    wholes = [_whole(kind, found, rows, between[kind].whole) for kind, found in pairs.items()]
+    wholes = [_overall(kind, found, rows, between[kind].whole) for kind, found in pairs.items()]
     rows = [row for family in (rows, wholes) for row in _corrected(family)]
     head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
     types = axis_columns(b.plan) | axis_columns(a.plan)
@@ -240,7 +240,7 @@ def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [r | dict(zip(CORRECTED, (p, ratios.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
 
 
-def _whole(
+def _overall(
     metric: str,
     pairs: list[tuple[dict[int, float], dict[int, float]]],
     rows: list[dict[str, Any]],
@@ -252,7 +252,7 @@ def _whole(
         one = next(r for r in rows if groups.kind(r["metric"]) == metric)
         return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
     worse = groups.lower_is_better(metric)
-    found = ratios.with_days(ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
+    found = ratios.with_days(ratios.overall_ratio([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
     return head | found.row()
 
 
@@ -293,8 +293,8 @@ def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]
     return varying, [c for c in axes if c not in varying]
 
 
-def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
-    return [text for c in columns if not pd.isna(row[c]) and (text := words.value_text(c, row[c]))]
+def _row_texts(row: Mapping[str, Any], columns: list[str]) -> list[str]:
+    return [text for c in columns if not pd.isna(row[c]) and (text := labels.value_text(c, row[c]))]
 
 
 def described(points: pd.DataFrame) -> list[str]:
@@ -310,7 +310,7 @@ def described(points: pd.DataFrame) -> list[str]:
             [
                 *([row[store]] if several else []),
                 row["workload"].replace("_", " "),
-                *_worded(row, varying[row["workload"]]),
+                *_row_texts(row, varying[row["workload"]]),
             ]
         )
         for row in points.to_dict("records")
@@ -320,7 +320,8 @@ def described(points: pd.DataFrame) -> list[str]:
 def in_common(points: pd.DataFrame) -> list[str]:
     """Return the axes that all rows of each workload share: `get: s5cmd, 1 bucket`."""
     shared = {
-        w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()
+        w: _row_texts(points[points["workload"] == w].iloc[0], _varying(points, w)[1])
+        for w in points["workload"].unique()
     }
     return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in shared.items() if parts]
 
@@ -363,14 +364,14 @@ def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: S
     yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
     yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
     if sum(alone):
-        yield f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
+        yield f"Without a counterpart: {labels.plural(alone[0], 'point')} of A, {labels.plural(alone[1], 'point')} of B"
     if (tested := int(points["p"].notna().sum())) > 1:
         yield (
             f"Corrected for {tested} rows (Benjamini and Hochberg): of the rows called different, at most 5 % are so "
             "by chance; in brackets the uncorrected verdict."
         )
     if days:
-        yield f"Intervals include the variation between days, from {words.plural(len(days), 'campaign')}."
+        yield f"Intervals include the variation between days, from {labels.plural(len(days), 'campaign')}."
     elif other_days(a, b):
         on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(dates, (a, b)))
         yield (
@@ -380,15 +381,15 @@ def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: S
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    ratio = words.spread([row["ratio"], row["low"], row["high"]])
+    ratio = labels.spread([row["ratio"], row["low"], row["high"]])
     bound = f" (bound by the {row['bound_by']})" if isinstance(row["bound_by"], str) else ""
-    medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
+    medians = [labels.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
     verdict_word, uncorrected = row["verdict_corrected"], row["verdict"]
     verdict = f"[{COLOURS[verdict_word]}]{verdict_word}[/]{bound}" + (
         f" ({uncorrected})" if uncorrected != verdict_word else ""
     )
     return [
-        groups.said(row["metric"]).replace("[", r"\["),
+        groups.metric_text(row["metric"]).replace("[", r"\["),
         *medians,
         f"{row['n_a']}, {row['n_b']}",
         ratio.replace("[", r"\["),

@@ -51,7 +51,7 @@ def quick(
     from storelab.gang import coordinator
     from storelab.measure.attempts import measuring_lock
 
-    coordinator.heed_signals()
+    coordinator.handle_signals()
     given = {"profile": profile, "region": region, "bucket": bucket}
     store = {"kind": "s3", "endpoint": url} | {k: v for k, v in given.items() if v is not None}
     name = store_name(url)
@@ -142,7 +142,7 @@ def spelled(name: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(*map(plain, (error.place, error.problem, error.mend))) from None
+        raise UserError(*map(plain, (error.place, error.problem, error.hint))) from None
     except MeasurementFailed as error:
         raise MeasurementFailed(plain(str(error))) from None
 

@@ -150,7 +150,7 @@ def names_of_campaigns(root: Path) -> list[str]:
     return sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
 
 
-MOST_SHOWN = 80  # characters of a value or a key in a message
+MAX_SHOWN = 80  # characters of a value or a key in a message
 SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values must not be shown
 Layers = list[tuple[str, dict[str, Any]]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -211,13 +211,13 @@ def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, An
     Return None otherwise, and if a further file or the command line sets `stores_to_measure`, which is deliberate.
     """
     (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
-    mine, its = here.get("stores_to_measure") or [], there.get("stores_to_measure") or []
+    mine, theirs = here.get("stores_to_measure") or [], there.get("stores_to_measure") or []
     mine = [str(name) for name in mine] if isinstance(mine, list) else [str(mine)]
-    left = [name for name in mine if name not in (its or mine)]
+    left = [name for name in mine if name not in (theirs or mine)]
     if not left or any("stores_to_measure" in doc for _, doc in others):
         return None
     return (
-        f"{campaign}: measures its own stores, {', '.join(its)}, not {', '.join(left)} of {main_name}; "
+        f"{campaign}: measures its own stores, {', '.join(theirs)}, not {', '.join(left)} of {main_name}; "
         f"to measure {'it' if len(left) == 1 else 'them'}, choose a campaign without stores_to_measure, "
         f"or set stores_to_measure=[{','.join(mine)}]"
     )
@@ -264,7 +264,7 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
     """Turn pydantic's first error into one line: the file that has the key, the key, the value, the hint."""
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
     loc = [str(p) for p in first["loc"] if p != "[key]"]
-    place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MOST_SHOWN else part[:20] + '…' for part in loc)}"
+    place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MAX_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":
         return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers, model)))
     if first["type"] == "missing":
@@ -275,7 +275,7 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
     if first["type"] == "too_short":
         return UserError(place, "is empty", "give at least one")
     value = json.dumps(first.get("input"), default=str)
-    value = "this" if set(loc) & SECRET else value if len(value) < MOST_SHOWN else value[: MOST_SHOWN - 3] + "..."
+    value = "this" if set(loc) & SECRET else value if len(value) < MAX_SHOWN else value[: MAX_SHOWN - 3] + "..."
     return UserError(
         place,
         f"{value}: {first['msg'][0].lower() + first['msg'][1:]}",

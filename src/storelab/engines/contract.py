@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from storelab.core import records
-from storelab.core.model import Facts, Point, accounts_of
+from storelab.core.model import JsonObject, Point, accounts_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 Limits = dict[str, float | None]  # `limits` of the configuration, and the room in the store
@@ -36,7 +36,7 @@ class Job:
     extra: dict[str, Any] = field(default_factory=dict)  # facts that the workload's `before` found for its clients
     ledger: Path | None = None  # path of the client's ledger, if it keeps one; in the folder of the attempt
     rank: int = -1  # in the gang, if it differs from `client`: a point may have several roles
-    told: Path | None = None  # progress file that the client rewrites while it works; None: not wanted
+    progress_file: Path | None = None  # progress file that the client rewrites while it works; None: not wanted
     role: str = ""
     size: int = 1  # clients of the whole gang
     timeout_ns: int = 0  # maximum wait for the other clients
@@ -48,7 +48,7 @@ class Job:
         return self.client if self.rank < 0 else self.rank
 
     @property
-    def own_buckets(self) -> list[Bucket]:
+    def account_buckets(self) -> list[Bucket]:
         """The buckets of this client's accounts."""
         return [b for b in self.buckets if self.owns(b)]
 
@@ -85,13 +85,13 @@ class GangJob:
     lead_ns: int
     timeout_ns: int
     limits: Limits
-    tells: bool = False  # clients report their progress while they work
+    reports_progress: bool = False  # clients report their progress while they work
     role: str = ""
     ranks: list[int] = field(default_factory=list)  # ranks in the gang, for the job of a role
     begin_ns: int = 0  # delay after the start of the gang, for the job of a role
     roles: "list[GangJob]" = field(default_factory=list)
     earlier: list[Earlier] | None = None
-    extra: Facts = field(default_factory=dict)  # facts that the workload's `before` found for its clients
+    extra: JsonObject = field(default_factory=dict)  # facts that the workload's `before` found for its clients
     nodes: list[list[int]] = field(default_factory=list)  # ranks by node
     clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # addresses of the coordinator's clock
     clock_bound_ns: int = 0
@@ -102,38 +102,38 @@ class GangJob:
         """The jobs of the roles in their order; for a point without roles, the job itself."""
         return self.roles or [self]
 
-    def of_rank(self, rank: int) -> "GangJob":
+    def job_of_rank(self, rank: int) -> "GangJob":
         """Return the job of the role that a client belongs to, or the job itself if there are no roles."""
         return next((role for role in self.roles if rank in role.ranks), self)
 
-    def of_client(self, rank: int, folder: Path) -> Job:
+    def job_of_client(self, rank: int, folder: Path) -> Job:
         """Return the job of one client. folder: the folder of the gang, where the client writes its files."""
-        own = self.of_rank(rank)
-        client = rank - own.ranks[0] if own.ranks else rank
-        accounts = accounts_of(client, own.point.axes.get("clients", 1), own.accounts)
+        role_job = self.job_of_rank(rank)
+        client = rank - role_job.ranks[0] if role_job.ranks else rank
+        accounts = accounts_of(client, role_job.point.axes.get("clients", 1), role_job.accounts)
         return Job(
-            point=own.point,
+            point=role_job.point,
             client=client,
-            endpoint=own.endpoints[client % len(own.endpoints)],
-            buckets=own.buckets,
+            endpoint=role_job.endpoints[client % len(role_job.endpoints)],
+            buckets=role_job.buckets,
             scratch=self.scratch / f"{self.attempt}-{rank}",
-            manifest=own.manifest,
-            attempt=own.attempt,
-            limits=own.limits,
+            manifest=role_job.manifest,
+            attempt=role_job.attempt,
+            limits=role_job.limits,
             account=accounts[0],
             accounts=accounts,
-            endpoints=own.endpoints,
-            extra=own.extra,
+            endpoints=role_job.endpoints,
+            extra=role_job.extra,
             rank=rank,
             ledger=folder / f"ledger.{rank}",
-            told=folder / f"told.{rank}" if self.tells else None,
-            role=own.role,
+            progress_file=folder / f"progress.{rank}" if self.reports_progress else None,
+            role=role_job.role,
             size=self.size,
             timeout_ns=self.timeout_ns,
-            begin_ns=own.begin_ns,
+            begin_ns=role_job.begin_ns,
         )
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         """Return the job as values for JSON."""
         out = {
             "point": self.point.to_json(),
@@ -152,7 +152,7 @@ class GangJob:
         if self.role:
             out |= {"role": self.role, "ranks": self.ranks, "begin_ns": self.begin_ns}
         else:
-            out["tells"] = self.tells
+            out["reports_progress"] = self.reports_progress
         if self.roles:
             out["roles"] = [role.to_json() for role in self.roles]
         if self.earlier is not None:
@@ -166,7 +166,7 @@ class GangJob:
         return out
 
     @classmethod
-    def from_json(cls, data: Facts) -> Self:
+    def from_json(cls, data: JsonObject) -> Self:
         """Return the job that `to_json` described."""
         given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         clock = data.get("clock", {})
@@ -259,7 +259,7 @@ class ClientResult:
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
     disk_read_bytes: int | None = None
-    engine: Facts = field(default_factory=dict)  # facts that the engine records about itself
+    engine: JsonObject = field(default_factory=dict)  # facts that the engine records about itself
     checks: list[Check] = field(default_factory=list)
     connections_max: int | None = None
     connections: list[Any] = field(default_factory=list)
@@ -270,7 +270,7 @@ class ClientResult:
     failure: str = ""
     node: int | None = None  # number of its node, if the gang has several
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         """Return the result as values for JSON, without the optional ones that are empty."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["checks"] = [asdict(check) for check in self.checks]
@@ -280,7 +280,7 @@ class ClientResult:
         return {name: value for name, value in out.items() if name not in absent}
 
     @classmethod
-    def from_json(cls, data: Facts) -> Self:
+    def from_json(cls, data: JsonObject) -> Self:
         """Return the result that `to_json` described."""
         return cls(**data | {"checks": [Check(**check) for check in data.get("checks", ())]})
 

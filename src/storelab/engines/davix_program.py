@@ -22,7 +22,7 @@ from storelab.engines.common.error_classes import network
 from storelab.engines.common.wire import Counts
 from storelab.host import processes
 from storelab.install import Part, Progress, debian, tools_folder
-from storelab.install.running import told
+from storelab.install.running import command_output
 from storelab.stores.protocols import environment, tokens
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
@@ -31,7 +31,7 @@ NAME = "storelab-davix"
 LIBRARIES = debian.Packages(
     ("davix", "davix-dev", "g++", "pkg-config"), "davix with its library: 1 MB; g++ if it is missing"
 )
-LEAST = 1 << 20  # bytes of the memory file
+MIN_MEMORY = 1 << 20  # bytes of the memory file
 # Codes of davix (StatusCode in davixstatusrequest.hpp) as error classes; network failures are recognised by messages.
 CODES = {
     0x004: "SessionCreationError",
@@ -81,9 +81,9 @@ def build_it(tools: Path, progress: Progress) -> None:
     progress("compiling it with g++")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        flags = told(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
-        told(["g++", "-O2", "-std=c++17", "-pthread", str(SOURCE), "-o", str(half), *flags], "g++", 600)
-        if (done := processes.ask([half, "--version"], 60)).returncode:
+        flags = command_output(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
+        command_output(["g++", "-O2", "-std=c++17", "-pthread", str(SOURCE), "-o", str(half), *flags], "g++", 600)
+        if (done := processes.run_command([half, "--version"], 60)).returncode:
             raise MeasurementFailed(f"install: {NAME} does not run here: {processes.words(done)}")
         half.replace(final)
         write_json(final.with_suffix(".json"), {"source": _source(), "bytes": final.stat().st_size})
@@ -104,7 +104,7 @@ def binary() -> Path:
 
 def version() -> str:
     """Return the versions of davix and of the HTTP library that it uses, for example `davix 0.8.4, …`."""
-    return " ".join(processes.ask([binary(), "--version"], 60).stdout.split())
+    return " ".join(processes.run_command([binary(), "--version"], 60).stdout.split())
 
 
 def url_of(endpoint: Endpoint, path: str) -> str:
@@ -155,18 +155,18 @@ class Program:
         known = [*(environ.get(name) for name in SECRETS), tokens.bearer(endpoint.token, environ)]
         self.hidden = [value for value in known if value]
         keys = Credentials.found(environ)
-        own = environment.explicit(environ) | (keys.environ() if keys else {})
+        environment_of_client = environment.explicit(environ) | (keys.environ() if keys else {})
         if endpoint.ca_file:
-            own["SSL_CERT_FILE"] = endpoint.ca_file
+            environment_of_client["SSL_CERT_FILE"] = endpoint.ca_file
         self.file = os.memfd_create("storelab-davix")
-        self.buffer, self.room = memoryview(b""), 0
+        self.buffer, self.capacity = memoryview(b""), 0
         self.process = subprocess.Popen(
             [str(binary()), str(self.file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             pass_fds=(self.file,),
-            env=own,
+            env=environment_of_client,
             preexec_fn=processes.die_with_parent(),
         )
         try:
@@ -191,14 +191,14 @@ class Program:
             except DavixError as error:
                 raise UserError("engine davix", str(error), "check the credentials of the store") from None
 
-    def make_room(self, size: int) -> None:
+    def ensure_capacity(self, size: int) -> None:
         """Enlarge the memory file to at least this number of bytes."""
-        if size <= self.room:
+        if size <= self.capacity:
             return
-        self.room = max(LEAST, size)
-        os.ftruncate(self.file, self.room)
-        self.buffer = memoryview(mmap.mmap(self.file, self.room))
-        self.ask(f"size {self.room}")
+        self.capacity = max(MIN_MEMORY, size)
+        os.ftruncate(self.file, self.capacity)
+        self.buffer = memoryview(mmap.mmap(self.file, self.capacity))
+        self.ask(f"size {self.capacity}")
 
     def ask(self, line: str, more: str = "") -> int:
         """Send a request; return the number of bytes received. Raises DavixError."""
@@ -225,19 +225,19 @@ class Program:
 
     def get(self, url: str, size: int) -> memoryview:
         """Read the whole object of `size` bytes; return the bytes received."""
-        self.make_room(size)
+        self.ensure_capacity(size)
         return self.buffer[: self.ask(f"get {url}")]
 
     def read(self, url: str, offset: int, size: int) -> memoryview:
         """Read one range; return the bytes received."""
-        self.make_room(size)
+        self.ensure_capacity(size)
         return self.buffer[: self.ask(f"read {offset} {size} {url}")]
 
     def vector(self, url: str, starts: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
         """Read all ranges by one vector read; return them in their order."""
         if not starts:
             return []
-        self.make_room(sum(sizes))
+        self.ensure_capacity(sum(sizes))
         lines = "".join(f"{start} {size}\n" for start, size in zip(starts, sizes, strict=True))
         self.ask(f"vector {len(starts)} {url}", lines)
         out, place = [], 0

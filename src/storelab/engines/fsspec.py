@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from storelab.core import clock
 from storelab.core.records import HUNG
 from storelab.engines.common import ledger
-from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.error_classes import classify, error_message
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.objects import put_key, range_begins, read_once, staged_objects
 from storelab.engines.common.timing import IN_FLIGHT, Watch, drain_s
@@ -51,7 +51,7 @@ def is_local(host: str) -> bool:
         return False
 
 
-class Answered:
+class ServerReads:
     """The numbers of operations and bytes by server (host:port). Thread-safe."""
 
     def __init__(self) -> None:
@@ -119,12 +119,12 @@ class FsspecClient(TransferClient):
         self.moved = self.failed = 0
         self.flying: dict[int, tuple[Transfer, int]] = {}  # task in flight and its begin (ns), by worker
         self.closed = False
-        self.answered = Answered()  # by the data servers that clients were redirected to
+        self.server_reads = ServerReads()  # by the data servers that clients were redirected to
 
     def prepare(self) -> None:
         self.prepare_tasks()
         # This takes imports, certificates and the first connection out of the measurement. The answer does not matter.
-        question = filesystems.path(self.endpoint, self.job.own_buckets[0])
+        question = filesystems.path(self.endpoint, self.job.account_buckets[0])
         if self.asynchronous:
             self.loop = asyncio.new_event_loop()
             self.systems = [self.loop.run_until_complete(self._connect(question))]
@@ -221,7 +221,7 @@ class FsspecClient(TransferClient):
                     acknowledged(clock.now_ns())
             except Exception as error:  # noqa: BLE001 - any error of a library is a failed operation
                 kind, status = classify(error)
-                self.messages.setdefault(kind, said(error))
+                self.messages.setdefault(kind, error_message(error))
             row = (worker, task.key, moved, begun, clock.now_ns(), status, kind)
             with self.lock:
                 if self.closed:
@@ -266,7 +266,7 @@ class FsspecClient(TransferClient):
             [self.check_content()],
             **self.hung,
             pauses=self.pauses,
-            **({"servers": servers} if (servers := self.answered.record()) else {}),
+            **({"servers": servers} if (servers := self.server_reads.record()) else {}),
         )
 
     def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -302,7 +302,7 @@ class FsspecPut(FsspecClient):
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
             # Each client has its own folder, as the jobs of an experiment do.
-            for bucket in self.job.own_buckets:
+            for bucket in self.job.account_buckets:
                 first = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0))
                 fs.makedirs(first.rpartition("/")[0], exist_ok=True)
 
@@ -319,7 +319,7 @@ class FsspecPut(FsspecClient):
             with fs.open(task.path, "wb") as f:
                 f.write(body)
                 server = data_server(f._myFile)
-            self.answered.add(server, len(body))
+            self.server_reads.add(server, len(body))
         else:
             fs.pipe_file(task.path, body)
 
@@ -337,8 +337,8 @@ class FsspecGet(FsspecClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        self.manifest, own = staged_objects(self.job)
-        self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
+        self.manifest, staged = staged_objects(self.job)
+        self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in staged]
         # Otherwise s3fs asks for the size of whole objects first, and splits large ones into ranges.
         self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
 
@@ -350,7 +350,7 @@ class FsspecGet(FsspecClient):
             return await fs._cat_file(task.path, start=task.begin, end=task.end, **self.single_get)
         body = fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
         if self.endpoint.protocol == "root":
-            self.answered.add(data_server_of_read(fs, task.path), len(body))
+            self.server_reads.add(data_server_of_read(fs, task.path), len(body))
         return body
 
     def judge(self, task: Transfer, answer: bytes | None) -> int:

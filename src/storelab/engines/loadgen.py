@@ -23,7 +23,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import bins, ledger, objects
-from storelab.engines.common.guard import Guard, LimitExceeded, Teller
+from storelab.engines.common.guard import Guard, LimitExceeded, ProgressWriter
 from storelab.engines.common.timing import drain_s
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Check, Job, Result, Written
@@ -108,7 +108,7 @@ class LoadgenClient(TransferClient):
             "timeout_s": TIMEOUT_S,
             "drain_s": self.drain_s,
             "client": job.number,
-            "most_single": max(1, 0 if bin_ns else bins.MOST_SINGLE // axes["clients"]),
+            "most_single": max(1, 0 if bin_ns else bins.MAX_SINGLE // axes["clients"]),
             **({"bin_ns": bin_ns} if bin_ns else {}),
             "records": str(self.records),
         }
@@ -122,7 +122,7 @@ class LoadgenClient(TransferClient):
         self.files, name = self.body_files(), objects.put_folder(self.job.attempt, self.job.client)
         return {
             "bodies": [str(f) for f in self.files],
-            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
+            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.bucket_indices],
             "first_put": self.job.client,
         }
 
@@ -223,9 +223,9 @@ class LoadgenGet(LoadgenClient):
     op = "GET"
 
     def job_entries(self) -> dict[str, Any]:
-        self.manifest, own = objects.staged_objects(self.job)
+        self.manifest, staged = objects.staged_objects(self.job)
         self.files = self.body_files(self.manifest["dataset"]["seed"])
-        reads = {"objects": objects.job_columns(own), "once": objects.read_once(self.job)}
+        reads = {"objects": objects.job_columns(staged), "once": objects.read_once(self.job)}
         return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, **reads}
 
     def checks(self) -> Sequence[Check]:
@@ -313,7 +313,9 @@ class LoadgenMix(LoadgenClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
-        self.guard = Guard(job.limits | objects.NO_ROOM, job.point.axes["clients"], told=Teller(job.told))
+        self.guard = Guard(
+            job.limits | objects.NO_SPACE_LIMITS, job.point.axes["clients"], progress=ProgressWriter(job.progress_file)
+        )
 
     def job_entries(self) -> dict[str, Any]:
         point = self.job.point

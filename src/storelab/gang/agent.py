@@ -1,7 +1,7 @@
 """The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
 `python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder, or the
-address of the coordinator's post office if nodes share no folder (`post.py`). The clients meet in a folder on the
+address of the coordinator's relay server if nodes share no folder (`relay.py`). The clients meet in a folder on the
 node's tmpfs. For the coordinator the agent is the participant, so that a shared folder sees nodes, not clients. The
 node's clock is compared with the coordinator's clock, and its clients use the latter. The agent ends when its clients
 have ended, and they end with it. It also ends when the coordinator gives no sign of life.
@@ -22,18 +22,18 @@ from typing import Any
 from storelab.core import clock, folders, records
 from storelab.core.redaction import without_tokens
 from storelab.engines.contract import ClientResult, GangJob
-from storelab.gang import credentials, nodes, post, prefork, rendezvous
+from storelab.gang import credentials, nodes, prefork, relay, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
-from storelab.gang.launchers.remote import ASKED_TO_END
+from storelab.gang.launchers.remote import STOP_REQUESTED
 from storelab.gang.rendezvous import Folder, GangAborted
 from storelab.host import processes, scratch
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
-CALLED_OFF_S = 0.5  # between two checks whether the gang was cancelled
+ABORT_LOOK_S = 0.5  # between two checks whether the gang was cancelled
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _end_reasons: list[str] = []  # the signal that asked this agent to end
-TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
+LOCK, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
 
 class GangFolder:
@@ -94,7 +94,7 @@ def _remove(path: Path) -> None:
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
     """Allow one agent at a time: a folder that is not locked yet would look abandoned."""
-    with folders.lock_file(folder / TURN) as lock:
+    with folders.lock_file(folder / LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -112,7 +112,7 @@ class Agent:
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
         self.host = nodes.host_name()
-        found = rendezvous.awaited(uplink, "job.json")
+        found = rendezvous.wait_for_file(uplink, "job.json")
         if found is None:
             raise NodeFailed(
                 f"does not see {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
@@ -140,7 +140,7 @@ class Agent:
             "boot_id": nodes.BOOT_ID.read_text().strip(),
             "ranks": self.ranks,
             **nodes.versions(),
-            **offset.told(),
+            **offset.as_dict(),
         }
         try:
             self._start_clients(offset.ns)
@@ -166,9 +166,9 @@ class Agent:
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
         self.home = GangFolder(base, self.job.attempt, self.number, self.ranks)
         self.local = self.home.path
-        for own in (self.job, *self.job.roles):
-            own.scratch = self.home.scratch
-            own.manifest = self.uplink.fetch(own.manifest, self.local)
+        for role_job in (self.job, *self.job.roles):
+            role_job.scratch = self.home.scratch
+            role_job.manifest = self.uplink.fetch(role_job.manifest, self.local)
         self.job.write(self.local)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
@@ -197,7 +197,7 @@ class Agent:
 
     def _until(self, look: Any) -> Any:
         """Return what `look` returns once it is not empty. Raise GangAborted if cancelled, without clients, or late."""
-        limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
+        limit = time.monotonic() + self.timeout_s + rendezvous.MAX_START_DELAY_S
         pause = rendezvous.poll_s(len(self.job.nodes))
         while not (found := look()):
             self._step(limit, "the coordinator did not answer")
@@ -244,7 +244,7 @@ class Agent:
     def _called_off(self) -> None:
         if _end_reasons:  # Python drops what a handler raises in a fork
             raise NodeFailed(_end_reasons[0])
-        if time.monotonic() - self._looked > CALLED_OFF_S:
+        if time.monotonic() - self._looked > ABORT_LOOK_S:
             self._looked = time.monotonic()
             if (called := self.uplink.get("abort")) is not None:
                 raise GangAborted(called.get("reason", "the coordinator cancelled the gang"))
@@ -277,7 +277,7 @@ def _end_by_signal(number: int, _: Any) -> None:
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
     _end_reasons.append(
-        f"{ASKED_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
+        f"{STOP_REQUESTED} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
     )
     raise NodeFailed(_end_reasons[0])
 
@@ -291,7 +291,7 @@ def main() -> None:
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
     host = nodes.host_name()
     try:
-        uplink = post.uplink(sys.argv[1])
+        uplink = relay.uplink(sys.argv[1])
         try:
             Agent(uplink, number).run()
         except GangAborted:

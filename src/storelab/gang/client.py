@@ -20,7 +20,7 @@ from pathlib import Path
 from storelab import engines
 from storelab.core import clock, records
 from storelab.core.engines import CATALOGUE
-from storelab.core.errors import MeasurementFailed, UserError, of_memory, of_system
+from storelab.core.errors import MeasurementFailed, UserError, memory_error, system_error
 from storelab.core.model import Point
 from storelab.core.redaction import redacted, without_tokens
 from storelab.engines.common.guard import LimitExceeded
@@ -32,16 +32,16 @@ from storelab.workloads import WORKLOADS
 
 def load_job(folder: Path, rank: int) -> Job:
     """Read the job of one client from the folder of its gang."""
-    return GangJob.read(folder).of_client(rank, folder)
+    return GangJob.read(folder).job_of_client(rank, folder)
 
 
 def usage() -> dict[str, float]:
     """Return the CPU seconds and the peak memory of this process and its ended children."""
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    process, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
-        "cpu_user_s": own.ru_utime + children.ru_utime,
-        "cpu_system_s": own.ru_stime + children.ru_stime,
-        "max_rss_bytes": max(own.ru_maxrss, children.ru_maxrss) * 1024,
+        "cpu_user_s": process.ru_utime + children.ru_utime,
+        "cpu_system_s": process.ru_stime + children.ru_stime,
+        "max_rss_bytes": max(process.ru_maxrss, children.ru_maxrss) * 1024,
     }
 
 
@@ -91,10 +91,10 @@ def run(folder: Path, rank: int) -> int:
     except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
         out.failure = str(error)
     except MemoryError:
-        out.failure = str(of_memory())
+        out.failure = str(memory_error())
     except Exception as error:  # the errors of all libraries are results of this client
         here = isinstance(error, OSError) and error.filename is not None  # of a local file: full disk, removed folder
-        out.failure = str(of_system(error)) if here else f"{type(error).__name__}: {error}"
+        out.failure = str(system_error(error)) if here else f"{type(error).__name__}: {error}"
         raise
     finally:
         client.close()

@@ -23,7 +23,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import credentials
 from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.nodes import ClockServer, host_name, measure_offset, other_versions, versions
-from storelab.gang.rendezvous import Folder, awaited
+from storelab.gang.rendezvous import Folder, wait_for_file
 from storelab.host import environment, processes
 
 WAIT_S = 90  # for all nodes
@@ -35,13 +35,13 @@ COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "op
 def look(folder: Path, number: int) -> None:
     """Write the state of this node. Raise SystemExit if it does not see the folder."""
     place, host = Folder(folder), host_name()
-    if (ask := awaited(place, "ask.json")) is None:
+    if (ask := wait_for_file(place, "ask.json")) is None:
         sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
     about: dict[str, Any] = {
         "host": host,
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         **versions(),
-        **measure_offset(ask["clock"]).told(),
+        **measure_offset(ask["clock"]).as_dict(),
     }
     try:
         from storelab.engines import s5cmd
@@ -133,7 +133,9 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     look_there = remote.prepared(
         settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
     )
-    done = processes.ask([*srun.step(count), *settings.options, *look_there], WAIT_S, credentials.clean(os.environ))
+    done = processes.run_command(
+        [*srun.step(count), *settings.options, *look_there], WAIT_S, credentials.clean(os.environ)
+    )
     if done.returncode == processes.LATE:
         return [
             f"srun: no answer within {WAIT_S} s: other steps use the nodes, launcher.options fit no node, or "
@@ -157,8 +159,8 @@ def _endpoints(store: Any) -> list[Any]:
 
 def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -> dict[str, str]:
     if not about:
-        own = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
-        host, problem = (own[1], own[2]) if own else (f"node {number}", _reported(number, words))
+        match = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
+        host, problem = (match[1], match[2]) if match else (f"node {number}", _reported(number, words))
         return dict.fromkeys(COLUMNS, "-") | {"host": host, "problem": problem or "left no answer"}
     closed = {url: why for url, why in about["endpoints"].items() if why}
     error = about["clock_error_ns"]
@@ -182,8 +184,8 @@ def _reported(number: int, words: list[str]) -> str:
     """Return srun's message about this node's task, else its first error."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
-        own = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
-        return next(own, task[0])[:300]
+        reports = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
+        return next(reports, task[0])[:300]
     return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
 
 

@@ -1,6 +1,6 @@
 """The monitor of a point: samples of the resources that client, server and host use. May import: `core`.
 
-A thread samples from the agreed start to the deadline. Every 200 ms, or MOST_SAMPLES times in longer runs, it reads CPU
+A thread samples from the agreed start to the deadline. Every 200 ms, or MAX_SAMPLES times in longer runs, it reads CPU
 and memory of the host, its TCP sockets (established, TIME_WAIT) and interfaces, and CPU and memory of each client and
 each daemon of the store with all their child processes. Every second, because it costs more, it reads new processes,
 open files of clients and daemons, open sockets of the clients, and sockets in transient states. Also every second, it
@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from storelab.core import clock, records
-from storelab.core.errors import of_system
+from storelab.core.errors import system_error
 from storelab.host import environment, proc
 from storelab.host.console import report
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
-MOST_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
+MAX_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
 # Shares of one core, below 1 % together: samples, looks and reports that would take more come less often.
-SAMPLES, LOOKS, TELLS = 0.006, 0.0025, 0.001
+SAMPLES, LOOKS, REPORTS = 0.006, 0.0025, 0.001
 LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # maximum delay of the last sample; maximum step of the wall clock
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
@@ -107,7 +107,7 @@ class Monitor:
         self.actors, self.client_pids, self.duration_ns, self.beat = store_actors, client_pids, duration_ns, beat
         self.second, self._second_at, self._second_cost = second, 0, 0.0
         self._used, self._used_ns = Used(0.0), 0
-        self.period_ns = PERIOD_NS * max(1, -(-duration_ns // (PERIOD_NS * MOST_SAMPLES)))
+        self.period_ns = PERIOD_NS * max(1, -(-duration_ns // (PERIOD_NS * MAX_SAMPLES)))
         self.summary: dict[str, Any] = {}
         self._host = platform.node()
         self._rows: list[tuple[Any, ...]] = []
@@ -153,13 +153,13 @@ class Monitor:
                 self._watch(files, t0_ns, t0_ns + self.duration_ns)
         except OSError as error:  # this process or host has too many open files
             self._rows.clear()
-            report(f"    no resources are recorded: {of_system(error)}")
+            report(f"    no resources are recorded: {system_error(error)}")
         finally:
             files.close()
 
     def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
         """Sample on a grid from the start to the deadline; postpone work that would exceed its share of a core."""
-        own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
+        cpu_s, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
         beat_at, period, wall = t0_ns + BEAT_NS, self.period_ns, _wall()
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
         self._second_at = t0_ns + LOOK_NS + PERIOD_NS // 4  # between two samples
@@ -177,7 +177,7 @@ class Monitor:
                 look_at = max(look_at + LOOK_NS, t0_ns + int(1e9 * (looked + self._look_cost) / LOOKS))
             last = self._sample(files, clock.now_ns(), opened)
             first, samples = first or last, samples + 1
-            spent = time.thread_time() - own - looked - self._second_cost
+            spent = time.thread_time() - cpu_s - looked - self._second_cost
             if last_one:
                 break
             if now >= beat_at:
@@ -219,12 +219,16 @@ class Monitor:
             self.second(self._used_ns, self._used)
             self._second_cost += time.thread_time() - begun
             grid = self._second_at + LOOK_NS * max(1, -(-(now - self._second_at) // LOOK_NS))
-            self._second_at = max(grid, t0_ns + int(1e9 * self._second_cost / TELLS))
+            self._second_at = max(grid, t0_ns + int(1e9 * self._second_cost / REPORTS))
 
     def _note_used(self, now_ns: int, busy_s: float, trees: Mapping[tuple[str, str], tuple[float, float, int]]) -> None:
         def total(kind: str) -> tuple[float | None, int | None]:
-            own = [seen for (what, _), seen in trees.items() if what == kind]
-            return (sum(u + s for u, s, _ in own), sum(rss for *_, rss in own)) if own else (None, None)
+            kind_trees = [seen for (what, _), seen in trees.items() if what == kind]
+            return (
+                (sum(u + s for u, s, _ in kind_trees), sum(rss for *_, rss in kind_trees))
+                if kind_trees
+                else (None, None)
+            )
 
         (client_s, client_rss), (server_s, server_rss) = total("client"), total("server")
         self._used, self._used_ns = Used(busy_s, client_s, server_s, client_rss, server_rss), now_ns
@@ -254,21 +258,21 @@ class Monitor:
                 self._born[pid] = (found.parent, found.session)
         for pid in self._born.keys() - there:
             del self._born[pid]
-        own = {tree.pid: tree for tree in self._trees.values()}
+        tree_by_pid = {tree.pid: tree for tree in self._trees.values()}
         for pid in self._born:
-            if tree := self._owner(pid, own):
+            if tree := self._owner(pid, tree_by_pid):
                 tree.members.add(pid)
 
-    def _owner(self, pid: int, own: dict[int, Tree]) -> Tree | None:
+    def _owner(self, pid: int, tree_by_pid: dict[int, Tree]) -> Tree | None:
         """Return the tree of the nearest ancestor, or of the session's leader; a root belongs only to itself."""
         at = pid
         for _ in range(64):
-            if at in own:
-                return own[at]
+            if at in tree_by_pid:
+                return tree_by_pid[at]
             if at not in self._born:
                 break
             at = self._born[at][0]
-        return own.get(self._born[pid][1])
+        return tree_by_pid.get(self._born[pid][1])
 
     def _look(self) -> dict[tuple[str, str], tuple[int | None, int | None]]:
         """Count sockets in transient states, open sockets of clients, and open files, which is costly.

@@ -16,13 +16,13 @@ from storelab.core.errors import MeasurementFailed
 from storelab.host import console, proc
 
 STALLED_S = 60.0  # maximum time without progress
-TELL_S = 10.0  # between two messages about it
+MESSAGE_S = 10.0  # between two messages about it
 LOOK_S = 0.5  # between two checks
 BLOCK = 1000  # items that a thread passes on at once
-SOMETHING = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
+MIN_PROGRESS_BYTES = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
 
 T = TypeVar("T")
-_told = [0.0]  # time of the last message from any thread
+_last_message = [0.0]  # time of the last message from any thread
 _traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # time and result of the last count of this process's bytes
 
 
@@ -49,19 +49,21 @@ class Patience:
 
     def look(self) -> None:
         now = time.monotonic()
-        if self.traffic and abs((seen := self.traffic()) - self.bytes) >= SOMETHING:  # closed connections reduce it
+        if (
+            self.traffic and abs((seen := self.traffic()) - self.bytes) >= MIN_PROGRESS_BYTES
+        ):  # closed connections reduce it
             self.bytes, self.last = seen, now
         state = f", {self.done()}" if self.done() else ""
         if (waited := now - self.last) >= self.seconds:
             raise MeasurementFailed(f"{self.what}: no progress for {self.seconds:.0f} s{state}")
-        if waited >= TELL_S and now - _told[0] >= TELL_S:
-            _told[0] = now
+        if waited >= MESSAGE_S and now - _last_message[0] >= MESSAGE_S:
+            _last_message[0] = now
             console.report(
                 f"    {self.what}: no progress for {waited:.0f} s{state}; it will be stopped after {self.seconds:.0f} s"
             )
 
 
-def own_traffic() -> float:
+def process_traffic() -> float:
     """Return the bytes that this process has transferred, updated every LOOK_S, because counting also reads files."""
     with _traffic_lock:
         if (now := time.monotonic()) - _traffic[0] >= LOOK_S:
@@ -87,7 +89,7 @@ def call(what: str, function: Callable[[], T]) -> T:
             out.append((False, error))
         ended.set()
 
-    patience = Patience(what, traffic=own_traffic)
+    patience = Patience(what, traffic=process_traffic)
     threading.Thread(target=run, daemon=True, name="store").start()
     while not ended.wait(LOOK_S):
         patience.look()
@@ -131,7 +133,7 @@ def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
             put("error", error)
 
     came = 0
-    patience = Patience(what, lambda: f"{came} came" if came else "", own_traffic)
+    patience = Patience(what, lambda: f"{came} came" if came else "", process_traffic)
     threading.Thread(target=run, daemon=True, name="store").start()
     shown = time.monotonic()
     try:
@@ -146,7 +148,7 @@ def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
             if kind == "error":
                 raise value
             came += len(value)
-            if (now := time.monotonic()) - shown >= TELL_S:
+            if (now := time.monotonic()) - shown >= MESSAGE_S:
                 shown = now
                 console.report(f"    {what}: {came} so far")
             yield from value

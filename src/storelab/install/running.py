@@ -26,7 +26,7 @@ DOWNLOADS = ("go: downloading", "Downloaded ")  # first words of lines in which 
 MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # first words of lines in which apt, debootstrap, Maven and pip report errors
 
 
-def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
+def command_output(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
     """Return the output of a command. what: name of the command, for messages; seconds: time limit.
 
     Raises UserError: the program does not exist. Raises MeasurementFailed: the command fails (with its message).
@@ -53,7 +53,7 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
     return done.stdout
 
 
-def check_room(tools: Path, needed: float, what: str) -> None:
+def require_space(tools: Path, needed: float, what: str) -> None:
     """Raise UserError if the tools folder has less than `needed` bytes free. what: what needs them, for the message."""
     if (free := shutil.disk_usage(tools).free) < needed:
         raise UserError(
@@ -64,7 +64,7 @@ def check_room(tools: Path, needed: float, what: str) -> None:
 
 
 @contextlib.contextmanager
-def alone(tools: Path, progress: Progress) -> Iterator[None]:
+def single_build(tools: Path, progress: Progress) -> Iterator[None]:
     """Allow only one build at a time in a tools folder."""
     with folders.lock_file(tools / "lock") as f:
         try:
@@ -77,7 +77,7 @@ def alone(tools: Path, progress: Progress) -> Iterator[None]:
 
 def build_once(
     kind: str,
-    room: float,
+    needed_bytes: float,
     tools: Path,
     progress: Progress,
     there: Callable[[], bool],
@@ -91,11 +91,11 @@ def build_once(
     scratch = tools / "cache" / kind  # files of an interrupted build are used again
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
-        with alone(tools, progress), contextlib.ExitStack() as end:
+        with single_build(tools, progress), contextlib.ExitStack() as end:
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if not there():
-                check_room(tools, room, f"the build needs {room / 1e9:.1f} GB")
+                require_space(tools, needed_bytes, f"the build needs {needed_bytes / 1e9:.1f} GB")
                 build(scratch)
     except OSError as error:
         where = error.filename or tools
@@ -113,7 +113,7 @@ def pip(*arguments: str) -> None:
         by = [uv, "pip", "install", "--python", sys.executable]
     else:
         raise UserError("install", f"{sys.executable} has no pip, and uv is not in PATH", "python -m ensurepip")
-    told([*by, "--quiet", "--require-hashes", *arguments], "pip", 1800)
+    command_output([*by, "--quiet", "--require-hashes", *arguments], "pip", 1800)
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:

@@ -18,7 +18,7 @@ from storelab import engines, workloads
 from storelab.core import calibration, folders, plan, records, units
 from storelab.core.axes import roles
 from storelab.core.config import Config
-from storelab.core.engines import CATALOGUE, obeyed, of, protocols
+from storelab.core.engines import CATALOGUE, engines_of, obeyed, protocols
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import stores_of
@@ -35,7 +35,7 @@ from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
 
-FILES_OF_WORKER, FILES_BESIDE = 2, 64  # opened by a client: a socket and a body for each worker; other files
+FILES_OF_WORKER, OTHER_FILES = 2, 64  # opened by a client: a socket and a body for each worker; other files
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 BINNING = ("loadgen", "obstore")  # engines that keep operations as bins
 
@@ -59,7 +59,7 @@ def everything(
         rights(config, points, workloads, stores)
         programs(points, stores)
         filling.check(config, points, dict(stores))
-        room(config, points, stores)
+        require_space(config, points, stores)
         places({name: stores[name] for name in stores_of(config, points)})
         faults.check_plan(config, points, made, report)
 
@@ -80,7 +80,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
     refuse_sealed(config)
     stores = all_stores(config)
     store = deployed(stores[point.store], point.axes)
-    possible(point, store)
+    validate(point, store)
     deployment.refuse_second(config, point, stores)
     faults.refuse(config, point, store)
     plan_file.refuse_differences(config, points)
@@ -90,7 +90,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
 # The plan, its stores and this host
 
 
-def _own_first(points: list[Point]) -> list[Point]:
+def _calibrations_last(points: list[Point]) -> list[Point]:
     """Sort calibrations last: an error is reported for the sweep that causes it, not for the calibration it implies."""
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
 
@@ -112,7 +112,7 @@ def limits(config: Config, points: list[Point]) -> None:
         ):
             _within(config, what, value, f"campaign {config.name} needs {show(value)} in store {store}", show)
     _due(config, points, {store: summarise(points, store).staged_bytes for store in stores_of(config, points)})
-    for p in _own_first(points):
+    for p in _calibrations_last(points):
         each, who = [(len(part.ranks), part.point.axes) for part in p.parts()], f"sweep {p.sweep} needs"
         clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
@@ -127,9 +127,9 @@ def open_files(config: Config, points: list[Point]) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if config.launcher.kind != "local" or hard == resource.RLIM_INFINITY:
         return
-    for p in in_parts(_own_first(points)):
+    for p in in_parts(_calibrations_last(points)):
         workers = p.axes.get("workers", 1)
-        if (needed := FILES_BESIDE + FILES_OF_WORKER * workers) > hard:
+        if (needed := OTHER_FILES + FILES_OF_WORKER * workers) > hard:
             raise UserError(
                 f"sweeps.{p.sweep}",
                 f"a client of {workers} workers opens up to {needed} files, this shell allows {hard}",
@@ -139,7 +139,7 @@ def open_files(config: Config, points: list[Point]) -> None:
 
 def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None:
     """Raise UserError if the uploads of an open loop and the staged data exceed the limit of stored bytes."""
-    for p in in_parts(_own_first(points)):
+    for p in in_parts(_calibrations_last(points)):
         if p.workload != "put" or not (rate := p.axes.get("arrival_rate", 0)):
             continue
         size, seconds = p.axes["object_size"], p.fixed["duration_ns"] / 1e9
@@ -157,7 +157,7 @@ def _within(config: Config, what: str, value: int, problem: str, show: Callable[
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """Raise UserError if a store cannot or may not do what the plan asks."""
-    for p in in_parts(_own_first(points)):
+    for p in in_parts(_calibrations_last(points)):
         settings: Any = config.stores[p.store]  # of its kind
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
@@ -246,14 +246,14 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
     axes, needs = point.axes, workload.needs
     _null_server(point, store, workload)
     changed(store, axes)
-    if "used_bytes" in needs and not store.tells_used:
+    if "used_bytes" in needs and not store.reports_usage:
         raise UserError(
             f"sweeps.{point.sweep}.workload",
             f"{point.workload} needs the used space, which store {store.name} (kind {store.settings.kind}) "
             "does not report",
             "remove the sweep or the store",
         )
-    possible(point, store)
+    validate(point, store)
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             hint = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
@@ -277,9 +277,9 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
     """Raise UserError if a calibration has another store than the null server, or another workload has this one."""
-    if ("null_server" in workload.needs) == store.keeps:
-        problem = "stores data" if store.keeps else "stores nothing"
-        hint = "use a store of kind `nullserver`" if store.keeps else "only the workload `calibrate` can use it"
+    if ("null_server" in workload.needs) == store.retains_data:
+        problem = "stores data" if store.retains_data else "stores nothing"
+        hint = "use a store of kind `nullserver`" if store.retains_data else "only the workload `calibrate` can use it"
         raise UserError(
             f"sweeps.{point.sweep}.workload",
             f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}",
@@ -297,10 +297,10 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
         if CATALOGUE[name].program:
             engines.load(CATALOGUE[name].program)()
     for point in points:
-        workloads.of(point).require(point)
+        workloads.workload_of(point).require(point)
     for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
-    for point in {plan.deployment(p): p for p in _own_first(points)}.values():
+    for point in {plan.deployment(p): p for p in _calibrations_last(points)}.values():
         store = stores[point.store]
         if store.managed:
             name, settings = changed(store, point.axes)
@@ -309,14 +309,14 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
                 made.require()
                 made.drives.require()  # type: ignore[attr-defined]  # a managed store
             except UserError as error:
-                if store.keeps:
+                if store.retains_data:
                     raise
-                raise UserError(error.place, error.problem, f"{error.mend}, or set `calibrate: false`") from None
+                raise UserError(error.place, error.problem, f"{error.hint}, or set `calibrate: false`") from None
         else:
             store.require()
 
 
-def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+def require_space(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
     """Raise UserError if the stores' disks, the clients' tmpfs or the results' disk have too little space."""
     for name in stores_of(config, points):
         total, disk = summarise(points, name), stores[name].free_bytes()
@@ -335,7 +335,7 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
                 f"{units.human_size(tmpfs)} free",
                 "make room, or lower object_size, workers or clients",
             )
-    folders.own(config)
+    folders.require_trusted(config)
     results = _folder("results", config.results)
     _folder("state", config.state)
     if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):
@@ -361,10 +361,10 @@ def _folder(key: str, given: str) -> Path:
 # Values of axes
 
 
-def possible(point: Point, store: Store) -> None:
+def validate(point: Point, store: Store) -> None:
     """Raise UserError at the first value of an axis that cannot be measured."""
     for part in point.parts():
-        _possible(part.point, store)
+        _validate_part(part.point, store)
 
 
 def place(point: Point, axis: str) -> str:
@@ -379,17 +379,17 @@ def factor(config: Config, point: Point, axis: str, most: int) -> str:
     sweep = config.sweeps.get(name)
     if sweep is None or axis not in (sweep.roles[role] if role else sweep).scale_axes:
         return ""
-    asked = point.axes[axis] / config.scale  # approximately the value in the campaign file
-    fits = math.floor(1000 * (most + 0.4) / asked) / 1000
+    requested = point.axes[axis] / config.scale  # approximately the value in the campaign file
+    fits = math.floor(1000 * (most + 0.4) / requested) / 1000
     return f", or set `scale` to {fits:g}" if fits > 0 else ""
 
 
-def _possible(point: Point, store: Store) -> None:
-    _speaks(point, store)
+def _validate_part(point: Point, store: Store) -> None:
+    _require_protocol(point, store)
     _obeyed(point)
     _binned(point)
     _parts(point, store)
-    workloads.of(point).possible(point)
+    workloads.workload_of(point).validate(point)
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
         raise UserError(
             place(point, "arrivals"),
@@ -404,12 +404,12 @@ def _possible(point: Point, store: Store) -> None:
         )
 
 
-def _speaks(point: Point, store: Store) -> None:
+def _require_protocol(point: Point, store: Store) -> None:
     """Raise UserError if the point's engine does not support the store's protocol."""
     engine, workload = point.axes["engine"], point.workload
     if store.protocol in (spoken := protocols(engine, workload)):
         return
-    others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
+    others = [e.name for e in engines_of(workload) if store.protocol in protocols(e.name, workload)]
     raise UserError(
         place(point, "engine"),
         f"{engine} supports {' and '.join(spoken)}, but store {store.name} (kind {store.settings.kind}) uses "
@@ -421,7 +421,7 @@ def _speaks(point: Point, store: Store) -> None:
 def _obeyed(point: Point) -> None:
     """Raise UserError if an axis that the engine does not support is not at its default."""
     engine = point.axes["engine"]
-    for axis in workloads.of(point).axes:
+    for axis in workloads.workload_of(point).axes:
         able = obeyed(point.workload).get(axis.name)
         if able is not None and engine not in able and point.axes[axis.name] != axis.default:
             raise UserError(
@@ -431,21 +431,23 @@ def _obeyed(point: Point) -> None:
 
 def enough_accounts(point: Point) -> None:
     """Raise UserError if an account has no bucket, or no client that can sign for it."""
-    asked, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
+    requested, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
     role = f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""
-    if asked > buckets:
-        problem = f"{asked} accounts need at least {asked} buckets{role}"
-        raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {asked}, or lower `accounts`")
-    if asked <= clients:
+    if requested > buckets:
+        problem = f"{requested} accounts need at least {requested} buckets{role}"
+        raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {requested}, or lower `accounts`")
+    if requested <= clients:
         return
     engine = CATALOGUE[point.axes["engine"]]
     kept = point.workload == "rewrite" or point.axes.get("ledger") == "kept"
     if engine.many_accounts and not kept:
         return
     why = "a ledger belongs to one account" if kept else f"engine {engine.name} signs for one account per client"
-    able = [e.name for e in of(point.workload) if e.many_accounts and not kept]
-    hint = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
-    raise UserError(place(point, "accounts"), f"{asked} accounts need at least {asked} clients{role}: {why}", hint)
+    able = [e.name for e in engines_of(point.workload) if e.many_accounts and not kept]
+    hint = f"raise `clients` to {requested}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
+    raise UserError(
+        place(point, "accounts"), f"{requested} accounts need at least {requested} clients{role}: {why}", hint
+    )
 
 
 def _binned(point: Point) -> None:

@@ -26,7 +26,7 @@ WORDS = {
     "measuring": "measuring",
     "checks": "checking and writing",
 }
-SOON_S = 3.0  # clients that report during the run have done so by then
+FIRST_REPORT_S = 3.0  # clients that report during the run have done so by then
 EVERY_S, AFTER_LINE_S = 1.0, 0.5  # between two drawings; from a line, which may come through a pipe, to the next one
 NARROW = 72  # columns; on narrower terminals, a bar has a separate line
 
@@ -68,7 +68,7 @@ class View:
         state = self.state
         last = {name: (column or [None])[-1] for name, column in state["seconds"].items()}
         if last["operations_per_s"] is None:
-            silent = state["stage"] == "measuring" and elapsed_s > SOON_S
+            silent = state["stage"] == "measuring" and elapsed_s > FIRST_REPORT_S
             rates = ["the clients report their rates at the end"] if silent else []
         else:
             errors = f"{state['errors']} failed"
@@ -149,7 +149,7 @@ class Display:
                 self.live.start()
             self.live.update(View(state, clock.now_ns()), refresh=True)
 
-    def give_way(self) -> None:
+    def clear_display(self) -> None:
         """Clear the display, so that a line can be printed."""
         with self.lock, suppress(OSError):
             self.not_before = time.monotonic() + AFTER_LINE_S
@@ -157,4 +157,4 @@ class Display:
 
     def close(self) -> None:
         self.ended.set()
-        self.give_way()
+        self.clear_display()

@@ -72,7 +72,7 @@ def _programs() -> Iterator[Finding]:
     with contextlib.suppress(UserError):
         programs["s5cmd"] = s5cmd.binary()
     for name, path in programs.items():
-        done = processes.ask([path, "version"])
+        done = processes.run_command([path, "version"])
         version = done.stdout.strip().partition("\n")[0]
         yield _judged(name, version, version or "is missing", "run `make setup`", "fail")
     for name in ("latexmk", "pdflatex"):
@@ -134,11 +134,11 @@ def _ports(config: Config) -> Iterator[Finding]:
         store = make(name, settings, Path(config.state))
         if store.port_block:
             blocks[name] = store.ports()
-    used = {name: {port for block in own for port in block} for name, own in blocks.items()}
+    used = {name: {port for block in port_blocks for port in block} for name, port_blocks in blocks.items()}
     for name, ports in used.items():
         clash = [other for other, theirs in used.items() if other != name and ports & theirs]
-        own = " and ".join(f"{block[0]}-{block[-1]}" for block in blocks[name])
-        value = f"{own}; outgoing connections use {low}-{high}"
+        port_blocks = " and ".join(f"{block[0]}-{block[-1]}" for block in blocks[name])
+        value = f"{port_blocks}; outgoing connections use {low}-{high}"
         if clash:
             hint = f"set stores.{name}.port {len(blocks[name][0])} apart"
             yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", hint)
@@ -155,11 +155,11 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
             status = store.status()
             yield _judged(f"store {name}", status.state != "partly", status.state, "run `storelab up`")
         except (UserError, MeasurementFailed) as error:
-            problem, hint = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
+            problem, hint = (error.problem, error.hint) if isinstance(error, UserError) else (str(error), "")
             calibrated = config.calibrate and any(
                 stores.has_ceiling(config.stores[n].kind) for n in config.stores_to_measure
             )
-            needed = name in config.stores_to_measure or (calibrated and not store.keeps)
+            needed = name in config.stores_to_measure or (calibrated and not store.retains_data)
             yield Finding(f"store {name}", "fail" if needed else "warn", problem, hint)
         return
     try:
@@ -168,11 +168,11 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
         store.up(1)
         yield Finding(f"store {name}", "ok", "usable")
     except UserError as error:
-        yield Finding(error.place, "fail", error.problem, error.mend)
+        yield Finding(error.place, "fail", error.problem, error.hint)
     try:
         yield from _clock(name, store.endpoints(1)[0])
     except UserError as error:
-        yield Finding(error.place, "fail", error.problem, error.mend)
+        yield Finding(error.place, "fail", error.problem, error.hint)
 
 
 def _clock(name: str, endpoint: Any) -> Iterator[Finding]:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
-from storelab.core.axes.roles import HARMS, NONE, OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import HARMS, NONE, UNDOES, UPGRADE, USER_ACTS
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError, require_known, said
+from storelab.core.errors import MeasurementFailed, UserError, error_text, require_known
 from storelab.core.model import Point
 from storelab.core.records import RunRecord
 from storelab.engines.contract import Check
@@ -86,7 +86,7 @@ def refuse(config: Config, point: Point, store: Store) -> str:
 
 def beyond(named: list[dict[str, Any]], store: Store, name: str) -> str:
     """Return a warning if a fault takes more data servers at once than the redundancy tolerates; else ''."""
-    lost, tolerated = most_lost(named) & set(store.data_actors()), store.bears()
+    lost, tolerated = most_lost(named) & set(store.data_actors()), store.tolerated_failures()
     if len(lost) <= tolerated:
         return ""
     which = ", ".join(sorted(lost))
@@ -98,7 +98,7 @@ def _in_order(named: list[dict[str, Any]], place: str) -> None:
     """Raise UserError if an act undoes something that was not done, or repeats something that is not undone."""
     done: set[tuple[str, str]] = set()
     for act in named:
-        for actor in act["actors"] if act["act"] not in OF_A_USER else ():
+        for actor in act["actors"] if act["act"] not in USER_ACTS else ():
             kind = act["act"]
             if kind in HARMS and (actor, kind) in done:
                 raise UserError(place, f"{kind} is done twice to {actor}", "remove one, or undo it in between")
@@ -211,9 +211,9 @@ class Runner:
         begun = [int(e["time_ns"]) for e in self.events if e["kind"] == "act"]
         return min(begun, default=self._t0_ns + self.acts[0]["at_ns"])
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the fields of the record about the fault, without its events."""
-        lost, tolerated = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
+        lost, tolerated = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.tolerated_failures()
         return self._versions() | {
             "name": self.name,
             "acts": self.acts,
@@ -226,7 +226,7 @@ class Runner:
     def _versions(self) -> dict[str, list[str]]:
         """Return the versions before and after upgrades, as the programs print them; empty without upgrades."""
         new = dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE)
-        return {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}  # type: ignore[attr-defined]
+        return {"versions": [self.store.version(), *map(self.store.reported_version, new)]} if new else {}  # type: ignore[attr-defined]
 
     # The acts
 
@@ -239,7 +239,7 @@ class Runner:
             if self._wait(due):
                 return
             for actor, do in ready:
-                if act["act"] in OF_A_USER:  # in a thread, because it may take long and must not delay the next act
+                if act["act"] in USER_ACTS:  # in a thread, because it may take long and must not delay the next act
                     thread = threading.Thread(target=self._done, args=(act, actor, do, due), daemon=True)
                     self._threads.append(thread)
                     thread.start()
@@ -275,7 +275,7 @@ class Runner:
         except (MeasurementFailed, UserError, OSError) as failure:
             error = " ".join(str(failure).split())
         except Exception as failure:  # noqa: BLE001 - an error must not prevent later acts and the undoing
-            error = said(failure)
+            error = error_text(failure)
         event |= {"time_ns": begun, "done_ns": clock.now_ns(), "error": error, "detail": detail}
         with self._lock:
             self.events.append(event)
@@ -310,7 +310,7 @@ class Runner:
             self._quiet.wait(POLL_S)
 
     def _ask(self) -> None:
-        asked = clock.now_ns()
+        requested = clock.now_ns()
         try:
             now = self.store.condition()
         except Exception as error:  # noqa: BLE001 - client libraries raise many classes for a broken store
@@ -318,7 +318,7 @@ class Runner:
         with self._lock:
             if self._state is None or now.state != self._state.state:
                 # The first state holds from the start. A later one has the time of the answer, which may have waited.
-                known = clock.now_ns() if self._state else max(asked, self._t0_ns)
+                known = clock.now_ns() if self._state else max(requested, self._t0_ns)
                 event = {"kind": "state", "time_ns": known, "state": now.state, "detail": now.detail}
                 self.events.append(event)
                 self.events.sort(key=lambda e: e["time_ns"])
@@ -334,7 +334,7 @@ def with_names(store: Store, acts: Sequence[Mapping[str, Any]], front_ends: int,
         {
             **act,
             "actors": [
-                actor if act["act"] in OF_A_USER else resolve(store, actor, front_ends, place)
+                actor if act["act"] in USER_ACTS else resolve(store, actor, front_ends, place)
                 for actor in act["actors"]
             ],
         }
@@ -386,7 +386,7 @@ def add_to(run: RunRecord, runner: Runner | None, work: Path) -> None:
     if share > budget.failure_budget:
         most = f"more than failure_budget = {100 * budget.failure_budget:g} %"
         budget.reason = f"{100 * share:.3g} % of the operations failed before the first act, {most}"
-    run.events, run.fault, run.valid = runner.events, runner.told(), budget.reason is None
+    run.events, run.fault, run.valid = runner.events, runner.as_dict(), budget.reason is None
 
 
 def _before(work: Path, first_ns: int) -> tuple[int, int]:

@@ -83,7 +83,7 @@ def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: i
 
 
 THREADS = 16
-MOST_EXAMPLES = 10
+MAX_EXAMPLES = 10
 CHUNK = 1 << 20
 TRIES, PAUSE_S = 3, 0.5  # of a failing look; each try uses the next front-end
 WAITS = {"read_timeout": "10s", "timeout": "1h"}
@@ -134,7 +134,7 @@ class Looker:
         self.books, self.bodies, self.ends = books, bodies, endpoints
         self.stores: dict[tuple[int, str], Any] = {}
         self.lock = threading.Lock()
-        self.own = threading.local()  # file systems: each thread has its own
+        self.local = threading.local()  # file systems: each thread has its own
 
     def _answer(self, end: int, bucket: Bucket, name: str) -> Iterable[Any]:
         """Return the object in pieces. Raise an OSError that is `absent` if it does not exist."""
@@ -143,7 +143,7 @@ class Looker:
             import obstore
 
             return obstore.get(self._store(end, bucket), name).stream(min_chunk_size=CHUNK)
-        systems = self.own.__dict__.setdefault("systems", {})
+        systems = self.local.__dict__.setdefault("systems", {})
         if end not in systems:
             systems[end] = filesystems.data(endpoint, os.environ, 1)
         return [systems[end].cat_file(filesystems.path(endpoint, bucket, name.removeprefix(bucket.prefix)))]
@@ -246,7 +246,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
         else:
             fault = judge(key.writes, generation, FOREVER, FOREVER)
         found[fault] += 1
-        if fault and len(examples) < MOST_EXAMPLES:
+        if fault and len(examples) < MAX_EXAMPLES:
             examples.append(_example(key, books[key.ledger], fault, generation, error))
     return {"states": states, "read": len(seen), **{f: found[f] for f in FAULTS}, "examples": examples}
 

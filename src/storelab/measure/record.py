@@ -41,7 +41,7 @@ def budget(config: Config, results: Sequence[ClientResult], staged: bool = False
     known = [r.engine["hung"] for r in results if r.engine.get("hung") is not None]
     found = Budget(errors, operations, errors / max(1, errors + operations), config.failure_budget)
     found.hung = sum(known) if len(known) == len(results) else None
-    found.hung_fraction = _held(results)
+    found.hung_fraction = _hung_fraction(results)
     most = f"more than failure_budget = {100 * config.failure_budget:g} %"
     if found.fraction > found.failure_budget:
         messages = [error for r in results for error in r.engine.get("errors", {}).values()]
@@ -65,7 +65,7 @@ def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
     return f"{reason}; staged objects are missing (expired or deleted); run `storelab stage --again`"
 
 
-def _held(results: Sequence[ClientResult]) -> float:
+def _hung_fraction(results: Sequence[ClientResult]) -> float:
     """Return the fraction of the workers' time that hanging operations took."""
     seconds = sum(r.engine["hung_s"] for r in results if r.engine.get("hung"))
     own = [r for r in results if r.engine.get("hung") is not None]
@@ -87,7 +87,7 @@ def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Che
         raise MeasurementFailed(_hinted(reason, results, staged))
 
 
-def of_point(
+def record_of_point(
     config: Config,
     chosen: Point,
     store: Store,
@@ -136,7 +136,7 @@ def front_end_links(store: Store, job: GangJob) -> list[int] | None:
 
     Return None if one of them is unknown.
     """
-    endpoints = max((own.endpoints for own in (job, *job.roles)), key=len)
+    endpoints = max((role_job.endpoints for role_job in (job, *job.roles)), key=len)
     if declared := getattr(store.settings, "link", None):
         return [8 * declared] * len(endpoints)
     known = environment.link_speeds_of([urlsplit(end.url).hostname or "" for end in endpoints])
@@ -148,13 +148,13 @@ def roles_of(config: Config, chosen: Point, results: Sequence[ClientResult]) -> 
     """Return what each role did: the ranks of its clients, its engine and its budget; empty without roles."""
     out = []
     for part in chosen.parts() if "roles" in chosen.fixed else ():
-        own = [results[rank] for rank in part.ranks]
-        spent = budget(config, own, reads_staged(part.point))
+        role_results = [results[rank] for rank in part.ranks]
+        spent = budget(config, role_results, reads_staged(part.point))
         if spent.reason:
             spent.reason = f"role {part.name}: {spent.reason}"
-        engine = {name: own[0].engine[name] for name in ENGINE}
+        engine = {name: role_results[0].engine[name] for name in ENGINE}
         names = (part.name, part.point.workload, part.point.axes, [*part.ranks])
-        out.append(RoleRecord(*names, own[0].begin_ns, own[0].deadline_ns, engine, spent))
+        out.append(RoleRecord(*names, role_results[0].begin_ns, role_results[0].deadline_ns, engine, spent))
     return out
 
 

@@ -20,7 +20,7 @@ _CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 Range = tuple[int, int]  # first and last byte, both inclusive
 PARALLEL = 64  # default of requests in flight
 TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
-MOST_HEAD = 600  # maximum bytes of a part's header, including a gap that a server may send
+MAX_HEAD = 600  # maximum bytes of a part's header, including a gap that a server may send
 FEW = 3  # ranges of the first test with several ranges
 
 
@@ -147,7 +147,7 @@ def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> li
     return parts
 
 
-def told(size: int | None, path: str) -> int:
+def known_size(size: int | None, path: str) -> int:
     """Return the size that a server reported. Raises WrongAnswer if it reported none."""
     if size is None:
         raise WrongAnswer(f"the server does not report the size of {path}")
@@ -185,7 +185,7 @@ class ObstoreTransport:
         self.requests += 1
         return int(obstore.head(self.store, self.path)["size"])
 
-    def _some(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    def _fetch_several(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         import obstore
 
         return obstore.get_ranges(self.store, self.path, starts=starts, ends=stops, coalesce=0)
@@ -195,8 +195,8 @@ class ObstoreTransport:
         self.requests += len(starts)
         lanes = min(self.threads, len(starts))
         if lanes <= 1:
-            return checked(self._some(starts, stops), starts, stops) if starts else []
-        calls = [self.pool.submit(self._some, starts[i::lanes], stops[i::lanes]) for i in range(lanes)]
+            return checked(self._fetch_several(starts, stops), starts, stops) if starts else []
+        calls = [self.pool.submit(self._fetch_several, starts[i::lanes], stops[i::lanes]) for i in range(lanes)]
         parts: list[Any] = [None] * len(starts)
         for i, call in enumerate(calls):
             parts[i::lanes] = call.result()
@@ -224,7 +224,7 @@ class FsspecTransport:
     def size(self) -> int:
         """Return the size of the file in bytes. Raises WrongAnswer: the server does not report it."""
         self.requests += 1
-        return told(self.fs.size(self.path), self.path)
+        return known_size(self.fs.size(self.path), self.path)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         """Return the bytes of each range, in order. Raises the errors of the file system, and WrongAnswer."""
@@ -328,7 +328,7 @@ class HttpTransport:
             place = content_range(reply.headers.get("content-range"))
             if reply.status == 206 and place:
                 reply.read()
-                return told(place[2], "the object")
+                return known_size(place[2], "the object")
             reply.close()  # the whole object, or an error
             raise WrongAnswer(f"the request for its size was answered with status {reply.status}", reply.status)
         finally:
@@ -336,18 +336,18 @@ class HttpTransport:
 
     def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         """Send one request for all these ranges. Raises as `fetch()`."""
-        asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
+        requested = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
             self.requests += 1
         reply = self.http.request(
-            "GET", self.url, headers={**self.headers, "Range": range_header(asked)}, preload_content=False
+            "GET", self.url, headers={**self.headers, "Range": range_header(requested)}, preload_content=False
         )
         try:
             mark = boundary(reply.headers.get("content-type", ""))
             place = content_range(reply.headers.get("content-range"))
             if reply.status != 206 or (mark is None and place is None):
                 answer = f"status {reply.status}, Content-Range {reply.headers.get('content-range')!r}"
-                raise WrongAnswer(f"{len(asked)} ranges were answered with {answer}", reply.status)
+                raise WrongAnswer(f"{len(requested)} ranges were answered with {answer}", reply.status)
             body = reply.read()
         except BaseException:
             reply.close()  # without reading the rest of the answer
@@ -356,8 +356,10 @@ class HttpTransport:
             reply.release_conn()  # otherwise the pool waits for it forever
         if mark is None:
             assert place is not None  # checked above
-            if [place[:2]] != asked:
-                raise WrongAnswer(f"{len(asked)} ranges, the first {asked[0]}, were answered with only {place[:2]}")
+            if [place[:2]] != requested:
+                raise WrongAnswer(
+                    f"{len(requested)} ranges, the first {requested[0]}, were answered with only {place[:2]}"
+                )
             return [body]
         try:
             parts = sorted(parse(body, mark), key=lambda p: p.first)
@@ -365,10 +367,10 @@ class HttpTransport:
             raise WrongAnswer(f"the answer to several ranges cannot be parsed: {error}") from None
         begins = [p.first for p in parts]
         out = []
-        for first, last in asked:
+        for first, last in requested:
             at = bisect.bisect_right(begins, first) - 1
             if at < 0 or parts[at].last < last:
-                raise WrongAnswer(f"the {len(parts)} parts of {len(asked)} ranges do not contain {first} to {last}")
+                raise WrongAnswer(f"the {len(parts)} parts of {len(requested)} ranges do not contain {first} to {last}")
             out.append(memoryview(parts[at].body)[first - begins[at] : last + 1 - begins[at]])
         with self.lock:
             self.extra += len(body) - sum(stops) + sum(starts)
@@ -399,7 +401,7 @@ def probe(
         try:
             wrong = sum(not right(i, part) for i, part in zip(chosen, checked(transport.ask(a, b), a, b), strict=True))
             answer = f"{wrong} with wrong bytes" if wrong else "right"
-            if (more := transport.extra - before) > MOST_HEAD * count:
+            if (more := transport.extra - before) > MAX_HEAD * count:
                 answer = f"{more} additional bytes"
         except WrongAnswer as error:
             failed = error.status == 429 or (error.status >= 500 and error.status != 501)  # 501: not implemented
@@ -457,7 +459,7 @@ class VectorTransport:
     def size(self) -> int:
         """Return the size of the file in bytes. Raises WrongAnswer: the server does not report it."""
         self.requests += 1
-        return told(self.fs.size(self.path), self.path)
+        return known_size(self.fs.size(self.path), self.path)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
         """Return slices of ranges that share a vector read."""

@@ -17,13 +17,13 @@ from storelab.core.errors import UserError, one_line
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
-    from storelab.core.config_types import Closed
+    from storelab.core.config_types import StrictModel
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
 MAX_VERSION = 200  # characters
-MOST_BUCKET_NAME = 63  # characters, in S3
-ASK_S = 1.0  # seconds; a store that takes longer to report its condition is down
+MAX_BUCKET_NAME = 63  # characters, in S3
+CONDITION_TIMEOUT_S = 1.0  # seconds; a store that takes longer to report its condition is down
 
 # The answers in the capability table, by the probe or by a store's administration.
 # `yes`: it works as defined; `no`: it is missing or refused; `differs`: the store answers, but not as defined;
@@ -32,7 +32,7 @@ YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tri
 
 
 @dataclass(frozen=True)
-class Told:
+class AdminAnswer:
     """A report of a store's administration. answer: one of ANSWERS; evidence: one line to check, without secrets."""
 
     check: str
@@ -86,14 +86,14 @@ class Store(ABC):
     `deployed`.
     """
 
-    Settings: "ClassVar[type[Closed]]"  # model of the store's keys in config.yaml; `kind` is one of them
+    Settings: "ClassVar[type[StrictModel]]"  # model of the store's keys in config.yaml; `kind` is one of them
     recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> what `storelab install` installs
     managed: bool = False
     protocol: str = "s3"  # between the clients and the store
     port_block: int = 0  # number of ports that one deployment uses, from `settings.port` on
     second_block: int = 0  # offset of a second block of the same length; 0: none
-    tells_used: bool = False  # whether `used_bytes` has an answer
-    keeps: bool = True  # whether written data can be read again: False for the null server
+    reports_usage: bool = False  # whether `used_bytes` has an answer
+    retains_data: bool = True  # whether written data can be read again: False for the null server
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
@@ -122,7 +122,7 @@ class Store(ABC):
             self.up()
             version, detail = self.version(), "usable"
         except UserError as error:
-            version, detail = "", f"{error.problem}; {error.mend}" if error.mend else error.problem
+            version, detail = "", f"{error.problem}; {error.hint}" if error.hint else error.problem
         try:
             urls = [end.url for end in self.endpoints(self.most("front_ends"))]
         except UserError:
@@ -180,14 +180,14 @@ class Store(ABC):
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Return the campaign's `index`-th bucket, which belongs to `account`."""
         external = hasattr(self.settings, "prefix")
-        own = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
-        if self.protocol == "s3" and len(own) > MOST_BUCKET_NAME:
+        name = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
+        if self.protocol == "s3" and len(name) > MAX_BUCKET_NAME:
             raise UserError(
                 f"{self.place}.prefix" if external else "name",
-                f"the bucket name {own!r} is longer than {MOST_BUCKET_NAME} characters",
+                f"the bucket name {name!r} is longer than {MAX_BUCKET_NAME} characters",
                 f"shorten {'`prefix` or ' if external else ''}the campaign's name",
             )
-        return Bucket(own, "", account)
+        return Bucket(name, "", account)
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
@@ -243,7 +243,7 @@ class Store(ABC):
         """Return name -> pid of the daemons whose CPU use is recorded and which fault tests can kill."""
         return {}
 
-    def answered(self) -> dict[str, dict[str, int] | None]:
+    def request_counts(self) -> dict[str, dict[str, int] | None]:
         """Return name -> request counts since its start, for each server that clients may be sent to.
 
         The counts are the server's; they include its `pid`. None for a server that does not report; {} if clients use
@@ -251,7 +251,7 @@ class Store(ABC):
         """
         return {}
 
-    def beside(self, client: int) -> tuple[str, ...]:
+    def command_prefix(self, client: int) -> tuple[str, ...]:
         """Return the command prefix that runs client `client` of a gang on the host of a data server.
 
         () if clients do not run on the data servers.
@@ -272,7 +272,7 @@ class Store(ABC):
         """Return the names of all possible targets of a fault, running or not."""
         return []
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         """Return how many of `data_actors` can be lost at the same time without loss of data."""
         return 0
 
@@ -280,13 +280,13 @@ class Store(ABC):
         """Return the store's own report of its redundancy now, within about a second."""
         return Condition()
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Repair what faults of a killed storelab left behind; return lines to print. Idempotent."""
         if not (Path(self.state).absolute() / self.name / "faults.json").exists():
             return []
         from storelab.stores import faults  # here: planning needs no psutil, which is slow to import
 
-        return faults.mend(self)
+        return faults.repair(self)
 
     def suspend(self) -> None:
         """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent; nothing for external stores."""
@@ -314,7 +314,7 @@ class Store(ABC):
         """Return the space for data in the empty store, in bytes; None if it is unknown or shared with others."""
         return None
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return whether overwriting an object of this size frees its old space only with `reclaim`."""
         return False
 
@@ -322,7 +322,7 @@ class Store(ABC):
         """Return the raw bytes of all copies of the data, on disks or in memory; None if unknown."""
         return None
 
-    def administration(self) -> "list[Told]":
+    def administration(self) -> "list[AdminAnswer]":
         """Return the reports of the system's tools on users and keys (`managed/accounts.py`); [] if it has none."""
         return []
 
@@ -333,20 +333,20 @@ class Store(ABC):
 WHOLE, RESTARTED, SILENT = "whole", "restarted", "silent"  # `state` of a server; see docs/records.md
 
 
-class Answered:
+class ServerRequests:
     """The requests that each server of a store answered in a point, by the servers' own counts before and after it.
 
     Create it before the clients start; call `end` after they have stopped. record: None if clients use one server only.
     """
 
     def __init__(self, store: Store):
-        self.store, self.before = store, store.answered()
+        self.store, self.before = store, store.request_counts()
         self.record: list[dict[str, Any]] | None = None
 
     def end(self) -> None:
         """Read the counts of the servers again, and set `record` to the differences."""
         if self.before:
-            after = self.store.answered()
+            after = self.store.request_counts()
             self.record = [{"name": name, **difference(was, after.get(name))} for name, was in self.before.items()]
 
 

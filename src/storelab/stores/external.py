@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
 
-from storelab.core.config_types import Boolean, Closed, FolderPath, Name, Rate
+from storelab.core.config_types import Boolean, FolderPath, Name, Rate, StrictModel
 from storelab.core.errors import MeasurementFailed, UserError, shown
 from storelab.host.page_cache import PageCache
 from storelab.host.scratch import filesystem
@@ -27,7 +27,7 @@ from storelab.stores.protocols.endpoint import Endpoint
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
 RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # S3 allows no bucket name with these prefixes
-MOST_PREFIX = 40  # characters; campaign and number follow in the name of a bucket
+MAX_PREFIX = 40  # characters; campaign and number follow in the name of a bucket
 
 
 PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL, without blanks and shell syntax
@@ -48,7 +48,7 @@ def without_secrets(url: str) -> str:
     return f"{head}{slashes}{'…@' if '@' in rest else ''}{plain[0]}{'?…' if len(plain) > 1 else ''}"
 
 
-class Own(Closed):
+class ExternalSettings(StrictModel):
     """Settings of storelab's behaviour in an existing store."""
 
     prefix: str = Field(
@@ -70,8 +70,8 @@ class Own(Closed):
             raise ValueError(
                 f"{prefix!r} begins with a reserved prefix of buckets ({', '.join(RESERVED)}); choose another one"
             )
-        if len(prefix) > MOST_PREFIX:
-            raise ValueError(f"{shown(prefix)} has {len(prefix)} characters; use at most {MOST_PREFIX}")
+        if len(prefix) > MAX_PREFIX:
+            raise ValueError(f"{shown(prefix)} has {len(prefix)} characters; use at most {MAX_PREFIX}")
         return prefix
 
 
@@ -153,7 +153,7 @@ class External(Store):
         }
 
 
-class Folder(Own):
+class Folder(ExternalSettings):
     """Settings of an endpoint with folders instead of buckets."""
 
     endpoint: str | list[str] = Field(
@@ -161,7 +161,7 @@ class Folder(Own):
     )
 
 
-class Door(External):
+class FolderEndpoint(External):
     """An endpoint with folders. `schemes`: of the URL; `example`: for messages."""
 
     schemes: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class RootSettings(Folder):
     kind: Literal["root"]
 
 
-class Root(Door):
+class Root(FolderEndpoint):
     """An endpoint that others operate and that speaks the XRootD protocol (root://, roots://)."""
 
     Settings = RootSettings
@@ -217,8 +217,8 @@ class Root(Door):
     example = "root://door.example.org:1094//folder"
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
-        own = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
-        return [(self.place, name, when) for _, name, when in tokens.ends(own, os.environ)]
+        sources = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
+        return [(self.place, name, when) for _, name, when in tokens.ends(sources, os.environ)]
 
     @cached_property
     def _version(self) -> str:
@@ -250,7 +250,7 @@ class HttpSettings(Folder):
     )
 
 
-class Http(Door):
+class Http(FolderEndpoint):
     """An HTTP or WebDAV endpoint that others operate."""
 
     Settings = HttpSettings
@@ -262,13 +262,13 @@ class Http(Door):
     def endpoint(self, url: str) -> Endpoint:
         s = self.settings
         tokens.named(self._wallet(), os.environ)
-        own = {"token": s.token, "certificate": s.certificate}
-        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
+        settings = {"token": s.token, "certificate": s.certificate}
+        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **settings)
 
     def _wallet(self) -> dict[str, str]:
         """Return the environment variables of the credentials, by their place in the configuration."""
-        own = {"token": self.settings.token, "certificate": self.settings.certificate}
-        return {f"{self.place}.{key}": name for key, name in own.items() if name}
+        settings = {"token": self.settings.token, "certificate": self.settings.certificate}
+        return {f"{self.place}.{key}": name for key, name in settings.items() if name}
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
         return tokens.ends(self._wallet(), os.environ)
@@ -292,7 +292,7 @@ class WebHdfsSettings(Folder):
     user: Name = Field("storelab", description="User name in the requests.")
 
 
-class WebHdfs(Door):
+class WebHdfs(FolderEndpoint):
     """A WebHDFS endpoint that others operate."""
 
     Settings = WebHdfsSettings
@@ -305,7 +305,7 @@ class WebHdfs(Door):
         return Endpoint(url, protocol="webhdfs", user=self.settings.user)
 
 
-class DirectorySettings(Own):
+class DirectorySettings(ExternalSettings):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
     kind: Literal["directory"]
@@ -320,7 +320,7 @@ class Directory(Store):
 
     Settings = DirectorySettings
     protocol = "file"
-    tells_used = True
+    reports_usage = True
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
@@ -401,5 +401,5 @@ class Directory(Store):
         Copies and parity on other machines are not included, because the file system does not report them.
         """
         os.sync()
-        own = self.path.glob(f"{self.settings.prefix}-*")
-        return sum(p.lstat().st_blocks * 512 for folder in own for p in folder.rglob("*"))
+        folders = self.path.glob(f"{self.settings.prefix}-*")
+        return sum(p.lstat().st_blocks * 512 for folder in folders for p in folder.rglob("*"))

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import folders
-from storelab.core.axes.roles import OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import UNDOES, UPGRADE, USER_ACTS
 from storelab.core.errors import MeasurementFailed, UserError, nearest
 from storelab.core.records import read_as, write_json
 from storelab.host import processes
 from storelab.stores.managed import drives, network
-from storelab.stores.managed.daemons import hold, kill, wake
+from storelab.stores.managed.daemons import continue_all, hold, kill
 
 ON_DAEMONS = ("kill", "hang", "resume", "restart")
 COMMAND_S = 120.0  # seconds that a user's command may take
@@ -28,16 +28,16 @@ Act = Mapping[str, Any]  # as from `core.campaign.faults.resolved`
 
 
 @dataclass
-class _Harm:
+class _AppliedFault:
     act: str
     actor: str
 
 
 @dataclass
-class _Harms:
+class _FaultJournal:
     """The content of `faults.json`; a harm has more fields, which depend on its act."""
 
-    harms: list[_Harm]
+    harms: list[_AppliedFault]
 
 
 class Journal:
@@ -53,7 +53,7 @@ class Journal:
         """Return the faults in the order in which they were done. Raises UserError for a damaged file."""
         if not self.file.exists():
             return []
-        return read_as(self.file, _Harms, "undo the faults of the store manually, then remove the file")["harms"]
+        return read_as(self.file, _FaultJournal, "undo the faults of the store manually, then remove the file")["harms"]
 
     def add(self, harm: dict[str, Any]) -> None:
         with self._thread:
@@ -86,8 +86,8 @@ class Journal:
     @contextmanager
     def taken(self, place: str) -> Iterator[None]:
         """Raise UserError if another process injects faults into this store."""
-        with self.held() as own:
-            if not own:
+        with self.held() as locked:
+            if not locked:
                 raise UserError(
                     place, "another storelab process injects faults into this store", "wait until that process ends"
                 )
@@ -130,7 +130,7 @@ class Acts:
     def require(self, act: Act, actor: str, place: str) -> None:
         """Raise UserError if this act cannot be done to this actor; change nothing."""
         kind, store = act["act"], self.store
-        if kind in OF_A_USER:
+        if kind in USER_ACTS:
             return
         if kind in (*ON_DAEMONS, UPGRADE):
             if actor not in store.daemon_actors():
@@ -161,7 +161,7 @@ class Acts:
         if kind == "command":
             return lambda: self._command(act, actor)
         harm = {"act": kind, "actor": actor, **self._facts(act, actor)}
-        do = self._harm(harm, act)
+        do = self._fault_action(harm, act)
         self.journal.add(harm)
         return do
 
@@ -174,7 +174,7 @@ class Acts:
         """Return the facts that are needed to undo the act."""
         kind, store = act["act"], self.store
         if kind == UPGRADE:
-            return {"was": store.version_of(actor), "to": store.told_version(act["to"])}
+            return {"was": store.version_of(actor), "to": store.reported_version(act["to"])}
         if kind == "remove_drive":
             return {"drive": str(store.drive(actor, "")), "how": act.get("how", "gone")}
         if kind in ("slow", "cut"):
@@ -182,7 +182,7 @@ class Acts:
             return {"link": link} | ({"routes": network.routes(link)} if kind == "cut" else {})
         return {}
 
-    def _harm(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
+    def _fault_action(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
         """Return the call that does the act, with everything looked up in advance."""
         kind, actor, store = harm["act"], harm["actor"], self.store
         if kind in ("kill", "hang"):
@@ -261,7 +261,7 @@ class Acts:
         if kind == UPGRADE and restart:  # without restart, `up` notices that it runs another program than configured
             message = self._downgrade(actor)
         elif kind == "hang":
-            wake(self.store.daemons.family_of(actor))
+            continue_all(self.store.daemons.family_of(actor))
         elif kind == "remove_drive":
             drives.give_back(Path(harm["drive"]), harm["how"])
         elif kind == "fill":
@@ -287,7 +287,7 @@ class Acts:
             yield harm, lambda harm=harm: self.take_back(harm, restart)  # type: ignore[misc]
 
 
-def mend(store: Any) -> list[str]:
+def repair(store: Any) -> list[str]:
     """Undo faults that a killed storelab left in this store; return lines to print.
 
     Faults of a running storelab stay. Killed daemons are not restarted here, but by `up`.
@@ -315,7 +315,7 @@ def _name(harm: Mapping[str, Any]) -> str:
 
 def command(line: str) -> str:
     """Run a user's command line; return the end of its output. Raises MeasurementFailed if it fails."""
-    done = processes.ask(["/bin/sh", "-c", line], COMMAND_S)
+    done = processes.run_command(["/bin/sh", "-c", line], COMMAND_S)
     if done.returncode:
         raise MeasurementFailed(f"`{line[:60]}` ended with status {done.returncode}: {processes.words(done)[:120]}")
     return processes.words(done)[:120]

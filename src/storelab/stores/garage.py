@@ -19,7 +19,7 @@ from pydantic import Field
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.install import cargo
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, Condition, Told
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, NO, AdminAnswer, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -27,7 +27,7 @@ from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import ListeningSettings
 
 CAPACITY = 10**12  # of each node that holds data: a weight, not a limit
-TOGETHER_S = 30.0  # seconds until all nodes must know each other and the layout
+JOIN_TIMEOUT_S = 30.0  # seconds until all nodes must know each other and the layout
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ def join(nodes: Sequence[Node], ids: Mapping[str, str], peers: Sequence[str], st
     if changes := layout_changes(known, ids, storage):
         first.ask("UpdateClusterLayout", {"roles": changes})
         first.ask("ApplyClusterLayout", {"version": known["version"] + 1})
-    version, end = first.ask("GetClusterLayout")["version"], time.monotonic() + TOGETHER_S
+    version, end = first.ask("GetClusterLayout")["version"], time.monotonic() + JOIN_TIMEOUT_S
     while late := [n.name for n in nodes if not _knows(n, version, storage)]:
         if time.monotonic() > end:
-            raise MeasurementFailed(f"{first.place}: {', '.join(late)} did not join the others in {TOGETHER_S:g} s")
+            raise MeasurementFailed(f"{first.place}: {', '.join(late)} did not join the others in {JOIN_TIMEOUT_S:g} s")
         time.sleep(0.05)
 
 
@@ -273,17 +273,17 @@ class Garage(Managed):
             if keys["access_key"] not in there:
                 allow(nodes[0], keys["access_key"], keys["secret_key"], f"storelab-{i}")
 
-    def administration(self) -> list[Told]:
-        own = [self.credentials(i).access_key for i in range(self.accounts())]
+    def administration(self) -> list[AdminAnswer]:
+        keys = [self.credentials(i).access_key for i in range(self.accounts())]
         evidence = "Garage has keys and no users; a bucket can be opened to several keys"
-        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, evidence)]
+        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), keys), AdminAnswer(KEYS, NO, evidence)]
 
     # Faults
 
     def data_actors(self) -> list[str]:
         return [f"{self.front}{i}" for i in range(1, self.settings.servers + 1)]
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return COPIES[self.settings.redundancy] - 1
 
     def condition(self) -> Condition:
@@ -294,8 +294,8 @@ class Garage(Managed):
         """
         for name in self.front_ends():
             try:
-                health = self._asked(name).ask("GetClusterHealth", seconds=ASK_S)
-                status = self._asked(name).ask("GetClusterStatus", seconds=ASK_S)
+                health = self._asked(name).ask("GetClusterHealth", seconds=CONDITION_TIMEOUT_S)
+                status = self._asked(name).ask("GetClusterStatus", seconds=CONDITION_TIMEOUT_S)
             except MeasurementFailed:
                 continue
             up, servers = health["storageNodesUp"], self.settings.servers
@@ -309,7 +309,7 @@ class Garage(Managed):
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {"gateways": max(0, len(self.front_ends()) - self.settings.servers)}
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return True for large objects: unused blocks are deleted after ten minutes, which cannot be made faster."""
         return size_bytes >= INLINE
 

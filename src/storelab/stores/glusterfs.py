@@ -23,7 +23,7 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, held, listens, mounted
+from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, is_stopped, listens, mounted
 
 VOLUME = "storelab"
 PORT = 24007  # of glusterd; bricks use ports from 49152 on
@@ -141,7 +141,7 @@ class GlusterFS(Mounted):
             *(f"--volfile-server={self.namespace.server}", f"--volfile-id={VOLUME}"),
             *(f"--log-file={self._spool / 'log' / f'{name}.log'}", "--log-level=WARNING", str(place)),
         )
-        return Daemon(name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*AFRESH, str(place)))
+        return Daemon(name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*REMOUNT, str(place)))
 
     def make_ready(self) -> None:
         super().make_ready()
@@ -178,7 +178,7 @@ class GlusterFS(Mounted):
 
     def _ask(self, *words: str, seconds: float = TOOL_S) -> subprocess.CompletedProcess[str]:
         tool = (str(program("gluster", "glusterfs", self.place)), "--mode=script")
-        return processes.ask([*self._inside(), *tool, *words], seconds, environment(self.folder, {}))
+        return processes.run_command([*self._inside(), *tool, *words], seconds, environment(self.folder, {}))
 
     def _run_tool(self, *words: str) -> str:
         """Return the output of the tool. Raises MeasurementFailed if it fails."""
@@ -263,9 +263,9 @@ class GlusterFS(Mounted):
             return Path(words[words.index("--brick-name") + 1]).name
         return "heal-1" if "glustershd" in words else ""
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Keep the processes that glusterd has just started itself."""
-        return super()._taken_over(daemon, stale and daemon.name.startswith("mount-"))
+        return super()._keep_running(daemon, stale and daemon.name.startswith("mount-"))
 
     # Faults, see docs/faults.md
 
@@ -274,7 +274,7 @@ class GlusterFS(Mounted):
     def data_actors(self) -> list[str]:
         return self._bricks()
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return SETS[self.settings.redundancy][2]
 
     def timeouts(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class GlusterFS(Mounted):
     def condition(self) -> Condition:
         """Return the condition by running processes, and by the bricks' lists of files to heal in their set."""
         pids = self.daemons.running()
-        alive = [n for n in self._bricks() if n in pids and not held(pids[n])]
+        alive = [n for n in self._bricks() if n in pids and not is_stopped(pids[n])]
         pending = sum(map(self._pending, self._bricks()))
         detail = f"bricks running {len(alive)} of {self.settings.servers}; files to heal: {pending}"
         if not alive:

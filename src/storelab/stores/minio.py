@@ -16,7 +16,17 @@ from pydantic import Field
 from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DIFFERS, DOWN, NO, RECOVERING, Condition, Told
+from storelab.stores.base import (
+    CLEAN,
+    CONDITION_TIMEOUT_S,
+    DEGRADED,
+    DIFFERS,
+    DOWN,
+    NO,
+    RECOVERING,
+    AdminAnswer,
+    Condition,
+)
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
@@ -93,8 +103,10 @@ class MinIO(Managed):
             for drive in self.drive_folders():
                 drive.mkdir(exist_ok=True, mode=0o700)
         folder = self.folder / "tls"
-        for name, own in (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ():
-            source, target = folder / name, folder / own
+        for name, file_name in (
+            (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ()
+        ):
+            source, target = folder / name, folder / file_name
             if not target.exists() or target.read_bytes() != source.read_bytes():  # avoid a reload by a running server
                 shutil.copy(source, target)
 
@@ -168,7 +180,7 @@ class MinIO(Managed):
     def data_actors(self) -> list[str]:
         return [drive.name for drive in self.drive_folders()]
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return SHARDS.get(self.settings.redundancy, (0, 0))[1]
 
     def drive_folder(self, actor: str) -> Path | None:
@@ -180,7 +192,7 @@ class MinIO(Managed):
         from urllib3.exceptions import HTTPError
 
         try:
-            admin = _admin(self.endpoint(f"{self.front}1"), self.root_keys(), ASK_S)
+            admin = _admin(self.endpoint(f"{self.front}1"), self.root_keys(), CONDITION_TIMEOUT_S)
             servers = json.loads(admin.info())["servers"]
         except (HTTPError, MinioException, ValueError, LookupError, OSError) as error:
             return Condition(DOWN, f"the server does not answer ({type(error).__name__})")
@@ -189,20 +201,20 @@ class MinIO(Managed):
         detail = f"admin info: {good} of {self.settings.servers} drives ok, {healing} healing"
         return Condition(DEGRADED if good < self.settings.servers else RECOVERING if healing else CLEAN, detail)
 
-    def administration(self) -> list[Told]:
+    def administration(self) -> list[AdminAnswer]:
         end, first = self.endpoints(1)[0], self.credentials(0)
-        own = [self.credentials(i).access_key for i in range(self.accounts())]
-        users = listed("list-users", json.loads(_admin(end, self.root_keys()).user_list()), own)
+        user_names = [self.credentials(i).access_key for i in range(self.accounts())]
+        users = listed("list-users", json.loads(_admin(end, self.root_keys()).user_list()), user_names)
         user, key = _admin(end, first), "SLPROBE" + secrets.token_hex(6).upper()
         user.add_service_account(access_key=key, secret_key=secrets.token_hex(20))
         try:
             there = key in user.list_service_account(first.access_key)
         finally:
             user.delete_service_account(key)
-        several = Told(
+        several = AdminAnswer(
             KEYS, DIFFERS, "one pair of keys; further ones are service accounts, made and listed by the user itself"
         )
-        return [users, several if there else Told(KEYS, NO, "a new service account is not listed")]
+        return [users, several if there else AdminAnswer(KEYS, NO, "a new service account is not listed")]
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:

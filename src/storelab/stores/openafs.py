@@ -25,7 +25,7 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DOWN, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, mounted
+from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, mounted
 
 CELL = "storelab.test"
 VOLUME, TEMPLATE = "root.cell", "template"
@@ -46,7 +46,7 @@ CACHE_KB = 100_000  # of the client's memory
 TOOL_S = 30.0  # seconds that one of its tools may take
 READY_S = 60.0  # seconds until its servers must know each other
 QUIT_S = 30.0  # seconds until a file server must have put its volumes off-line
-ADMINISTRATORS, ANYBODY = (struct.pack("!i", number) for number in (-204, -101))  # as in access lists
+ADMINISTRATORS, ANY_USER = (struct.pack("!i", number) for number in (-204, -101))  # as in access lists
 # Shell: make a root directory of the system's folders, with the store's folders at the fixed paths of OpenAFS.
 ENTER = """set -e
 root=$1 own=$2 data=$3
@@ -120,7 +120,7 @@ class OpenAFS(Mounted):
         return (["ptserver-1", "vlserver-1"], ["fileserver-1", "salvager-1"], ["volserver-1"], front_ends)
 
     @property
-    def _own(self) -> Path:
+    def _runtime(self) -> Path:
         """Return the folder in which its programs keep runtime files and their configuration."""
         return self.folder / "spool"
 
@@ -128,7 +128,7 @@ class OpenAFS(Mounted):
         host, kind = self.namespace.server, name.partition("-")[0]
         if kind == "mount":
             return self._mount(name)
-        places = (self._own / "root", self._own, self.data)
+        places = (self._runtime / "root", self._runtime, self.data)
         enter = ("/bin/sh", "-c", ENTER, "sh", *map(str, places))
         server, *words = WORDS[kind]
         argv = (str(SERVERS / server), *words)
@@ -141,15 +141,15 @@ class OpenAFS(Mounted):
         place = self.mount_point(name)
         argv = (
             *(str(program("afsd.fuse", "openafs", self.place)), "-dynroot", "-fakestat", "-memcache"),
-            *("-blocks", str(CACHE_KB), "-confdir", str(self._own / "etc"), "-mountdir", str(place), "-f"),
+            *("-blocks", str(CACHE_KB), "-confdir", str(self._runtime / "etc"), "-mountdir", str(place), "-f"),
         )
         network = (str(program("nsenter", "openafs", self.place)), f"--net=/run/netns/{self.namespace.name}", "--")
-        prefix = (*AFRESH, str(place), *network)
+        prefix = (*REMOUNT, str(place), *network)
         return Daemon(name, argv, self.namespace.server, (), lambda: self._shows(place), prefix=prefix, elsewhere=True)
 
     def _shows(self, place: Path) -> bool:
         """Return whether the mount works; check it in another process, because a hanging mount would block this one."""
-        return mounted(place) and processes.ask(["stat", str(self.shown(place))], 5.0).returncode == 0
+        return mounted(place) and processes.run_command(["stat", str(self.shown(place))], 5.0).returncode == 0
 
     def shown(self, mount: Path) -> Path:
         """Return the cell's volume, at its writable path."""
@@ -157,17 +157,22 @@ class OpenAFS(Mounted):
 
     def make_ready(self) -> None:
         super().make_ready()
-        own, server = self._own, self.namespace.server
-        folders = [own / "root", own / "log", own / "etc" / "server", self.data / "vicepa"]
+        runtime_folder, server = self._runtime, self.namespace.server
+        folders = [
+            runtime_folder / "root",
+            runtime_folder / "log",
+            runtime_folder / "etc" / "server",
+            self.data / "vicepa",
+        ]
         folders += [self.data / "lib" / name for name in ("local", "db")]
         if not mounted(self.mount_point()):  # a mount whose program hangs does not answer
             folders.append(self.mount_point())
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for etc in (own / "etc", own / "etc" / "server"):
+        for etc in (runtime_folder / "etc", runtime_folder / "etc" / "server"):
             (etc / "ThisCell").write_text(f"{CELL}\n")
             (etc / "CellServDB").write_text(f">{CELL} #made by storelab\n{server} #afsdb\n")
-        (own / "etc" / "cacheinfo").write_text(f"{self.mount_point()}:{own}/cache:{CACHE_KB}\n")
+        (runtime_folder / "etc" / "cacheinfo").write_text(f"{self.mount_point()}:{runtime_folder}/cache:{CACHE_KB}\n")
         (self.data / "vicepa" / "AlwaysAttach").touch()
         (self.data / "lib" / "local" / "NetInfo").write_text(f"{server}\n")
         (self.data / "lib" / "local" / "NoAuth").touch()
@@ -179,9 +184,9 @@ class OpenAFS(Mounted):
         if daemon.name == "volserver-1":
             self._make_volume()
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Keep a file server, which finds the others again by itself."""
-        return super()._taken_over(daemon, stale and not daemon.name.startswith("fileserver-"))
+        return super()._keep_running(daemon, stale and not daemon.name.startswith("fileserver-"))
 
     def _stop(self, names: list[str]) -> list[int]:
         """Stop daemons; a file server gets SIGQUIT first, because killing it leaves volumes that must be salvaged."""
@@ -201,7 +206,7 @@ class OpenAFS(Mounted):
         pids = self.daemons.running()
         inside = ("--target", str(pids.get("vlserver-1", 0)), "--mount", "--net", "--root", "--wd=/", "--")
         command = (str(program("nsenter", "openafs", self.place)), *inside, tool, *words, "-noauth")
-        return processes.ask(command, seconds, environment(self.folder, {}))
+        return processes.run_command(command, seconds, environment(self.folder, {}))
 
     def _run_tool(self, tool: str, *words: str) -> str:
         """Return the output of a tool. Raises MeasurementFailed if it fails."""
@@ -235,7 +240,7 @@ class OpenAFS(Mounted):
             closed = dump.read_bytes()
             if ADMINISTRATORS not in closed:
                 raise MeasurementFailed(f"{self.place}: the access list of a new volume has an unknown format")
-            dump.write_bytes(closed.replace(ADMINISTRATORS, ANYBODY))
+            dump.write_bytes(closed.replace(ADMINISTRATORS, ANY_USER))
             self._run_tool("vos", "restore", server, "a", VOLUME, "-file", f"/var/lib/openafs/{dump.name}")
             self._run_tool("vos", "setfields", VOLUME, "-maxquota", "0")
             self._run_tool("vos", "remove", server, "a", TEMPLATE)

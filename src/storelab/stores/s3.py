@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from storelab.core.config_types import Boolean, FolderPath, Name, Once, Text
 from storelab.core.errors import MeasurementFailed, UserError, require_known, shown
 from storelab.host import patience
-from storelab.stores.external import RESERVED, External, Own, is_host, without_secrets
+from storelab.stores.external import RESERVED, External, ExternalSettings, is_host, without_secrets
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
@@ -64,7 +64,7 @@ PRESETS = {
 }
 
 
-class Settings(Own):
+class Settings(ExternalSettings):
     """Any existing S3 endpoint.
 
     Credentials come from the environment or an AWS profile, never from the configuration.
@@ -247,8 +247,8 @@ class S3(External):
         ) as error:  # not its text: it may hold keys
             named = f"the keys of {profile or os.environ['AWS_PROFILE']!r} cannot be read"
             kind = "they have expired" if "expired" in str(error) else type(error).__name__
-            mend = "log in again, or see what the profile's `credential_process` prints"
-            raise UserError(f"{self.place}.profile", f"{named} ({kind})", mend) from None
+            hint = "log in again, or see what the profile's `credential_process` prints"
+            raise UserError(f"{self.place}.profile", f"{named} ({kind})", hint) from None
         if not keys or not keys.access_key:
             raise UserError(
                 f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} contains no keys", KEYS
@@ -306,14 +306,14 @@ class S3(External):
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
         """Return the `Server` header of the answer to a signed list, which must be S3's."""
-        from storelab.stores.protocols.s3 import greet
+        from storelab.stores.protocols.s3 import server_header
         from storelab.stores.protocols.s3_clients import client
 
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
         try:
             return patience.call(
                 f"{self.place}: the first list",
-                lambda: greet(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/"),
+                lambda: server_header(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/"),
             )
         except MeasurementFailed as stalled:
             problem = str(stalled).removeprefix(f"{self.place}: ")

@@ -1,6 +1,6 @@
 """The base class of workloads: their declaration, and hooks around the measurement.
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here; a workload overrides those
+Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `cleanup`) do nothing here; a workload overrides those
 that it needs.
 """
 
@@ -63,17 +63,17 @@ class Workload(model.Workload):
         """Return the client of the point's engine from the catalogue; its module is imported only here."""
         return engines.client_of(self.name, job.point.axes["engine"])(job)
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if values of the point's axes cannot be combined; pure."""
 
     def require(self, point: Point) -> None:
         """Raise UserError with the install command if a program that the workload starts is missing."""
 
-    def beside(self, point: Point) -> str:
+    def second_store(self, point: Point) -> str:
         """Return the name of a second store that the clients use, '' if there is none; pure."""
         return ""
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         """Return the objects that an attempt at the point can leave in the store; only these are deleted. Pure."""
         return []
 
@@ -91,7 +91,7 @@ class Workload(model.Workload):
         """Return observations of the store for `observed` of the record; None for nothing."""
         return None
 
-    def ended(self, job: "GangJob") -> None:
+    def cleanup(self, job: "GangJob") -> None:
         """Stop everything that `before` started. Called last, also after errors."""
 
 
@@ -112,48 +112,48 @@ class Roles(Workload):
     def of(cls, name: str, each: Mapping[str, Workload]) -> "Roles":
         """Return the workload of a point with these roles. each: the workload of each role by its name."""
         direction = "write" if any(w.direction == "write" for w in each.values()) else "read"
-        return cls(name, roles.of((), each), "", direction=direction, each=each)
+        return cls(name, roles.all_axes((), each), "", direction=direction, each=each)
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if values of the axes of one role cannot be combined."""
         for part in point.parts():
-            self.each[part.name].possible(part.point)
+            self.each[part.name].validate(part.point)
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Prepare the store for each role."""
-        for part, own in zip(point.parts(), job.roles, strict=True):
-            self.each[part.name].before(config, store, part.point, own)
+        for part, role_job in zip(point.parts(), job.roles, strict=True):
+            self.each[part.name].before(config, store, part.point, role_job)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         """Return the checks of all roles; each name begins with the role."""
         out = []
-        for part, own in zip(point.parts(), job.roles, strict=True):
-            checks = self.each[part.name].after(store, part.point, own, files_of(part, folder))
+        for part, role_job in zip(point.parts(), job.roles, strict=True):
+            checks = self.each[part.name].after(store, part.point, role_job, files_of(part, folder))
             out += [check | {"name": f"{part.name}: {check['name']}"} for check in checks]
         return out
 
     def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
         """Return the observations of the store by role; None if there are none."""
         seen = {
-            part.name: self.each[part.name].observe(store, part.point, own, files_of(part, folder))
-            for part, own in zip(point.parts(), job.roles, strict=True)
+            part.name: self.each[part.name].observe(store, part.point, role_job, files_of(part, folder))
+            for part, role_job in zip(point.parts(), job.roles, strict=True)
         }
         return {name: facts for name, facts in seen.items() if facts is not None} or None
 
-    def ended(self, job: "GangJob") -> None:
+    def cleanup(self, job: "GangJob") -> None:
         """Stop everything that `before` started for the roles."""
         for each, own in zip(self.each.values(), job.roles, strict=True):
-            each.ended(own)
+            each.cleanup(own)
 
 
 def files_of(part: Part, folder: Path) -> Path:
     """Return a folder with only the files of a role's clients, numbered from 0 as those of an ordinary point."""
-    own = folder / "roles" / str(part.number)
-    own.mkdir(parents=True, exist_ok=True)
+    role_folder = folder / "roles" / str(part.number)
+    role_folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         named = _FILE.fullmatch(path.name)
         if named and int(named[2]) in part.ranks:
-            link = own / f"{named[1]}.{int(named[2]) - part.ranks.start}{named[3] or ''}"
+            link = role_folder / f"{named[1]}.{int(named[2]) - part.ranks.start}{named[3] or ''}"
             if not link.is_symlink():
                 link.symlink_to(path.resolve())
-    return own
+    return role_folder

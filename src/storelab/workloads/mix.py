@@ -21,13 +21,13 @@ from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, refuse
-from storelab.workloads.objects import MOST_PAGE, PACE, Put
+from storelab.workloads.objects import MAX_PAGE, PACE, Put
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-FEWEST = 2  # objects for each worker: one that it uses, one that others may choose
+MIN_OBJECTS = 2  # objects for each worker: one that it uses, one that others may choose
 CHECKED = 8  # objects that are read back at the end
 
 
@@ -43,9 +43,9 @@ class Known(NamedTuple):
 def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
     """Return the buckets of a client's uploads, which are used in turn: number n goes to place client + n."""
     accounts = accounts_of(client, point.axes["clients"], job.accounts)
-    own = [b for b in job.buckets if b.account in accounts]
-    first = client % len(own)
-    return own[first:] + own[:first]
+    buckets = [b for b in job.buckets if b.account in accounts]
+    first = client % len(buckets)
+    return buckets[first:] + buckets[:first]
 
 
 def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]:
@@ -54,25 +54,25 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 
     out = []
     for client in range(point.axes["clients"]):
-        own = places(point, job, client)
+        buckets = places(point, job, client)
         for n, size in enumerate(objects.sizes_at_start(point, client)):
-            out.append((own[n % len(own)], put_key(job.attempt, client, n), n % BODIES, size))
+            out.append((buckets[n % len(buckets)], put_key(job.attempt, client, n), n % BODIES, size))
     return out
 
 
 class Mix(Put):
     """The workload in which clients use several operations at the same time, in given shares."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if there are too few objects to choose from."""
-        needed = FEWEST * point.axes["clients"] * point.axes["workers"]
+        needed = MIN_OBJECTS * point.axes["clients"] * point.axes["workers"]
         if point.fixed["objects"] < needed:
-            problem = f"{point.fixed['objects']} objects are too few for {needed // FEWEST} operations at a time"
+            problem = f"{point.fixed['objects']} objects are too few for {needed // MIN_OBJECTS} operations at a time"
             raise UserError(f"sweeps.{point.sweep}.objects", problem, f"give {needed} or more")
         page = point.axes.get("page_size", 1)
-        refuse(point, ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"))
+        refuse(point, ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"at most {MAX_PAGE}"))
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
@@ -141,7 +141,7 @@ class Mix(Put):
 
     def _known(self, point: Point, job: GangJob, folder: Path) -> dict[str, Known] | None:
         """Return the final state of every name, by key below the bucket's prefix, from the records; None for bins."""
-        own = put_prefix(job.attempt)
+        prefix = put_prefix(job.attempt)
         known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
         rows: list[tuple[int, str, str, int, str | None]] = []
         for path in sorted(folder.glob("ops.*.parquet")):
@@ -150,8 +150,8 @@ class Mix(Put):
                 return None
             table = table.drop_columns(["latency_hist"])
             for end, op, name, size, error in zip(*(c.to_pylist() for c in table.columns), strict=True):
-                if op in ("PUT", "DELETE") and own in name:
-                    rows.append((end, op, own + name.partition(own)[2], size, error))
+                if op in ("PUT", "DELETE") and prefix in name:
+                    rows.append((end, op, prefix + name.partition(prefix)[2], size, error))
         for _, op, name, size, error in sorted(rows, key=lambda row: row[0]):
             was = known.get(name, Known(None, 0, False, True))
             if error is not None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # a client process must start fast
 
     from storelab.core.config import Config
 
-MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
-MOST_PAGE = 1000  # keys of one page of a listing (Amazon S3 API reference)
+MAX_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
+MAX_PAGE = 1000  # keys of one page of a listing (Amazon S3 API reference)
 SETTLE_S = 1.0  # between two readings of the used bytes, which are settled when two agree within SETTLED
 SETTLED, LONGEST_S = 0.002, 20.0
 WATCHED_S = 15.0  # after the deletion, before the store is asked to reclaim space
@@ -49,7 +49,7 @@ def succeeded(folder: Path) -> "pa.Table":
 class Put(Workload):
     """The workload that uploads whole objects until the deadline."""
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         size = point.axes["object_size"]
         return [Made(put_keys(attempt), size, size)]
 
@@ -106,7 +106,7 @@ class Rewrite(Put):
     Lost, stale or resurrected objects can only occur if keys are written more than once.
     """
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         size = point.axes["object_size"]
         problem = f"objects of {size} B are too short to identify their write"
         refuse(point, ("object_size", size < STAMP, problem, f"at least {STAMP} B"))
@@ -127,7 +127,7 @@ def shared_out(
     for client, share in enumerate(shares):
         for account in accounts_of(client, clients, accounts):
             users.setdefault(account, []).append(share)
-    takers = {account: itertools.cycle(own) for account, own in users.items()}
+    takers = {account: itertools.cycle(workers) for account, workers in users.items()}
     for bucket, key in keys:
         next(takers[owners[bucket]]).append((bucket, key))
     return shares
@@ -139,10 +139,10 @@ class Delete(Put):
     Motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
     """
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         batch = point.axes["batch"]
         problem = f"{batch} objects are more than one request may delete"
-        refuse(point, ("batch", batch > MOST_BATCH, problem, f"at most {MOST_BATCH}"))
+        refuse(point, ("batch", batch > MAX_BATCH, problem, f"at most {MAX_BATCH}"))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the objects and distribute them: each client deletes objects in the buckets of its own accounts."""
@@ -175,7 +175,7 @@ class Delete(Put):
 class Get(Workload):
     """The workload that downloads whole staged objects."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if there are fewer objects than clients that read each of them once."""
         clients = point.axes["clients"]
         if point.axes["access"] in ONCE and clients > (objects := point.fixed["objects"]):
@@ -186,7 +186,7 @@ class Get(Workload):
 class GetRange(Get):
     """The workload that reads one range of a staged object per request."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if a range is not within its object, or for the reasons of `get`."""
         length, size, offset = (point.axes[name] for name in ("range_size", "object_size", "offset"))
         shown = units.format_size(length)
@@ -196,7 +196,7 @@ class GetRange(Get):
             ("range_size", length > size, f"{shown} is more than the object", "make it smaller than `object_size`"),
             ("offset", bool(length) and fixed_offset(offset) + length > size, behind, "begin earlier"),
         )
-        super().possible(point)
+        super().validate(point)
 
 
 class List(Workload):
@@ -210,15 +210,15 @@ class List(Workload):
     keys.
     """
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError for more keys, longer pages or deeper folders than are supported."""
         keys, page, depth = (point.axes[name] for name in ("keys", "page_size", "prefix_depth"))
         most = payload.key_digits(keys)
         deep = f"{keys} keys do not fill folders {depth} levels deep"
         refuse(
             point,
-            ("keys", keys > payload.MOST_KEYS, f"{keys} keys are too many", f"at most {payload.MOST_KEYS}"),
-            ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"),
+            ("keys", keys > payload.MAX_KEYS, f"{keys} keys are too many", f"at most {payload.MAX_KEYS}"),
+            ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"at most {MAX_PAGE}"),
             ("prefix_depth", depth >= most, deep, f"at most {most - 1}, or more `keys`"),
         )
 
@@ -256,7 +256,7 @@ class Space(Put):
         ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
         sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
         used = settled(store)
-        ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
+        ours = written.written_by(store, point, job.attempt, self.expected_objects(point, job.attempt))
         begun = time.monotonic()
         for b in places:
             buckets.delete_prefix(ways[b.account], b, prefix, ours=ours)

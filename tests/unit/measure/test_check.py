@@ -60,17 +60,17 @@ RULES = [  # sweep, settings of the store, facts of the store, begin of the mess
     *((sweep(w), {"read_only": True}, {}, f"sweeps.s: workload {w} writes", "") for w in WRITERS),
     *((sweep(w), {}, {}, "", NONE) for w in WRITERS),
     *((sweep(w), {"read_only": True}, {}, "", NONE) for w in ("get", "get_range")),
-    (sweep("space"), {}, {"tells_used": False}, "sweeps.s.workload: space needs", ""),
-    (sweep("put"), {}, {"tells_used": False}, "", NONE),
+    (sweep("space"), {}, {"reports_usage": False}, "sweeps.s.workload: space needs", ""),
+    (sweep("put"), {}, {"reports_usage": False}, "", NONE),
     (sweep(buckets=1), MINE, {}, "", NONE),
     (sweep(buckets=2), {}, {}, "", NONE),
     (sweep(buckets=2), MINE, {}, "sweeps.s.axes.buckets: ", "'mine'"),
     (sweep(engine="s5cmd"), VIRTUAL, {}, "stores.a.addressing: s5cmd", "`path`"),
     (sweep(engine="s5cmd"), {"addressing": "path"}, {}, "", NONE),
     (sweep(engine="loadgen"), VIRTUAL, {}, "", NONE),
-    (sweep(), {}, {"keeps": False}, "sweeps.s.workload: get at store a (kind s3)", "`calibrate`"),
+    (sweep(), {}, {"retains_data": False}, "sweeps.s.workload: get at store a (kind s3)", "`calibrate`"),
     (CALIBRATION, {}, {}, "sweeps.s.workload: ", "`nullserver`"),
-    (CALIBRATION, {}, {"keeps": False}, "", NONE),
+    (CALIBRATION, {}, {"retains_data": False}, "", NONE),
     (accounts(3, 3, 3), {}, {}, "", NONE),
     (accounts(3, 2, 3), {}, {}, "sweeps.s.axes.accounts: 3 accounts need at least 3 buckets", ""),
     (accounts(3, 3, 2, "s5cmd"), {}, {}, "sweeps.s.axes.accounts: 3 accounts need at least 3 clients", ""),
@@ -149,7 +149,7 @@ def test_second_store_is_defined_writable_and_alike(tmp_path):
     for stores, changes, expected in (
         (TWO, {}, NONE),
         (TWO, {"protocol": "http"}, "store b (kind s3)"),
-        (TWO, {"keeps": False}, "store b (kind s3)"),
+        (TWO, {"retains_data": False}, "store b (kind s3)"),
         (TWO | {"b": TWO["b"] | {"read_only": True}}, {}, "store b is read-only"),
         ({"a": URL}, {}, "'b'"),
     ):
@@ -178,7 +178,7 @@ def test_data_sets_fit_on_the_disk_of_the_store(tmp_path, disks):
     """The limit holds 64 objects of 1 MB, to the last byte."""
     config, points = made(tmp_path, sweep(object_size="1 MB"))
     for free, able in ((64 * MB, True), (64 * MB - 1, False), (None, True)):
-        message = refusal(check.room, config, points, {"a": StoreOnPaper(config, "a", free=free)})
+        message = refusal(check.require_space, config, points, {"a": StoreOnPaper(config, "a", free=free)})
         assert message == NONE if able else message.startswith("stores.a: ") and "64 MB" in message, free
 
 
@@ -187,9 +187,9 @@ def test_bodies_fit_on_tmpfs(tmp_path, disks):
     config, points = made(tmp_path, sweep("put", object_size="1 MB"))
     stores = {"a": StoreOnPaper(config, "a")}
     disks[str(tmp_path / "storelab-")] = 4 * MB
-    check.room(config, points, stores)
+    check.require_space(config, points, stores)
     disks[str(tmp_path / "storelab-")] = 4 * MB - 1
-    check_refused("scratch: ", "4 MB", check.room, config, points, stores)
+    check_refused("scratch: ", "4 MB", check.require_space, config, points, stores)
 
 
 def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch):
@@ -199,17 +199,17 @@ def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch)
     disks |= {str(tmp_path): 100 * MB, str(tmp_path / "storelab-"): 10**12}
     asked = []
     monkeypatch.setattr(os, "access", lambda path, how: asked.append((path, how)) or True)
-    check.room(config, points, stores)
+    check.require_space(config, points, stores)
     able = os.W_OK | os.X_OK
     assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "neither `far` nor `state` exists yet"
     (tmp_path / "far").mkdir()
-    check.room(config, points, stores)
+    check.require_space(config, points, stores)
     assert (tmp_path / "far", able) in asked
     disks[str(tmp_path)] -= 1
-    assert refusal(check.room, config, points, stores).startswith("results: ")
+    assert refusal(check.require_space, config, points, stores).startswith("results: ")
     disks[str(tmp_path)] = 10**12
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert refusal(check.room, config, points, stores).startswith("results: ")
+    assert refusal(check.require_space, config, points, stores).startswith("results: ")
 
 
 def test_programs_of_used_engines_are_required(tmp_path, monkeypatch):
@@ -237,10 +237,12 @@ def test_missing_null_server_may_be_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: None)
     monkeypatch.setattr(check, "make", lambda *_: SimpleNamespace(require=missing))
     config, points = made(tmp_path, sweep())
-    for keeps in (True, False):
-        message = refusal(check.programs, points, {"a": StoreOnPaper(config, "a", managed=True, keeps=keeps)})
+    for retains_data in (True, False):
+        message = refusal(
+            check.programs, points, {"a": StoreOnPaper(config, "a", managed=True, retains_data=retains_data)}
+        )
         assert message.startswith("stores.a: the program is not installed; run `storelab install x`")
-        assert ("`calibrate: false`" in message) is not keeps
+        assert ("`calibrate: false`" in message) is not retains_data
 
 
 def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):

@@ -32,8 +32,8 @@ def point(sweep: dict):
 
 def test_more_clients_than_objects_are_refused():
     few = point(GET | {"objects": 3, "axes": {"access": "once", "clients": 4}})
-    check_refused("sweeps.s.objects: 4 clients", "there are only 3", WORKLOADS["get"].possible, few)
-    WORKLOADS["get"].possible(point(GET | {"objects": 3, "axes": {"clients": 4}}))
+    check_refused("sweeps.s.objects: 4 clients", "there are only 3", WORKLOADS["get"].validate, few)
+    WORKLOADS["get"].validate(point(GET | {"objects": 3, "axes": {"clients": 4}}))
 
 
 def test_working_set_decides_number_of_objects():
@@ -95,8 +95,8 @@ def result(end=10**10, deadline=10**10):
     return client_result(deadline_ns=deadline, end_ns=end, disk_read_bytes=7)
 
 
-def collected(store: Store, one, job=None) -> cold.Evidence:
-    return cold.Evidence(configured(GET), store, one, job or gang_job())
+def collected(store: Store, one, job=None) -> cold.CacheCheck:
+    return cold.CacheCheck(configured(GET), store, one, job or gang_job())
 
 
 @pytest.fixture
@@ -176,13 +176,13 @@ def test_early_end_is_recorded_and_printed(tmp_path, capsys):
 
 
 def test_point_of_several_roles_proves_nothing(tmp_path):
-    assert cold.asked(point({"workload": "put"})) is None
+    assert cold.access_mode(point({"workload": "put"})) is None
     roles = {
         "uploads": {"workload": "put", "axes": {"object_size": "4 kB"}},
         "reads": {"workload": "get", "axes": {"engine": "obstore", "access": "cold"}},
     }
     several, single = point({"roles": roles}), point({"roles": {"reads": roles["reads"]}})
-    assert cold.asked(several) == cold.asked(single) == "cold"
+    assert cold.access_mode(several) == cold.access_mode(single) == "cold"
     assert "roles" in collected(Store(tmp_path), several, gang_job(roles=[gang_job(), gang_job()]))._why(5)
     one = collected(Store(tmp_path), single, gang_job(roles=[gang_job()]))
     one.read = 5

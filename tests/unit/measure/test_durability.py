@@ -21,11 +21,11 @@ def reading(**found):
 
 
 def test_reading_in_words_has_counts_and_example():
-    assert durability.told(reading()).startswith("durability: 100 ")
-    down = durability.told(reading(read=20, when="down"))
+    assert durability.reading_text(reading()).startswith("durability: 100 ")
+    down = durability.reading_text(reading(read=20, when="down"))
     assert "20 of 100" in down and "down" in down
     example = {"key": "b/k", "fault": "stale", "acknowledged": "version 3", "read": "version 2"}
-    wrong = durability.told(reading(stale=2, lost=1, when="recovered", examples=[example]))
+    wrong = durability.reading_text(reading(stale=2, lost=1, when="recovered", examples=[example]))
     for text in ("recovery", "1 lost, 2 stale", "b/k", "version 3", "version 2"):
         assert text in wrong
 
@@ -41,7 +41,7 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
         del found["when"]
         return SimpleNamespace(returncode=0, stdout=json.dumps(found), stderr="")
 
-    monkeypatch.setattr(durability.processes, "ask", ask)
+    monkeypatch.setattr(durability.processes, "run_command", ask)
     store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
     whole = gang_job(endpoints=[Endpoint("http://127.0.0.1:9")])
     taken = durability.Readings(store, tmp_path, whole, 9)
@@ -53,11 +53,11 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
     assert (out["read"], out["lost"], out["states"], len(out["examples"])) == (14, 2, 200, 10)
     none = {"acknowledged": {"put": 0, "overwrite": 0, "delete": 0}, "unacknowledged": 0}
     assert taken.record() == none | {"readings": [out]}
-    monkeypatch.setattr(durability, "MOST_BYTES", 40_000)  # ten objects, of both accounts
+    monkeypatch.setattr(durability, "MAX_BYTES", 40_000)  # ten objects, of both accounts
     taken.take("end")
     assert [t["most"] for _, t in asked[2:]] == [5, 5]
     failed = SimpleNamespace(returncode=1, stdout="", stderr="no module")
-    monkeypatch.setattr(durability.processes, "ask", lambda *_: failed)
+    monkeypatch.setattr(durability.processes, "run_command", lambda *_: failed)
     with pytest.raises(MeasurementFailed, match="no module"):
         taken.take("end")
     nothing = durability.Readings(store, tmp_path / "none", whole, 9)
@@ -114,7 +114,7 @@ def ran(monkeypatch):
         one = durability.DuringFault(readings, acts(*given), duration_ns)
         one.over = SimpleNamespace(wait=wait, set=lambda: None)
         one.start(10**18)
-        one.ended()
+        one.finish()
         return readings.taken
 
     return run

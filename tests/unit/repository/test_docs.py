@@ -13,7 +13,7 @@ import campaigns
 from storelab.analysis.figures import catalogue
 from storelab.analysis.tables import TABLES
 from storelab.cli import cli
-from storelab.core import axes, config, evidence
+from storelab.core import axes, config, integrity
 from storelab.stores import KINDS, load
 from storelab.workloads import WORKLOADS
 
@@ -64,7 +64,7 @@ def test_workloads_and_kinds_of_stores_are_documented():
 def test_deployments_name_the_kinds_that_have_them():
     _, _, section = PAGES["stores.md"].partition("## Deployments")
     rows = {row.split("`")[1]: set(re.findall(r"\w+", row)) for row in re.findall(r"^\| `.*", section, re.MULTILINE)}
-    kinds = {kind: load(kind) for kind in KINDS if load(kind).managed and load(kind).keeps}
+    kinds = {kind: load(kind) for kind in KINDS if load(kind).managed and load(kind).retains_data}
     having = {a.name: {k for k, s in kinds.items() if a.setting in s.Settings.model_fields} for a in axes.DEPLOYMENT}
     having |= {"accounts": {kind for kind, store in kinds.items() if store.most_accounts > 1}}
     for name, known in having.items():
@@ -113,7 +113,7 @@ def test_experiments_of_2010_to_2015_have_sealed_records():
 
     @functools.cache
     def figures_of(name):
-        return set(catalogue.names(evidence.plan_of(ROOT / "results" / name / "raw")))
+        return set(catalogue.names(integrity.plan_of(ROOT / "results" / name / "raw")))
 
     for number, where, figures, tables in rows:
         places, drawn, made = (re.findall(r"`(\w[\w-]*)`", cell) for cell in (where, figures, tables))

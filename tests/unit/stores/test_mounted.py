@@ -58,13 +58,13 @@ def installed(monkeypatch):
     for kind in KINDS:
         monkeypatch.setattr(stores.load(kind), "program", lambda self: Path("/usr/sbin/server"))
     monkeypatch.setattr(mounted, "DEVICE", Path(os.devnull))
-    monkeypatch.setattr(processes, "ask", lambda *a, **k: subprocess.CompletedProcess(a, 0, "", ""))
+    monkeypatch.setattr(processes, "run_command", lambda *a, **k: subprocess.CompletedProcess(a, 0, "", ""))
 
 
 def test_missing_privileges_are_reported(tmp_path, monkeypatch, installed):
     refused = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
     missing = [
-        (processes, "ask", lambda *a, **k: refused, "Operation not permitted"),
+        (processes, "run_command", lambda *a, **k: refused, "Operation not permitted"),
         (mounted, "DEVICE", tmp_path / "none", "FUSE"),
         (os, "geteuid", lambda: 1000, "needs root"),
     ]
@@ -126,7 +126,7 @@ def test_mounts_and_namespaces_are_found(tmp_path, monkeypatch):
 
 
 def test_bricks_make_whole_sets(tmp_path, installed):
-    for redundancy, servers, share, kind, bears in (
+    for redundancy, servers, share, kind, tolerated_failures in (
         ("none", 3, 1.0, "Distribute", 0),
         ("replica-2", 2, 2.0, "Replicate", 1),
         ("replica-2", 4, 2.0, "Distributed-Replicate", 1),
@@ -136,7 +136,9 @@ def test_bricks_make_whole_sets(tmp_path, installed):
     ):
         one = store("glusterfs", tmp_path, redundancy=redundancy, servers=servers)
         one.require()
-        assert (one.drives.raw_share(), one._kind(), one.bears()) == (share, kind, bears), redundancy
+        assert (one.drives.raw_share(), one._kind(), one.tolerated_failures()) == (share, kind, tolerated_failures), (
+            redundancy
+        )
         assert one.data_actors() == [f"brick-{i + 1}" for i in range(servers)]
         assert ("heal-1" in one.daemon_actors()) == (redundancy != "none")
         assert (
@@ -206,10 +208,10 @@ def test_files_are_healed_after_a_loss_only(tmp_path, monkeypatch):
 
 def test_stopped_process_counts_as_lost():
     with python() as child:
-        assert not mounted.held(child.pid)
+        assert not mounted.is_stopped(child.pid)
         daemons.hold([psutil.Process(child.pid)])
-        assert mounted.held(child.pid)
-    assert mounted.held(child.pid)
+        assert mounted.is_stopped(child.pid)
+    assert mounted.is_stopped(child.pid)
 
 
 def test_restarted_brick_is_the_same_daemon(tmp_path, installed):
@@ -289,7 +291,7 @@ def made(one, monkeypatch, dump: bytes) -> list[tuple[str, ...]]:
             (one.data / "lib").mkdir(parents=True)
             (one.data / "lib" / "template.dump").write_bytes(dump)
         if words[0] == "restore":
-            assert (one.data / "lib" / "template.dump").read_bytes() == b"head" + openafs.ANYBODY + b"tail"
+            assert (one.data / "lib" / "template.dump").read_bytes() == b"head" + openafs.ANY_USER + b"tail"
         return subprocess.CompletedProcess(words, int(missing), f"{one.namespace.server} On-line", "")
 
     monkeypatch.setattr(one, "_ask", ask)
@@ -299,7 +301,7 @@ def made(one, monkeypatch, dump: bytes) -> list[tuple[str, ...]]:
 
 def test_volume_is_open_to_everybody_and_made_once(tmp_path, monkeypatch):
     """Access lists name groups by negative numbers."""
-    assert (openafs.ADMINISTRATORS, openafs.ANYBODY) == (b"\xff\xff\xff\x34", b"\xff\xff\xff\x9b")
+    assert (openafs.ADMINISTRATORS, openafs.ANY_USER) == (b"\xff\xff\xff\x34", b"\xff\xff\xff\x9b")
     one = store("openafs", tmp_path)
     asked = made(one, monkeypatch, b"head" + openafs.ADMINISTRATORS + b"tail")
     changes = [w[0] for w in asked if w[0] not in ("examine", "listaddrs")]
@@ -319,10 +321,10 @@ def test_folder_of_the_user_is_the_vice_partition(tmp_path, monkeypatch):
     one.make_ready()
     assert (tmp_path / "lustre" / "vicepa" / "AlwaysAttach").exists()
     assert str(tmp_path / "lustre") in one.daemon("fileserver-1").prefix
-    own = one._own / "etc"
+    own = one._runtime / "etc"
     assert (own / "ThisCell").read_text() == (own / "server" / "ThisCell").read_text() == "storelab.test\n"
     assert one.settings.subnet == "10.213.89.0/30" and "10.213.89.2 #afsdb" in (own / "CellServDB").read_text()
-    assert (own / "cacheinfo").read_text() == f"{one.path.parent}:{one._own}/cache:100000\n", (
+    assert (own / "cacheinfo").read_text() == f"{one.path.parent}:{one._runtime}/cache:100000\n", (
         "afsd.fuse needs it to start"
     )
 

@@ -24,14 +24,14 @@ from typing import Any, BinaryIO
 
 from storelab import __version__
 from storelab.analysis.records.campaign import read_plan
-from storelab.core import evidence, records, units
+from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError, shown
 
 Member = Path | bytes
 SUMS, METADATA = "SHA256SUMS", "ro-crate-metadata.json"
 WHEN = (1980, 1, 1, 0, 0, 0)  # time stamp of every member: the earliest that a ZIP can store
 CHUNK = 1 << 20
-MOST_SUMS = 10**8  # maximum bytes of the list, which is read as a whole: about a million files
+MAX_SUMS = 10**8  # maximum bytes of the list, which is read as a whole: about a million files
 AGAIN = "download the pack again from its source"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
@@ -49,7 +49,7 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             sums = {name: _add(archive, name, members[name]) for name in sorted(members)}
-            _add(archive, SUMS, evidence.sums_text(sums))
+            _add(archive, SUMS, integrity.sums_text(sums))
         records.move_in(temporary, target)
     except OSError as error:
         if error.filename in (None, str(temporary)):  # the error of a full disk has no file name
@@ -99,9 +99,9 @@ def extract(path: Path, folder: Path) -> dict[str, str]:
         infos = _members(path, archive)
         if SUMS not in infos:
             raise UserError(str(path), f"is not a pack of storelab: it has no {SUMS}", AGAIN)
-        listed = evidence.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
+        listed = integrity.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
         _same_names(path, listed, infos)
-        _room(path, folder, sum(info.file_size for info in infos.values()))
+        _require_space(path, folder, sum(info.file_size for info in infos.values()))
         now = time.time()
         for name in sorted(infos):
             _place(path, archive, infos[name], folder / name, listed.get(name))
@@ -161,7 +161,7 @@ def _same_names(path: Path, listed: Mapping[str, str], infos: Mapping[str, zipfi
         raise UserError(f"{path}: {added[0]}", f"was added after it was packed: {SUMS} does not list it", AGAIN)
 
 
-def _room(path: Path, folder: Path, wanted: int) -> None:
+def _require_space(path: Path, folder: Path, wanted: int) -> None:
     free = shutil.disk_usage(folder).free
     if wanted > free:
         problem = f"holds {units.human_size(wanted)}, and {folder.parent} has {units.human_size(free)} free"
@@ -183,7 +183,7 @@ def _reading(path: Path, name: str) -> Iterator[None]:
 
 def _sums(path: Path, archive: zipfile.ZipFile) -> bytes:
     with _reading(path, SUMS):
-        if archive.getinfo(SUMS).file_size > MOST_SUMS:
+        if archive.getinfo(SUMS).file_size > MAX_SUMS:
             raise ValueError
         return archive.read(SUMS)
 
@@ -205,7 +205,7 @@ def _changed(path: Path, name: str) -> UserError:
 
 # --- unpack and rebuild ---
 
-MOST_NAMED = 3  # maximum number of differing files that are named
+MAX_NAMED = 3  # maximum number of differing files that are named
 
 
 @dataclass(frozen=True)
@@ -303,9 +303,9 @@ def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
             name for kind, glob in kinds.items() for name in _differing(campaign_dir / kind, made / kind, glob)
         ]
         if differing:
-            more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
+            more = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
             raise MeasurementFailed(
-                f"{campaign_dir}: rebuilt with a different result: {', '.join(differing[:MOST_NAMED])}{more}; "
+                f"{campaign_dir}: rebuilt with a different result: {', '.join(differing[:MAX_NAMED])}{more}; "
                 f"it was packed by storelab {_packed_by(campaign_dir)}, this is {__version__}"
             )
         count = {kind: len(list((made / kind).glob(glob))) for kind, glob in kinds.items()}

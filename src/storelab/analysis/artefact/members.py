@@ -20,7 +20,7 @@ from storelab.analysis.artefact.archive import METADATA, Member, size_of
 from storelab.analysis.figures import KINDS, catalogue
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign
-from storelab.core import config, evidence, records
+from storelab.core import config, integrity, records
 from storelab.core.errors import UserError
 from storelab.core.redaction import holds_secret
 
@@ -103,12 +103,12 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
     outside = [name for name in files if not any(name.startswith(folder) for folder in folders)]
     papers = (f"{about.folder}/{name}" for name in PAPERS)
     results = [*(f for f in folders if not f.endswith("/raw/")), *(n for n in papers if n in files)]
-    raw, asked = f"{about.folder}/raw/", ["config.yaml", *_below("campaigns/", files)]
-    passed = sorted({*asked, raw, *results})
+    raw, requested = f"{about.folder}/raw/", ["config.yaml", *_below("campaigns/", files)]
+    passed = sorted({*requested, raw, *results})
     programs = [_program(name, version) for name, version in about.software]
     authors = _ids(f"#author-{number}" for number in range(1, len(about.authors) + 1))
     actions = [
-        _action("#measured", "Measuring the campaign", asked, [raw], authors)
+        _action("#measured", "Measuring the campaign", requested, [raw], authors)
         | {"startTime": about.begin, "endTime": about.end},
         _action(
             "#rebuilt", "Making tables, figures and paper from the records", ["config.yaml", raw], results, authors
@@ -134,9 +134,9 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
         *programs,
         *map(_parameter, passed),
         *actions,
-        *(_folder(name, told, files) for name, told in folders.items()),
+        *(_folder(name, described, files) for name, described in folders.items()),
         *(_file(name, size) for name, size in sorted(files.items()) if name != WORKFLOW),
-        _workflow(about, files[WORKFLOW], asked, [raw, *results], authors),
+        _workflow(about, files[WORKFLOW], requested, [raw, *results], authors),
     ]
     examples = {_id(name)["@id"]: name for name in passed}
     for entity in graph:
@@ -222,8 +222,8 @@ def _action(reference: str, name: str, takes: list[str], makes: list[str], autho
     }
 
 
-def _folder(name: str, told: tuple[str, str], files: Mapping[str, int]) -> Entity:
-    title, description = told
+def _folder(name: str, described: tuple[str, str], files: Mapping[str, int]) -> Entity:
+    title, description = described
     parts = _ids(_below(name, files))
     return _id(name) | {"@type": "Dataset", "name": title, "description": description, "hasPart": parts}
 
@@ -299,8 +299,8 @@ PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # file -> target of `m
 # OWN_PLACES and OWN_KEYS: configuration keys that describe the machine or its user, or may hold a secret.
 RECORDS = ("json", "csv", "tex")  # files in which no normal text looks like a key
 TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
-OWN_PLACES = ("state", "scratch", "results")
-OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
+LOCAL_FOLDERS = ("state", "scratch", "results")
+LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
 
 
 def everything(
@@ -310,10 +310,10 @@ def everything(
 
     project: files of the project folder (Snakefile, rules …). Campaigns and config.yaml come from the campaign instead.
     """
-    own = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
+    project_files = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
     results, left = results_of(campaign)
     folder = f"results/{campaign.folder.name}"
-    out: dict[str, Member] = {**own, **configuration(campaign, layers)}
+    out: dict[str, Member] = {**project_files, **configuration(campaign, layers)}
     out |= {f"{folder}/{name}": path for name, path in results.items()}
     about = about_of(campaign, license)
     out |= {CITATION: citation(about), ZENODO: zenodo(about), README: readme(about)}
@@ -343,9 +343,9 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
     from storelab.analysis.tables import build as tables
 
     folder, raw = campaign.folder, campaign.raw
-    sealed = [raw / evidence.SEAL] if records.sealed(raw) else []
-    found = [*evidence.raw_files(raw), raw / evidence.SUMS, *sealed]
-    made = [folder / "tables" / name for name in (*(f"{name}.csv" for name in tables.NAMES), evidence.SUMS)]
+    sealed = [raw / integrity.SEAL] if records.sealed(raw) else []
+    found = [*integrity.raw_files(raw), raw / integrity.SUMS, *sealed]
+    made = [folder / "tables" / name for name in (*(f"{name}.csv" for name in tables.NAMES), integrity.SUMS)]
     drawn = [folder / "figures" / f"{n}.{kind}" for n in catalogue.names(campaign.plan) for kind in ("json", *KINDS)]
     found += [*made, folder / "figures" / "index.json", *(p for p in drawn if p.exists())]
     since, left = max(p.stat().st_mtime_ns for p in made), []
@@ -366,14 +366,14 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
     them holds what looks like a token.
     """
     name, merged = campaign.folder.name, config.merged(layers)
-    (_, _), (file, asked), *_ = layers
-    effective = {k: v for k, v in merged.items() if k not in OWN_PLACES} | {"campaign": name, "measure": False}
+    (_, _), (file, requested), *_ = layers
+    effective = {k: v for k, v in merged.items() if k not in LOCAL_FOLDERS} | {"campaign": name, "measure": False}
     if stores := _named(merged.get("stores"), {*campaign.plan["stores"], *merged.get("stores_to_measure", ())}):
-        effective["stores"] = {n: _without_own(store) for n, store in stores.items()}
+        effective["stores"] = {n: _without_local(store) for n, store in stores.items()}
     if "launcher" in effective:
-        effective["launcher"] = _without_own(effective["launcher"])
-    planned = {key: merged[key] for key in asked}
-    written = Path(file).read_bytes() if planned == asked else _yaml("The campaign as it was planned.", planned)
+        effective["launcher"] = _without_local(effective["launcher"])
+    planned = {key: merged[key] for key in requested}
+    written = Path(file).read_bytes() if planned == requested else _yaml("The campaign as it was planned.", planned)
     about = "The effective configuration of this campaign: config.yaml, campaign file and options, merged."
     out = {"config.yaml": _yaml(about, effective), f"campaigns/{name}.yaml": written}
     for place, text in out.items():
@@ -389,10 +389,10 @@ def _named(stores: Any, used: Collection[str]) -> dict[str, Any]:
     return {n: store for n, store in stores.items() if n in used} if isinstance(stores, Mapping) else {}
 
 
-def _without_own(settings: Any) -> Any:
+def _without_local(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
-    return {key: _without_own(value) for key, value in settings.items() if key not in OWN_KEYS}
+    return {key: _without_local(value) for key, value in settings.items() if key not in LOCAL_KEYS}
 
 
 def _yaml(about: str, data: Mapping[str, Any]) -> bytes:
@@ -408,11 +408,11 @@ def about_of(campaign: Campaign, license: str) -> About:
     named = {(run["store"]["name"], str(run["store"].get("version") or "")) for run in runs}
     named |= {(run["engine"]["name"], str(run["engine"].get("version") or "")) for run in runs if run.get("engine")}
     named |= {("storelab", _version(run["environment"])) for run in runs}
-    told = campaign.plan["campaign"]
+    described = campaign.plan["campaign"]
     return About(
         name=campaign.folder.name,
-        title=told.get("title") or campaign.folder.name,
-        authors=tuple(told.get("authors") or ["The storelab developers"]),
+        title=described.get("title") or campaign.folder.name,
+        authors=tuple(described.get("authors") or ["The storelab developers"]),
         license=license,
         folder=f"results/{campaign.folder.name}",
         begin=_utc(min(begins)),

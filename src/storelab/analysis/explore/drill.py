@@ -14,24 +14,32 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from storelab.analysis.explore import opened, operations, overview
-from storelab.analysis.explore.opened import Menu, Opened, Thing, escaped
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, escaped
 from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.figures.specification import Specification, select
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import scan, windows
 from storelab.analysis.report.build import behind
-from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram
+from storelab.analysis.statistics.medians import WIDTH, enough, histogram_quantiles
 
 MAX_CLIENTS = 10  # in the legend of a point over its time
 MAX_OPS, CELLS = 4, 40  # of a point: panels of latency, and cells from the least latency to the longest
 LEVELS = {"p50": 0.5, "p99": 0.99}
 EVERY = -1  # client: all of them
 SLOWEST = 10
-STEPS, FEWEST = 50, 10  # of the time of a point
+STEPS, MIN_POSITIONS = 50, 10  # of the time of a point
 FOR_P99 = 100  # operations of a step
 ANY = "any point"  # in place of a figure
-OF_WINDOW = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
-OF_POINT = ("key", "state", "overlap_rate_per_s", "overlap_throughput_mb_per_s", "operations", "errors", "steadiness")
+WINDOW_COLUMNS = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
+POINT_COLUMNS = (
+    "key",
+    "state",
+    "overlap_rate_per_s",
+    "overlap_throughput_mb_per_s",
+    "operations",
+    "errors",
+    "steadiness",
+)
 NO_WORKERS = "The engine does not report which worker did an operation."
 NO_STARTS = "The engine does not report when single operations began."
 _MS = "(end_ns - coalesce(intended_ns, start_ns)) / 1e6"
@@ -60,7 +68,7 @@ ORDER BY ms DESC, end_s LIMIT {SLOWEST}"""
 
 def figures(o: Opened) -> Menu:
     """Return the figures with symbols of points, those with the most detailed records first; then any point."""
-    found = [name for name, spec in catalogue.of(o.plan).items() if isinstance(spec, Specification)]
+    found = [name for name, spec in catalogue.figures_of_plan(o.plan).items() if isinstance(spec, Specification)]
     known = {name: _keys(o, name).explode() for name in found}
     best = {name: keys.map(_details(o)).max() for name, keys in known.items() if len(keys)}
     ordered = sorted(best, key=lambda name: -best[name])
@@ -81,31 +89,31 @@ def symbols(o: Opened, figure: str | None) -> Menu:
     if figure in (None, ANY):
         return [("all points", ANY)] if figure else []
     rows = _rows(o, figure)
-    told = [c for c in overview.varying(rows) if c in rows] if len(rows) else []
+    named = [c for c in overview.varying(rows) if c in rows] if len(rows) else []
     details = _keys(o, figure).map(lambda keys: max(_details(o).get(key, 0) for key in keys))
     return [
-        (", ".join(filter(None, (words.value_text(c, row[c]) for c in told))) or "the only one", place)
+        (", ".join(filter(None, (labels.value_text(c, row[c]) for c in named))) or "the only one", place)
         for place, row in rows.loc[details.sort_values(ascending=False, kind="stable").index].iterrows()
     ]
 
 
 def _rows(o: Opened, figure: str) -> pd.DataFrame:
     """Return the rows that a figure draws and that are of points; the index has their places in the whole table."""
-    return o.whole(catalogue.of(o.plan)[figure].table).loc[_keys(o, figure).index]
+    return o.full_table(catalogue.figures_of_plan(o.plan)[figure].table).loc[_keys(o, figure).index]
 
 
 def _keys(o: Opened, figure: str) -> pd.Series:
     """Return the points behind each row that a figure draws, by the places of these rows in the whole table."""
-    spec = catalogue.of(o.plan)[figure]
-    whole = o.whole(spec.table)
+    spec = catalogue.figures_of_plan(o.plan)[figure]
+    whole = o.full_table(spec.table)
     if "n" not in whole:
         return pd.Series(dtype=object)
     if ("behind", spec.table) not in o.known:
-        o.known["behind", spec.table] = behind(whole, o.whole("points"))
-    every = o.whole("points")["key"]
+        o.known["behind", spec.table] = behind(whole, o.full_table("points"))
+    every = o.full_table("points")["key"]
     rows = select(o.table(spec.table), spec.where)
     places = pd.Series(o.known["behind", spec.table], index=whole.index, dtype=str)[rows.index]
-    return places[places != ""].map(lambda told: [every.iloc[int(place)] for place in told.split()])
+    return places[places != ""].map(lambda named: [every.iloc[int(place)] for place in named.split()])
 
 
 def measured(o: Opened) -> Menu:
@@ -114,7 +122,7 @@ def measured(o: Opened) -> Menu:
     rows = rows[rows["state"] == "ok"]
     rows = rows.assign(details=rows["key"].map(_details(o)).fillna(0))
     rows = rows.sort_values(["details", "clients_joined", "order"], ascending=[False, False, True])
-    return [(", ".join(words.key_text(key)), key) for key in rows["key"]]
+    return [(", ".join(labels.key_text(key)), key) for key in rows["key"]]
 
 
 def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
@@ -123,42 +131,42 @@ def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
         return []
     if figure == ANY:
         return measured(o)
-    return [(", ".join(words.key_text(key)), key) for key in _keys(o, figure)[symbol]]
+    return [(", ".join(labels.key_text(key)), key) for key in _keys(o, figure)[symbol]]
 
 
 def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Menu:
     """Return the clients of a point, after all of them."""
     run = o.campaign.runs.get(point or "")
-    told = run["clients"] if run else []
-    return [("all", EVERY), *((f"client {i}", i) for i in range(len(told)))]
+    named = run["clients"] if run else []
+    return [("all", EVERY), *((f"client {i}", i) for i in range(len(named)))]
 
 
 def down(
     o: Opened, figure: str | None = None, symbol: Any = None, point: str | None = None, client: int | None = EVERY
-) -> Iterator[Thing]:
-    """Show the row behind a symbol, its points, and one point in detail (`of_point`)."""
+) -> Iterator[Displayable]:
+    """Show the row behind a symbol, its points, and one point in detail (`show_point`)."""
     if figure is None or symbol is None or point is None:
         yield "No point of this campaign counts."
         return
     if figure == ANY:
-        yield from of_point(o, point, EVERY if client is None else client)
+        yield from show_point(o, point, EVERY if client is None else client)
         return
     rows = _rows(o, figure)
-    spec = catalogue.of(o.plan)[figure]
+    spec = catalogue.figures_of_plan(o.plan)[figure]
     assert isinstance(spec, Specification)
     drawn = [curve.column(part) for m in spec.measures for curve in m.curves for part in ("median", "low", "high")]
     shown = [*overview.varying(rows), "n", *(c for c in dict.fromkeys(drawn) if c in rows)]
     yield f"#### The symbol, a row of `{spec.table}.csv`"
     yield rows.loc[[symbol], shown].dropna(axis="columns")
     yield "#### Its points"
-    every, keys = o.whole("points"), [key for _, key in points(o, figure, symbol)]
-    yield every.loc[every["key"].isin(keys), list(OF_POINT)].dropna(axis="columns", how="all")
-    yield from of_point(o, point, EVERY if client is None else client)
+    every, keys = o.full_table("points"), [key for _, key in points(o, figure, symbol)]
+    yield every.loc[every["key"].isin(keys), list(POINT_COLUMNS)].dropna(axis="columns", how="all")
+    yield from show_point(o, point, EVERY if client is None else client)
 
 
-def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
+def show_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayable]:
     """Show a point over its time, its clients, then workers, errors and slowest operations of one client or of all."""
-    yield f"#### {escaped(', '.join(words.key_text(point)))}"
+    yield f"#### {escaped(', '.join(labels.key_text(point)))}"
     if (failed := o.campaign.failures.get(point)) is not None:
         yield f"This point has no record: {escaped(str(failed['reason']))}"
         return
@@ -181,22 +189,22 @@ def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
     yield longest if len(longest) else NO_STARTS
 
 
-def over_time(o: Opened, point: str) -> Iterator[Thing]:
+def over_time(o: Opened, point: str) -> Iterator[Displayable]:
     """Show the completions of each client of a point, the distribution of latencies, and the windows.
 
     Rates are taken in the window `overlap` (grey).
     """
-    rows = o.whole("points")
+    rows = o.full_table("points")
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
     yield completions_picture(windows.completions(o.campaign, point, slices=STEPS), overlap)
     enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # a probe has no number
-    found = operations.latencies(o.campaign, point, min(STEPS, max(FEWEST, enough)))
+    found = operations.latencies(o.campaign, point, min(STEPS, max(MIN_POSITIONS, enough)))
     yield latency_picture(found, overlap) if len(found) else NO_STARTS
     if pd.isna(row["overlap_begin_s"]):
         yield "A point with roles has a window for each role, in `roles.csv`."
     else:
-        yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in OF_WINDOW} for w in windows.WINDOWS])
+        yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in WINDOW_COLUMNS} for w in windows.WINDOWS])
 
 
 def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
@@ -212,9 +220,11 @@ def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> F
         clients = list(dict.fromkeys(series["client"]))
         looks = plots.looks([str(c) for c in clients], ordered=len(clients) > MAX_CLIENTS)
         for client in clients:
-            own = series[series["client"] == client]
+            of_client = series[series["client"] == client]
             colour = looks[str(client)][0]
-            ax.plot(own["second"], own["operations_per_s"], color=colour, drawstyle="steps-mid", linewidth=1)
+            ax.plot(
+                of_client["second"], of_client["operations_per_s"], color=colour, drawstyle="steps-mid", linewidth=1
+            )
         ax.set(xlabel="Seconds from the agreed start", ylabel="Operations/s of one client", ylim=(0, None))
         if 1 < len(clients) <= MAX_CLIENTS:
             handles = [Line2D([], [], color=looks[str(c)][0], label=f"client {c}") for c in clients]
@@ -235,16 +245,18 @@ def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figu
     with plots.style():
         fig = plots.sheet(2.4 * len(ops) + 0.2)
         for ax, op in zip(fig.subplots(len(ops), squeeze=False).ravel(), ops, strict=True):
-            own = buckets[buckets["op"] == op]
-            middle = own["upper_ns"] / np.sqrt(WIDTH) / 1e6
-            count, *_ = np.histogram2d(own["second"], middle, [sides, edges], weights=own["operations"].astype(float))
+            of_operation = buckets[buckets["op"] == op]
+            middle = of_operation["upper_ns"] / np.sqrt(WIDTH) / 1e6
+            count, *_ = np.histogram2d(
+                of_operation["second"], middle, [sides, edges], weights=of_operation["operations"].astype(float)
+            )
             share = np.divide(count, count.sum(1, keepdims=True), where=count > 0, out=np.full(count.shape, np.nan))
             ax.pcolormesh(sides, edges, share.T, cmap="Blues", norm=PowerNorm(0.4, vmin=0), rasterized=True)
             values = np.full((len(LEVELS), len(sides) - 1), np.nan)  # a step without operations interrupts the line
-            for at, part in own.groupby("step"):
+            for at, part in of_operation.groupby("step"):
                 upper, counts = part["upper_ns"].to_numpy(float), part["operations"].to_numpy()
                 known = [enough(counts.sum(), level) for level in LEVELS.values()]
-                values[known, at] = of_histogram(upper, counts, [*LEVELS.values()])[known] / 1e6
+                values[known, at] = histogram_quantiles(upper, counts, [*LEVELS.values()])[known] / 1e6
             for name, line, colour in zip(LEVELS, values, ("#d55e00", "0.15"), strict=True):
                 if np.isfinite(line).any():
                     ax.plot((sides[1:] + sides[:-1]) / 2, line, color=colour, linewidth=1, marker=".", ms=2, label=name)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.explore.opened import Opened, Thing, charted
+from storelab.analysis.explore.opened import Displayable, Opened, charted
 from storelab.analysis.figures.systems import EARLIER
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.earlier import MEASURED
 
 THREADS = ("operation", "object_size", "source", "system", "engine", "buckets", "workers", "n")
-OF_THREADS = ("throughput_median_mb_per_s", "rate_median_per_s")
+THREAD_COLUMNS = ("throughput_median_mb_per_s", "rate_median_per_s")
 FINDING = (
     "statement",
     "source",
@@ -29,9 +29,9 @@ FINDING = (
 )
 
 
-def statements(o: Opened) -> Iterator[Thing]:
+def statements(o: Opened) -> Iterator[Displayable]:
     """Show the single statements of 2012 to 2015 next to the highest medians of this campaign in the same measure."""
-    table = o.whole("earlier")
+    table = o.full_table("earlier")
     if table.empty:
         yield "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too."
         return
@@ -40,34 +40,34 @@ def statements(o: Opened) -> Iterator[Thing]:
     yield table.drop(columns="interval", errors="ignore")
 
 
-def threads(o: Opened) -> Iterator[Thing]:
+def threads(o: Opened) -> Iterator[Displayable]:
     """Show the measurement of 2012 with threads of one client next to the one of this campaign."""
     missing = "No single client here worked with several threads, as that of 2012 did."
-    yield from _next_to_ours(o, "one_client", missing, (*THREADS, *OF_THREADS))
+    yield from _next_to_ours(o, "one_client", missing, (*THREADS, *THREAD_COLUMNS))
 
 
-def laboratory(o: Opened) -> Iterator[Thing]:
+def laboratory(o: Opened) -> Iterator[Displayable]:
     """Show the storage laboratory of HEPiX (2010) next to this campaign."""
     yield from _next_to_ours(o, "storage_lab", "No jobs here read as those of the storage laboratory of 2010 did.")
 
 
-def reads(o: Opened) -> Iterator[Thing]:
+def reads(o: Opened) -> Iterator[Displayable]:
     """Show the reads of a part of the entries (2015) next to those of this campaign."""
     yield from _next_to_ours(o, "table2", "No reads in this campaign.")
 
 
-def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Thing]:
+def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Displayable]:
     """Show a table, or these columns of it; print `missing` if the table has only published rows."""
-    table = o.whole(name)
+    table = o.full_table(name)
     if table.empty or not (table["source"] == MEASURED).any():
         yield missing
     else:
         yield table[list(columns)] if columns else table.dropna(axis="columns", how="all")
 
 
-def findings(o: Opened) -> Iterator[Thing]:
+def findings(o: Opened) -> Iterator[Displayable]:
     """Show how many findings of 2010 to 2015 hold on each system, then those that this campaign can judge."""
-    table = o.whole("claims")
+    table = o.full_table("claims")
     judged = table[table["verdict"] != NOT_MEASURED]
     counts = pd.crosstab(judged["system"].fillna(""), judged["verdict"])
     missing = table.loc[table["verdict"] == NOT_MEASURED, "claim"].nunique()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, named
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted, escaped, named
 from storelab.analysis.figures import timeline as over_time
 from storelab.analysis.records import roles
 from storelab.analysis.records.campaign import read_plan
@@ -14,7 +14,7 @@ ROLES = "Points with roles are here, but no fault was planned for them: their wo
 
 def names(o: Opened) -> Menu:
     """Return the figures over time of this campaign: one for each sweep with roles."""
-    return [(name, name) for name in over_time.of_plan(o.plan)]
+    return [(name, name) for name in over_time.figures_of_plan(o.plan)]
 
 
 def _planned(plan: Mapping[str, Any]) -> bool:
@@ -22,7 +22,7 @@ def _planned(plan: Mapping[str, Any]) -> bool:
     return any(p["axes"].get("fault", "none") != "none" for p in plan["points"])
 
 
-def story(o: Opened, figure: str | None = None) -> Iterator[Thing]:
+def show_fault(o: Opened, figure: str | None = None) -> Iterator[Displayable]:
     """Show the figure over time, then the events in order, then the recovery.
 
     For a campaign without faults, show one line that lists the campaigns below `results/` with faults.
@@ -32,33 +32,33 @@ def story(o: Opened, figure: str | None = None) -> Iterator[Thing]:
         yield NONE + (f" These have some: {escaped(', '.join(others))}." if others else "")
         return
     yield from timeline(o, figure)
-    yield from happened(o)
+    yield from show_events(o)
     yield from recovery(o)
 
 
-def timeline(o: Opened, figure: str) -> Iterator[Thing]:
+def timeline(o: Opened, figure: str) -> Iterator[Displayable]:
     """Show rate, latency and failed operations of each role over time, with faults, phases and states of the store."""
     if not _planned(o.plan):
         yield ROLES
-    declared = over_time.of_plan(o.plan)[figure]
-    tables = [o.table(name) for name in (declared.table, *declared.beside)]
+    declared = over_time.figures_of_plan(o.plan)[figure]
+    tables = [o.table(name) for name in (declared.table, *declared.further_tables)]
     yield charted({figure: (declared, tables)}) or "No run of this sweep counts."
 
 
-def happened(o: Opened) -> Iterator[Thing]:
+def show_events(o: Opened) -> Iterator[Displayable]:
     """Show each fault, each repair, and the states that the store reported, in order of time; without the phases."""
     rows = o.table("disturbances")
     rows = rows[rows["kind"].isin([roles.ACT, roles.UNDONE, roles.STATE])]
     if len(rows):
-        told = [c for c in rows if c not in ("key", "state") and rows[c].notna().any()]
+        columns = [c for c in rows if c not in ("key", "state") and rows[c].notna().any()]
         yield "#### What happened when, in seconds after the agreed start"
-        yield rows[[*told, "key"]]
+        yield rows[[*columns, "key"]]
 
 
-def recovery(o: Opened) -> Iterator[Thing]:
+def recovery(o: Opened) -> Iterator[Displayable]:
     """Show the effect of each fault on each role and the recovery time of the store, with the published rows."""
     rows = o.table("recovery")
     if len(rows):
-        told = [c for c in rows.columns[rows.columns.get_loc("source") :] if rows[c].notna().any()]
+        columns = [c for c in rows.columns[rows.columns.get_loc("source") :] if rows[c].notna().any()]
         yield "#### Recovery: medians over the runs, by role"
-        yield rows[[*(c for c in ("store", "workload", "fault") if c in rows), *told]]
+        yield rows[[*(c for c in ("store", "workload", "fault") if c in rows), *columns]]

@@ -5,29 +5,29 @@ from collections.abc import Iterator
 import pandas as pd
 
 from storelab.analysis.explore import opened
-from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, compact, escaped
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted, compact, escaped
 from storelab.analysis.figures import catalogue
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.report import build
 from storelab.core import calibration
 
 ALL = ""  # of the menu of figures
 MAX_LISTED = 60  # points that are listed one by one
-OF_POINT = ("key", "state", "reason", "overlap_throughput_mb_per_s", "overlap_rate_per_s", "steadiness", "errors")
-OF_GROUP = ("n", "throughput_median_mb_per_s", "rate_median_per_s", "rate_low_per_s", "rate_high_per_s", "errors")
+POINT_COLUMNS = ("key", "state", "reason", "overlap_throughput_mb_per_s", "overlap_rate_per_s", "steadiness", "errors")
+GROUP_COLUMNS = ("n", "throughput_median_mb_per_s", "rate_median_per_s", "rate_low_per_s", "rate_high_per_s", "errors")
 MORE = ("interval", "coverage_percent")
 
 
-def campaign(o: Opened) -> Iterator[Thing]:
+def campaign(o: Opened) -> Iterator[Displayable]:
     """Show what was measured, where and when, and the notes on points, as on the page of the campaign."""
-    head = build.head(o.campaign, {name: o.whole(name) for name in ("points", "numbers")})
+    head = build.head(o.campaign, {name: o.full_table(name) for name in ("points", "numbers")})
     yield f"**{escaped(head['title'])}**"
     yield pd.DataFrame(head["facts"], columns=["what", "value"])
     if head["notes"]:
         yield pd.DataFrame([note[:2] for note in head["notes"]], columns=["points", "noted"])
 
 
-def points(o: Opened) -> Iterator[Thing]:
+def points(o: Opened) -> Iterator[Displayable]:
     """Show how many points had which outcome, then the points; if there are many, only those that do not count.
 
     The points of the calibration come last.
@@ -39,10 +39,10 @@ def points(o: Opened) -> Iterator[Thing]:
     )
     listed = rows if len(rows) <= MAX_LISTED else rows[rows["state"] != "ok"]
     if len(listed):
-        yield listed[list(OF_POINT)].dropna(axis="columns", how="all")
+        yield listed[list(POINT_COLUMNS)].dropna(axis="columns", how="all")
     if len(listed) < len(rows):
         yield (
-            f"{words.plural(len(rows) - len(listed), 'point')} that count are not listed: filter by store or workload "
+            f"{labels.plural(len(rows) - len(listed), 'point')} that count are not listed: filter by store or workload "
             f"to see at most {MAX_LISTED}, or take `pick.opened.table('points')`."
         )
 
@@ -53,22 +53,22 @@ def varying(rows: pd.DataFrame, until: str = "n") -> list[str]:
     return [c for c in columns if rows[c].nunique() > 1]
 
 
-def medians(o: Opened) -> Iterator[Thing]:
+def medians(o: Opened) -> Iterator[Displayable]:
     """Show one row per group of points: the axes in which the groups differ, and the medians over the runs."""
     rows = o.table("throughput")
     if rows.empty:
         yield "No rates in this campaign."
         return
-    yield from compact(rows, (*varying(rows), *OF_GROUP, *MORE), ("n", "errors", *MORE))
+    yield from compact(rows, (*varying(rows), *GROUP_COLUMNS, *MORE), ("n", "errors", *MORE))
 
 
 def names(o: Opened) -> Menu:
     """Return the menu of figures that the campaign can have; its first entry is all of them."""
-    return [("all", ALL), *((name, name) for name in catalogue.of(o.plan))]
+    return [("all", ALL), *((name, name) for name in catalogue.figures_of_plan(o.plan))]
 
 
-def figures(o: Opened, figure: str = ALL) -> Iterator[Thing]:
+def figures(o: Opened, figure: str = ALL) -> Iterator[Displayable]:
     """Show the declared figures of the filtered rows, interactive as on the page, without those that have no data."""
-    chosen = {name: declared for name, declared in catalogue.of(o.plan).items() if figure in (ALL, name)}
-    found = charted({name: (d, [o.table(t) for t in (d.table, *d.beside)]) for name, d in chosen.items()})
+    chosen = {name: declared for name, declared in catalogue.figures_of_plan(o.plan).items() if figure in (ALL, name)}
+    found = charted({name: (d, [o.table(t) for t in (d.table, *d.further_tables)]) for name, d in chosen.items()})
     yield found or "No figure has data here."

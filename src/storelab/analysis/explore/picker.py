@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.explore import opened
-from storelab.analysis.explore.opened import Filters, Opened, Thing, displayable, escaped
-from storelab.analysis.parts import words
+from storelab.analysis.explore.opened import Displayable, Filters, Opened, displayable, escaped
+from storelab.analysis.parts import labels
 from storelab.core.errors import UserError
 
-View = Callable[..., Iterable[Thing]]
+View = Callable[..., Iterable[Displayable]]
 ROWS = 5  # of a list of values
 WIDE = {"width": "auto", "max_width": "60em"}
 
@@ -29,7 +29,7 @@ class Picker:
 
     def __init__(self, campaign: str | Path | None = None, filters: Filters | None = None) -> None:
         self.opened = opened.open_campaign(opened.place(campaign), filters)
-        self.shown: list[list[Thing]] = []
+        self.shown: list[list[Displayable]] = []
         self._watching: list[Callable[[], None]] = []
 
     def choose(self, campaign: str | Path) -> None:
@@ -42,12 +42,12 @@ class Picker:
 
     def _set(self, now: Opened) -> None:
         self.opened = now
-        for told in self._watching:
-            told()
+        for callback in self._watching:
+            callback()
 
-    def watch(self, told: Callable[[], None]) -> None:
+    def watch(self, callback: Callable[[], None]) -> None:
         """Call this function whenever the campaign or the filters change."""
-        self._watching.append(told)
+        self._watching.append(callback)
 
     def show(self, view: View, **options: Any) -> None:
         """Show the output of `view(opened, **chosen)`, and update it whenever a choice changes.
@@ -57,7 +57,7 @@ class Picker:
         """
         place = len(self.shown)
         self.shown.append([])
-        if alone():
+        if is_headless():
             self.render(place, view, opened.resolved(self.opened, options)[1])
             return
         _menus(self, place, view, options)
@@ -67,12 +67,12 @@ class Picker:
         from IPython.display import display
 
         try:
-            things = list(view(self.opened, **chosen))
+            items = list(view(self.opened, **chosen))
         except UserError as error:
-            things = [escaped(str(error))]
-        self.shown[place] = things
-        for thing in things:
-            display(displayable(thing))
+            items = [escaped(str(error))]
+        self.shown[place] = items
+        for shown in items:
+            display(displayable(shown))
 
     def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the raw operations of the chosen campaign, or of these points, as `Opened.operations` does."""
@@ -81,20 +81,20 @@ class Picker:
     def _ipython_display_(self) -> None:
         from IPython.display import Markdown, display
 
-        if alone():
-            display(Markdown(self.said()))
+        if is_headless():
+            display(Markdown(self.selection_text()))
             return
         display(_panel(self))
 
-    def said(self) -> str:
+    def selection_text(self) -> str:
         """Return the campaign and the filters as one line of text."""
         only = [
-            f"{words.heading(c)} {', '.join(words.cell(c, v) for v in vs)}" for c, vs in self.opened.filters.items()
+            f"{labels.heading(c)} {', '.join(labels.cell(c, v) for v in vs)}" for c, vs in self.opened.filters.items()
         ]
         return escaped(f"Campaign {self.opened.name}: {'; '.join(only) if only else 'all points'}")
 
 
-def alone() -> bool:
+def is_headless() -> bool:
     """Return whether no user can choose: the environment names the campaign, or ipywidgets is not installed."""
     return opened.NAMED in os.environ or find_spec("ipywidgets") is None
 
@@ -113,7 +113,7 @@ def _panel(picker: Picker) -> Any:
     def filters() -> None:
         lists = {
             column: w.SelectMultiple(
-                description=words.heading(column),
+                description=labels.heading(column),
                 options=menu,
                 value=picker.opened.filters.get(column, ()),
                 rows=min(ROWS, len(menu)),

@@ -8,16 +8,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from storelab.analysis.explore import overview
-from storelab.analysis.explore.opened import Opened, Thing
+from storelab.analysis.explore.opened import Displayable, Opened
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees
 from storelab.analysis.tables import throughput
 from storelab.analysis.tables.points import axis_columns, plain, rated
 
 MAX_CURVES = 12  # panels
-NONE = f"No scaling curve in this campaign: no axis has {knees.LEAST_VALUES} values while all others are held."
+NONE = f"No scaling curve in this campaign: no axis has {knees.MIN_VALUES} values while all others are held."
 PARTS = ("knee_value", "knee_low", "knee_high", "plateau_value", "linearity_value", "linearity_low", "linearity_high")
 FIRST = (knees.PEAK, knees.KNEE)  # shapes that are shown first
 
@@ -30,32 +30,34 @@ def _rows(o: Opened) -> pd.DataFrame:
 
 def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """Return the curves with their runs, as the table was made from them."""
-    points = rated(plain(o.plan, o.whole("points")))
+    points = rated(plain(o.plan, o.full_table("points")))
     return throughput.curves(points, axis_columns(o.plan), selection.couplings_of(o.plan))
 
 
 def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
     """Return whether a row of the table belongs to this curve; columns that the curve lacks are null in the row."""
-    told = list(row)[: list(row).index("metric") + 1]
-    return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in told)
+    varying = list(row)[: list(row).index("metric") + 1]
+    return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in varying)
 
 
 def titles(rows: pd.DataFrame) -> list[str]:
     """Return the words that identify each curve."""
-    told = overview.varying(rows, "axis")
+    varying = overview.varying(rows, "axis")
     return [
         ", ".join(
             filter(
                 None,
                 [str(row["store"]), row["workload"].replace("_", " ")]
-                + [words.value_text(c, row[c]) for c in told if c not in ("store", "workload") and pd.notna(row[c])],
+                + [
+                    labels.value_text(c, row[c]) for c in varying if c not in ("store", "workload") and pd.notna(row[c])
+                ],
             )
         )
         for row in rows.to_dict("records")
     ]
 
 
-def curves(o: Opened) -> Iterator[Thing]:
+def curves(o: Opened) -> Iterator[Displayable]:
     """Show each curve in a panel and in a row.
 
     A row has the shape, knee or peak, plateau and linearity, with their 95 % intervals.
@@ -64,18 +66,18 @@ def curves(o: Opened) -> Iterator[Thing]:
     if rows.empty:
         yield NONE
         return
-    said = titles(rows)
+    names = titles(rows)
     found = list(_runs(o))
     shown = []
-    for title, row in zip(said, rows.to_dict("records"), strict=True):
-        own = [(x, y) for head, x, y in found if _same(row, head)]
-        if own and len(shown) < MAX_CURVES:
-            shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
+    for title, row in zip(names, rows.to_dict("records"), strict=True):
+        points = [(x, y) for head, x, y in found if _same(row, head)]
+        if points and len(shown) < MAX_CURVES:
+            shown.append((title, row, *points[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
     yield scaling_picture(shown)
     if len(rows) > len(shown):
         yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."
     table = rows[["axis", "metric", "least", "most", "n", "curve", *PARTS, "reason"]]
-    table.insert(0, "curve of", said)
+    table.insert(0, "curve of", names)
     yield table.rename(columns={"curve": "shape"}).dropna(axis="columns", how="all")
 
 
@@ -96,7 +98,7 @@ def scaling_picture(curves: Sequence[tuple[str, Mapping[str, Any], np.ndarray, n
             if pd.notna(row["knee_value"]):
                 ax.axvspan(row["knee_low"], row["knee_high"], color="#f8ddd2", linewidth=0, zorder=0)
                 ax.axvline(row["knee_value"], color="#d55e00", linewidth=1, linestyle="--")
-            plots.count_axis(ax, values, words.heading(str(row["axis"]).partition(",")[0]), 6)
+            plots.count_axis(ax, values, labels.heading(str(row["axis"]).partition(",")[0]), 6)
             ax.set_ylim(0, 1.1 * y.max())
             ax.set_ylabel(label)
             plots.plain_numbers(ax.yaxis)

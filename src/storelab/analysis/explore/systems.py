@@ -17,11 +17,11 @@ from matplotlib.lines import Line2D
 
 from storelab.analysis import compare
 from storelab.analysis.explore import opened, overview
-from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, kept, named
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted, escaped, kept, named
 from storelab.analysis.figures import plots
 from storelab.analysis.figures.specification import Measure, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.statistics import ratios as statistics
 from storelab.analysis.tables.points import NO_RATES
@@ -32,7 +32,7 @@ VERDICTS = {
     statistics.SLOWER: ("#d55e00", "v"),
     statistics.UNDECIDED: ("0.45", "o"),
 }
-MOST = 40  # ratios in the picture
+MAX_RATIOS = 40  # ratios in the picture
 SIDE = tuple[Path, str]  # folder of a campaign, store
 NONE = (
     "There is nothing to compare with: no other store, in this campaign or in another one below `results/`, has a "
@@ -91,7 +91,7 @@ def _plans(o: Opened) -> dict[SIDE, Points]:
 
 def _planned(plan: Mapping[str, Any], store: str) -> Points:
     """Return workload and non-default axes of each planned point of a store that has a rate to compare."""
-    usual = {(w, a["name"]): a["default"] for w, told in plan["workloads"].items() for a in told["axes"]}
+    usual = {(w, a["name"]): a["default"] for w, declared in plan["workloads"].items() for a in declared["axes"]}
     return frozenset(
         (p["workload"], frozenset((k, v) for k, v in p["axes"].items() if usual[p["workload"], k] != v))
         for p in plan["points"]
@@ -104,18 +104,18 @@ def _side(folder: Path, store: str) -> compare.Side:
     return compare.read(f"{folder.resolve().name}:{store}", lambda: folder.resolve().parent)
 
 
-def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Thing]:
+def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Displayable]:
     """Show B over A: a row for each comparable point and measure, then all of them together."""
     if a is None or b is None:
         yield NONE
         return
     table, alone = compare.compare(one := _side(*a), other := _side(*b))
     each = kept(table[table["workload"] != compare.ALL], {c: v for c, v in o.filters.items() if c != "store"})
-    said = compare.described(each)
+    label = compare.described(each)
     shown = pd.DataFrame(
         {
-            "point": said,
-            "measure": [groups.said(m) for m in each["metric"]],
+            "point": label,
+            "measure": [groups.metric_text(m) for m in each["metric"]],
             "A": each["median_a"].to_numpy(float),
             "B": each["median_b"].to_numpy(float),
             "runs": [f"{x}, {y}" for x, y in zip(each["n_a"], each["n_b"], strict=True)],
@@ -127,15 +127,20 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
     )
     yield escaped(f"A is {one.name}, B is {other.name}")
     for row in table[table["workload"] == compare.ALL].to_dict("records"):
-        ratio = words.spread([row["ratio"], row["low"], row["high"]])
+        ratio = labels.spread([row["ratio"], row["low"], row["high"]])
         points = f"All {row['points']} points" if row["points"] > 1 else "The only point"
         what = row["metric"].replace("_", " ")
         yield escaped(f"{points}, {what}: B / A is {ratio}, {row['verdict_corrected']}")
     if len(each):
-        far = np.abs(np.log(shown["B / A"].clip(lower=1e-9))).sort_values(ascending=False).index[:MOST].sort_values()
+        far = (
+            np.abs(np.log(shown["B / A"].clip(lower=1e-9)))
+            .sort_values(ascending=False)
+            .index[:MAX_RATIOS]
+            .sort_values()
+        )
         names = [f"{p}: {m.partition(' [')[0]}" for p, m in zip(shown["point"], shown["measure"], strict=True)]
         drawn = shown.loc[far, ["B / A", "low", "high", "B is"]].set_axis(["ratio", "low", "high", "verdict"], axis=1)
-        left = f", the {MOST} farthest from 1 of {len(shown)}" if len(shown) > MOST else ""
+        left = f", the {MAX_RATIOS} farthest from 1 of {len(shown)}" if len(shown) > MAX_RATIOS else ""
         yield ratio_picture([names[i] for i in far], drawn, f"B, {other.name}, over A, {one.name}{left}: B is")
         yield shown
     for note in compare.notes(table, one, other, alone, ()):
@@ -162,7 +167,7 @@ def along(o: Opened, other: Path | str | None) -> Menu:
     rows, axes = _overlaid(o, other)
     numbers = [c for c in axes if pd.api.types.is_numeric_dtype(rows[c])]
     ordered = sorted(numbers, key=lambda c: (c != "clients", -rows[c].nunique()))
-    return [(words.heading(c), c) for c in ordered] or [("stores", STORES)]
+    return [(labels.heading(c), c) for c in ordered] or [("stores", STORES)]
 
 
 def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
@@ -173,14 +178,14 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
     """
     folders = [folder for _, folder in campaigns(o) if folder != EVERY] if other == EVERY else [Path(other)]
     filters = {**o.filters, "store": ()}  # of the others: another campaign may have other stores
-    known = [(o.name, o.plan, kept(o.whole("throughput"), o.filters))]
+    known = [(o.name, o.plan, kept(o.full_table("throughput"), o.filters))]
     known += [(f.resolve().name, read_plan(f), kept(_medians(f), filters)) for f in folders]
     parts, usual = list[pd.DataFrame](), dict[tuple[str, str], Any]()
     for name, plan, rows in known:
         usual |= compare.defaults(plan)
         stores = [f"{name}: {store}" for store in rows["store"]]
         parts.append(rows.assign(campaign=name, system=rows["store"], store=stores))
-    columns = list(dict.fromkeys(c for rows in parts for c in words.axes_of(rows)))
+    columns = list(dict.fromkeys(c for rows in parts for c in labels.axes_of(rows)))
     every = pd.concat([p.reindex(columns=[*p.columns, *(c for c in columns if c not in p)]) for p in parts])
     for column in columns:
         default = every["workload"].map(lambda w, column=column: usual.get((w, column)))
@@ -198,7 +203,7 @@ def _medians(folder: Path) -> pd.DataFrame:
     return compare.newest_tables(folder)[0]("throughput")
 
 
-def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Thing]:
+def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Displayable]:
     """Show the medians of this campaign and of others in one picture.
 
     There is a panel for each workload and setting that at least two of them have, with a curve for each store of a
@@ -221,14 +226,14 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
         height=1.2 if x == STORES else 2.3,
         panels=tuple(apart),
         heading=lambda first, _: ", ".join(
-            filter(None, (words.value_text(c, first[c]) for c in apart if not words.is_default(c, first[c])))
+            filter(None, (labels.value_text(c, first[c]) for c in apart if not labels.is_default(c, first[c])))
         ),
         title="Campaigns over each other",
         caption="Medians of the same points in several campaigns; {bars}. Networks and hosts may differ: see each "
         "campaign's environment.",
     )
     yield charted({"overlay": (figure, [rows])}) or ALONE
-    shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.OF_GROUP]) if c in rows]
+    shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.GROUP_COLUMNS]) if c in rows]
     yield rows[shown].sort_values([*apart, x, "store"])
 
 
@@ -251,6 +256,6 @@ def ratio_picture(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figur
         ax.set_yticks(places, [textwrap.shorten(n, 100) for n in names], fontsize=6.5)
         ax.set_ylim(-0.7, len(rows) - 0.3)
         ax.set_xlabel("B / A, with its 95 % interval")
-        handles = [Line2D([], [], color=c, marker=m, label=said) for said, (c, m) in VERDICTS.items()]
+        handles = [Line2D([], [], color=c, marker=m, label=label) for label, (c, m) in VERDICTS.items()]
         plots.key(fig, handles, title)
     return fig

@@ -26,7 +26,7 @@ from storelab.analysis.figures.specification import (
     Specification,
     select,
 )
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 
 INSIDE = 25  # characters of a line in a legend inside a panel
 OTHERS = "0.35"  # colour of published points
@@ -34,7 +34,7 @@ MANY, SYMBOLS = 30, 6  # above MANY values of x, curves are lines with about SYM
 
 
 def draw(
-    figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame, shown: panels.Layout | None = None
+    figure: Declared, table: pd.DataFrame, *further: pd.DataFrame, shown: panels.Layout | None = None
 ) -> Figure | None:
     """Return the figure of a table; None if the table has no data for it.
 
@@ -42,14 +42,14 @@ def draw(
     """
     if isinstance(figure, Function):
         few = figure.least > 1 and figure.count(table) < figure.least
-        return None if few else figure.function(table, *beside)
+        return None if few else figure.function(table, *further)
     assert isinstance(figure, Specification)
-    if not (shown := shown or panels.of(figure, table)):
+    if not (shown := shown or panels.layout_of(figure, table)):
         return None
     figure, rows = shown.figure, shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
     looks = looks_of(figure, shown)
-    runs = beside[0] if beside else None
+    runs = further[0] if further else None
     names = categories(rows[figure.x]) if is_text(rows[figure.x]) else []
     with plots.style():
         fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
@@ -133,7 +133,7 @@ def marked(spec: Specification, rows: pd.DataFrame, curve: Curve) -> tuple[pd.Se
     return (spec.hollow(rows), None) if spec.hollow else (panels.few(rows, curve), panels.bound(rows))
 
 
-def with_own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
+def with_separate_series(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
     """Return a panel with separate series in dark and light greys, which values not at their default distinguish."""
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
@@ -172,7 +172,7 @@ def _curves(
     """Draw the curves of a panel and its x axis; return the values on the y axis."""
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
-        panel, looks = with_own(panel, spec)
+        panel, looks = with_separate_series(panel, spec)
     others = [float(at) for line in _published_points(spec, panel) for at in line.at.index]
     places, drawn = pd.Series([*panel.places(x).astype(float), *others]), [pd.Series(dtype=float)]
     ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"
@@ -193,7 +193,7 @@ def _curves(
         plots.mark(ax, at, rows[curve.column()], looks[name], *marked(spec, rows, curve))
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
-    label = (measure.x_label or spec.x_label or words.heading(x)).format(
+    label = (measure.x_label or spec.x_label or labels.heading(x)).format(
         **panels.fields(select(panel.every, measure.where))
     )
     if ticks == "counts":
@@ -243,9 +243,9 @@ def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: 
         plots.time_axis(axes, values, label)
     else:
         plots.value_axis(axes, values, label, measure.log_from if measure.scale == "auto" else float("inf"))
-    for ax, own in zip(axes, values, strict=True):
-        if not own.notna().any():
-            plots.say_inside(ax, "not recorded", color="0.35")
+    for ax, ticks in zip(axes, values, strict=True):
+        if not ticks.notna().any():
+            plots.write_inside(ax, "not recorded", color="0.35")
 
 
 def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:

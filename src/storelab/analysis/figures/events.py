@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import TELLABLE, few, varying, with_series
+from storelab.analysis.figures.panels import MAX_COLOURS, few, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
 from storelab.analysis.tables import reads
@@ -73,7 +73,7 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
     from storelab.analysis.figures import plots
 
     lines = list(rows[["series", "store", "setting"]].drop_duplicates().itertuples(index=False))
-    if len(lines) <= TELLABLE:
+    if len(lines) <= MAX_COLOURS:
         order = plots.looks([line.series for line in lines])
         return order, order
     stores, settings = (plots.looks(list(dict.fromkeys(rows[c]))) for c in ("store", "setting"))
@@ -168,7 +168,7 @@ EVENTS_THROUGHPUT = Function(
     function=events_throughput,
     count=points,
     least=MIN_VALUES,
-    things="points",
+    counted_as="points",
     caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of "
     "local files, bytes asked for), by setting of the client; a line goes from the fewest jobs to the number at its "
     "end, each job on a separate file. Medians; {bars}. {shared} On grey, in other units: the points published "
@@ -178,7 +178,7 @@ EVENTS_THROUGHPUT = Function(
 # --- bars by system and number of jobs ---
 
 BAR = 0.062  # inches of one bar
-FEWEST = 4  # systems that a panel has room for
+MIN_SYSTEMS = 4  # systems that a panel has room for
 HATCHED = {"hatch": "//////", "edgecolor": "white", "linewidth": 0}
 FEW = "; hatched: rates of fewer than 10 operations"
 
@@ -201,7 +201,7 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
     heights = [max(_bars(side[side["navigation"] == n]) for side in (ours, theirs)) for n in found]
     with plots.style():
         inches = [max(1.4, BAR * h + 0.5) for h in heights]
-        note = f"Medians, {words.bars_text(ours)}; hollow on grey: published 2010, in other units"
+        note = f"Medians, {labels.bars_text(ours)}; hollow on grey: published 2010, in other units"
         note += FEW if ours["few"].any() else ""
         fig = plots.sheet(sum(inches) + 0.9, note)
         cells = fig.subplots(len(found), 2, squeeze=False, height_ratios=inches)
@@ -247,7 +247,7 @@ def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool
             reach = [[r["value"] - r["events_low_per_s"]], [r["events_high_per_s"] - r["value"]]]
             ax.errorbar(r["value"], y, xerr=reach, color="0.2", elinewidth=0.7, capsize=1.2, fmt="none")
     ax.set_yticks(range(len(names)), names, fontsize=6)
-    ax.set_ylim(min(len(names) - FEWEST, 0) - 0.55, len(names) - 0.45)
+    ax.set_ylim(min(len(names) - MIN_SYSTEMS, 0) - 0.55, len(names) - 0.45)
     ax.set_xlim(left=0)
     ax.grid(visible=False, axis="y")
     plots.plain_numbers(ax.xaxis)
@@ -259,7 +259,7 @@ EVENTS_BARS = Function(
     function=events_bars,
     count=lambda table: points(table[table["source"] == MEASURED]) if len(table) else 0,
     least=MIN_VALUES,
-    things="points",
+    counted_as="points",
     caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each system "
     "with the client setting that processed the most events at the largest number of jobs. {bars}. {shared} "
     "Hollow, on grey and in other units: published in 2010 for other systems, files and machines, counted over "

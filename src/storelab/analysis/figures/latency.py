@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.panels import PAGE, room, side_by_side, varying, with_series
+from storelab.analysis.figures.panels import PAGE, max_panels, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import Curve, Function, Measure, Specification
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.tables import errors, latency
 from storelab.analysis.tables.resources import BUSY, COARSE, PLACE, shown, unpacked
 from storelab.core import units
@@ -55,7 +55,7 @@ def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     rows = rows[rows[column].fillna(0) > 0]
     apart = ("clients", "workers") if column == "concurrency" else (column,)
     first = ["store", "op", "workload", *(c for c in latency.SIZES if c in rows)]
-    by = [*first, *(c for c in words.axes_of(rows) if c not in (*apart, *first))]
+    by = [*first, *(c for c in labels.axes_of(rows) if c not in (*apart, *first))]
     rows = rows.assign(place=rows.groupby(by, dropna=False).ngroup()) if len(rows) else rows.assign(place=0)
     return rows.sort_values(["place", column, "clients"], kind="stable").drop_duplicates(["place", column])
 
@@ -64,9 +64,9 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
     """Return the title of a panel: deployment, op, size, and the other axes that distinguish the panels."""
     known = (*LOADS, *DEPLOYMENT_NAMES, *latency.SIZES)
     same = rows.loc[rows["op"] == first["op"], "workload"].nunique() > 1
-    more = [words.value_text("workload", first["workload"])] if same else []
-    more += [words.value_text(c, first[c]) for c in words.axes_of(rows) if c not in known and rows[c].nunique() > 1]
-    return ", ".join(filter(None, [f"{words.deployment(first)}: {first['op']} {_size(first)}".strip(), *more]))
+    more = [labels.value_text("workload", first["workload"])] if same else []
+    more += [labels.value_text(c, first[c]) for c in labels.axes_of(rows) if c not in known and rows[c].nunique() > 1]
+    return ", ".join(filter(None, [f"{labels.deployment(first)}: {first['op']} {_size(first)}".strip(), *more]))
 
 
 def _not_kept_up(rows: pd.DataFrame) -> pd.Series:
@@ -116,7 +116,7 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     several = "engine" in rows and rows["engine"].nunique() > 1
-    system = [", ".join([words.deployment(r), *([r["engine"]] if several else [])]) for _, r in rows.iterrows()]
+    system = [", ".join([labels.deployment(r), *([r["engine"]] if several else [])]) for _, r in rows.iterrows()]
     load = pd.Series([r[latency.load_column(r["loop"])] for _, r in rows.iterrows()], index=rows.index)
     panel = [f"{latency.operation(r)} {_size(r)}".strip() for _, r in rows.iterrows()]
     rows = rows.assign(system=system, load=load.astype(float), panel=panel)
@@ -136,7 +136,7 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     rows = _spectrum_rows(table)
     if rows.empty:
         return None
-    rows = rows[rows["place"] < room()]
+    rows = rows[rows["place"] < max_panels()]
     palette, panels = plots.looks(sorted(rows["system"].unique())), list(rows.groupby("panel", sort=False))
     handles: dict[str, Any] = {}
     ends: list[list[tuple[float, float, str, Any]]] = []
@@ -145,12 +145,12 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
         for ax, (name, part) in zip(cells, panels, strict=True):
             ends.append([])
             for i, (_, r) in enumerate(part.iterrows()):
-                own = part[(part["system"] == r["system"]) & (part["loop"] == "closed")]
-                light = r["loop"] == "closed" and r["load"] < own["load"].max()
+                closed_rows = part[(part["system"] == r["system"]) & (part["loop"] == "closed")]
+                light = r["loop"] == "closed" and r["load"] < closed_rows["load"].max()
                 look = dict(zip(("color", "marker"), palette[r["system"]], strict=True))
                 look["linestyle"] = "-" if light else DASHES[r["loop"]]
                 ends[-1].append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
-                kind = "fewest in flight" if light else "most in flight" if own["load"].nunique() > 1 else ""
+                kind = "fewest in flight" if light else "most in flight" if closed_rows["load"].nunique() > 1 else ""
                 kind = "most due" if r["loop"] == "open" else kind
                 label = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
                 handles.setdefault(label, plots.Line2D([], [], label=label, **look))
@@ -177,7 +177,7 @@ def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)
-    load = f"{words.grouped(f'{row.load:.0f}')} {'due/s' if row['loop'] == 'open' else 'in flight'}"
+    load = f"{labels.grouped(f'{row.load:.0f}')} {'due/s' if row['loop'] == 'open' else 'in flight'}"
     return aside / (1 - known[-1][0]), y[-1], load, look["color"]
 
 
@@ -203,8 +203,8 @@ LATENCY_SPECTRUM = Function(
     table="latency",
     function=latency_spectrum,
     count=lambda table: rows["panel"].nunique() if len(rows := _spectrum_rows(table)) else 0,
-    most=room(),
-    things="panels",
+    most=max_panels(),
+    counted_as="panels",
     caption="Latency by quantile, by system, loop and load; the load is at the end of each curve or in the title. "
     "Medians of the runs; {bars}. {shared}",
 )
@@ -220,7 +220,7 @@ COLUMNS = {  # quantities of a column of panels, each with a line style -> label
 }
 SOLID_AND_DOTTED = ("-", ":")
 LINE_HEIGHT = 1.45  # inches of a line of panels
-MOST = int(PAGE / LINE_HEIGHT) - 1  # leaves room for the caption
+MAX_LINES = int(PAGE / LINE_HEIGHT) - 1  # leaves room for the caption
 LETTERS = 120  # characters of a line of the legend
 FLAT = 1.1  # maximum ratio of largest to smallest value of a quantity that is not shown
 SERIES = 6  # curves of a panel that can be distinguished
@@ -229,7 +229,9 @@ SERIES = 6  # curves of a panel that can be distinguished
 def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the rows of each line of panels: one line for each operation and size."""
     by = [c for c in ("workload", "object_size_bytes") if c in table]
-    return [own for _, own in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
+    return (
+        [rows_of_place for _, rows_of_place in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
+    )
 
 
 def distributions(table: pd.DataFrame) -> "Figure | None":
@@ -239,14 +241,14 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
     """
     from storelab.analysis.figures import plots
 
-    if not (places := _places(table)[:MOST]):
+    if not (places := _places(table)[:MAX_LINES]):
         return None
     rows = groups.labelled(pd.concat(places))
     distinguishing = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
     several = ["deployment"] if rows["deployment"].nunique() > 1 else []
     rows = with_series(rows, [*several, *distinguishing], usual=True)
     lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
-    looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
+    looks = plots.looks(list(dict.fromkeys(name for line_rows, _ in lines for name in line_rows["series"])))
     columns = {q: label for q, label in COLUMNS.items() if _varies(rows[rows["quantity"].isin(q)])}
     if not columns:
         return None
@@ -254,12 +256,12 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
         note = "Samples of all runs in the window in which all clients are active; percent of samples up to a value"
         fig = plots.sheet(LINE_HEIGHT * len(places) + 0.9, note)
         cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
-        for line, (own, left) in zip(cells, lines, strict=True):
+        for line, (line_rows, left) in zip(cells, lines, strict=True):
             for ax, quantities in zip(line, columns, strict=True):
                 least = _least(rows[rows["quantity"].isin(quantities)])
-                _panel(ax, own, quantities, {n: c for n, (c, _) in looks.items()}, least)
+                _panel(ax, line_rows, quantities, {n: c for n, (c, _) in looks.items()}, least)
             look = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
-            line[0].text(0, 1.05, _line_heading(own) + left, **look).set_in_layout(False)  # wider than its panel
+            line[0].text(0, 1.05, _line_heading(line_rows) + left, **look).set_in_layout(False)  # wider than its panel
             line[0].set_title(" ", fontsize=7)  # reserves the space for the text
             line[0].set_ylabel("%")
         for column, label in zip(cells.T, columns.values(), strict=True):
@@ -302,7 +304,7 @@ def _line_heading(rows: pd.DataFrame) -> str:
     """
     first = rows.iloc[0]
     size = first.get("object_size_bytes")
-    what = words.value_text("workload", first["workload"])
+    what = labels.value_text("workload", first["workload"])
     what += "" if size is None or pd.isna(size) else f" of {units.format_size(int(size))}"
     one = f"{first['deployment']}: " if rows["deployment"].nunique() == 1 else ""
     return f"{one}{what}, {_clients(rows)}"
@@ -311,7 +313,7 @@ def _line_heading(rows: pd.DataFrame) -> str:
 def _clients(rows: pd.DataFrame) -> str:
     """Return the number of clients in words: `4 clients`, or `2 to 4 clients`."""
     least, most = int(rows["clients"].min()), int(rows["clients"].max())
-    return words.plural(most, "client") if least == most else f"{least} to {most} clients"
+    return labels.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
 def _varies(rows: pd.DataFrame) -> bool:
@@ -351,15 +353,15 @@ def _panel(
     ax.set(xlabel="", ylabel="", ylim=(0, 104))
     ax.tick_params(labelsize=6.5)
     if not ax.lines:
-        plots.say_inside(ax, "not recorded", color="0.35")
+        plots.write_inside(ax, "not recorded", color="0.35")
 
 
 DISTRIBUTIONS = Function(
     table="distributions",
     function=distributions,
     count=lambda table: len(_places(table)),
-    most=MOST,
-    things="operations and sizes",
+    most=MAX_LINES,
+    counted_as="operations and sizes",
     caption="Cumulative distributions at the largest number of clients, by system and engine: times of "
     "operations that succeeded; bytes per second that the busiest interface of a client's host received (solid) and "
     "sent (dotted; the loopback interface carries both ends of each connection); CPU and resident "
@@ -370,7 +372,7 @@ DISTRIBUTIONS = Function(
 
 # --- errors over time ---
 
-MOST_RUNS, MOST_CLASSES = 6, 5
+MAX_RUNS, MAX_CLASSES = 6, 5
 TITLE = 52  # characters of a line above a panel
 REST = "other errors"
 
@@ -382,10 +384,10 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
     if "run_fraction" not in table or table.empty:
         return None
     worst = _worst(table)
-    rows = table[table["key"].isin(worst.head(MOST_RUNS))]
+    rows = table[table["key"].isin(worst.head(MAX_RUNS))]
     totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum()
-    classes = list(totals.sort_values(ascending=False, kind="stable").index[:MOST_CLASSES])
-    if len(totals) > MOST_CLASSES:
+    classes = list(totals.sort_values(ascending=False, kind="stable").index[:MAX_CLASSES])
+    if len(totals) > MAX_CLASSES:
         rows = rows.assign(**{"class": rows["class"].where(rows["class"].isin([errors.GOOD, *classes]), REST)})
         classes.append(REST)
     tones = plots.tones()
@@ -394,7 +396,7 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
         fig, cells = plots.grid(rows["key"].nunique(), 1.9, _error_note(table, len(worst)))
         for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
             _stack(ax, run, colours)
-            ax.yaxis.set_major_formatter(lambda v, _: words.grouped(f"{v:g}", plots.THIN))
+            ax.yaxis.set_major_formatter(lambda v, _: labels.grouped(f"{v:g}", plots.THIN))
         plots.key(fig, [plots.Patch(color=c, label=n) for n, c in colours.items()], "Operations that ended, by outcome")
     return fig
 
@@ -410,8 +412,8 @@ def _worst(table: pd.DataFrame) -> pd.Series:
 
 def _error_note(table: pd.DataFrame, groups: int) -> str:
     which = (
-        f"The {MOST_RUNS} worst of {groups} groups of points with errors, with the worst run of each"
-        if groups > MOST_RUNS
+        f"The {MAX_RUNS} worst of {groups} groups of points with errors, with the worst run of each"
+        if groups > MAX_RUNS
         else "The worst run of each group of points with errors"
     )
     budget = (
@@ -437,7 +439,7 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
     first = run.iloc[0]
     state = "INVALID, " if first["state"] == "invalid" else ""
-    settings = ", ".join(words.key_text(first["key"]))
+    settings = ", ".join(labels.key_text(first["key"]))
     ax.set_title(
         f"{textwrap.fill(settings, TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed",
         fontsize=7,
@@ -449,8 +451,8 @@ ERRORS_OVER_TIME = Function(
     table="errors_over_time",
     function=errors_over_time,
     count=lambda table: len(_worst(table)),
-    most=MOST_RUNS,
-    things="groups of points with errors",
+    most=MAX_RUNS,
+    counted_as="groups of points with errors",
     caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
     "operations. Single runs. {shared}",
 )

@@ -21,8 +21,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch  # noqa: F401  (for the figures, which load this module when they draw)
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, on_one_host, side_by_side, symbols
-from storelab.analysis.parts import words
+from storelab.analysis.figures.panels import MAX_COLOURS, MIN_HEIGHTS, PAGE, on_one_host, side_by_side, symbols
+from storelab.analysis.parts import labels
 from storelab.core import units
 
 WIDTH = 6.3  # inches: \textwidth of the paper, so that fonts keep their size
@@ -68,7 +68,7 @@ def looks(names: Sequence[str], ordered: bool = False) -> Looks:
     (`ordered`), the palette is sequential.
     """
     colours = tones(max(len(names), 1))
-    if ordered or len(names) > TELLABLE:  # without its light end, which is invisible on white
+    if ordered or len(names) > MAX_COLOURS:  # without its light end, which is invisible on white
         colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
     return {name: (colours[i], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
@@ -79,9 +79,9 @@ def subtitle(rows: pd.DataFrame) -> str:
     If client and server share a host, the line includes the share of its cores that each used.
     """
     host = on_one_host(rows)
-    note = f"; {host}{words.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
+    note = f"; {host}{labels.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
     note += symbols(rows, "; ")
-    return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
+    return f"Medians, {labels.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
@@ -91,7 +91,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
     """
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
-    height = min(height, max(LEAST[1], PAGE / lines))
+    height = min(height, max(MIN_HEIGHTS[1], PAGE / lines))
     size = (WIDTH if columns > 1 else 4.7, min(height * lines + 0.75, PAGE))
     fig = Figure(figsize=size, layout="constrained")
     fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
@@ -121,7 +121,7 @@ def role_colours(roles: pd.Series) -> dict[str, Any]:
     return {role: tones[i] for role, i in zip(dict.fromkeys(roles), order, strict=False)}
 
 
-def say_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
+def write_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
     """Write a text into the middle of a panel, usually the reason why it is empty."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", fontsize=size, **look)
 

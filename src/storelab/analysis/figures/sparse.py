@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import AS_CONFIGURED, room, side_by_side, varying, with_series
+from storelab.analysis.figures.panels import AS_CONFIGURED, max_panels, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.core import engines, units
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
 HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the other values
-MOST_BARS = 38  # maximum on a page
+MAX_BARS = 38  # maximum on a page
 BAR = 0.19  # inches of a bar
 FRACTIONS = {"read_volume": "volume_fraction_percent", "read_entries": "entry_fraction_percent"}
 KINDS = {"read_volume": "Reads by volume", "read_entries": "Reads by entries"}
@@ -102,7 +102,7 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
 
     `name` describes the settings that vary and are not at their default.
     """
-    rows = READ_PHASES.told(table)
+    rows = READ_PHASES.captioned_rows(table)
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
     if rows.empty:
         return rows
@@ -113,7 +113,7 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
         part = with_series(part.sort_values(fraction, ascending=False), others, usual=True)
         names = part["series"].where(part["series"] != AS_CONFIGURED, "") + ", "
         name = [
-            (n + words.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, part[fraction], strict=True)
+            (n + labels.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, part[fraction], strict=True)
         ]
         parts.append(part.assign(name=name))
     found = pd.concat(parts)
@@ -136,7 +136,7 @@ def phases(table: pd.DataFrame) -> "Figure | None":
     """Draw one stacked bar for each selection and engine: the time of one read by phase, at the fewest clients."""
     from storelab.analysis.figures import plots
 
-    rows = _bars(table).head(MOST_BARS).drop(columns="few", errors="ignore")
+    rows = _bars(table).head(MAX_BARS).drop(columns="few", errors="ignore")
     if rows.empty:
         return None
     parts = list(rows.groupby("workload", sort=False))
@@ -145,10 +145,10 @@ def phases(table: pd.DataFrame) -> "Figure | None":
         fig, (ax,) = plots.grid(1, height, re.sub(r"; bars: [^;]*", "", plots.subtitle(rows)))
         fig.set_figwidth(plots.WIDTH)
         ax.remove()
-        ratios = [len(own) + 1 for _, own in parts]
+        ratios = [len(rows_of_part) + 1 for _, rows_of_part in parts]
         cells = fig.subplots(len(parts), 1, squeeze=False, height_ratios=ratios)[:, 0]
-        for ax, (workload, own) in zip(cells, parts, strict=True):
-            _stacked(ax, own, plots.tones(len(PHASES)))
+        for ax, (workload, rows_of_part) in zip(cells, parts, strict=True):
+            _stacked(ax, rows_of_part, plots.tones(len(PHASES)))
             ax.set_title(KINDS[str(workload)] if len(parts) > 1 else "", fontsize=8)
         ax.set_xlabel("Time of one read [ms]")
         handles, names = ax.get_legend_handles_labels()
@@ -202,8 +202,8 @@ READ_PHASES = Function(
     function=phases,
     count=lambda table: len(_bars(table)),
     least=MIN_VALUES,
-    most=MOST_BARS,
-    things="bars",
+    most=MAX_BARS,
+    counted_as="bars",
     caption="Where the time of one read goes, at the smallest number of clients: planning, transfer, decompression, "
     "deserialisation ({engine}). Medians of the runs' medians. {shared}",
 )
@@ -257,13 +257,13 @@ def _described(rows: pd.DataFrame) -> pd.DataFrame:
     """
     varying_axes = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
     apart = {"engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
-    others = [c for c in ("workload", *words.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
+    others = [c for c in ("workload", *labels.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
     several = rows.loc[rows["workload"] == "replay", "engine"].nunique() > 1
     selections, subjects = [], []
     for _, row in rows.iterrows():
         more = [*others, *(["engine"] if several and row["workload"] == "replay" else [])]
-        selections.append(", ".join(words.value_text(c, row[c]) for c in varying_axes))
-        subjects.append(", ".join(filter(None, [row["store"], *(words.value_text(c, row[c]) for c in more)])))
+        selections.append(", ".join(labels.value_text(c, row[c]) for c in varying_axes))
+        subjects.append(", ".join(filter(None, [row["store"], *(labels.value_text(c, row[c]) for c in more)])))
     return rows.assign(selection=selections, subject=subjects)
 
 
@@ -275,10 +275,10 @@ def _by_engine(rows: pd.DataFrame) -> pd.Series:
 
 def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     """Yield the planner's result for least time, for each selection, in the colour of its first curve."""
-    for _, own in rows.groupby("selection", sort=False):
-        free = own[~own["fixed"] & (own[THRIFT].fillna(0) == 0) & (own[BOUND].fillna(0) == 0)]
+    for _, group in rows.groupby("selection", sort=False):
+        free = group[~group["fixed"] & (group[THRIFT].fillna(0) == 0) & (group[BOUND].fillna(0) == 0)]
         for value in free[measure.curves[0].column()].head(1):
-            yield Reference(value, series=own.loc[own["fixed"], "series"].iloc[0])
+            yield Reference(value, series=group.loc[group["fixed"], "series"].iloc[0])
 
 
 def _on_the_front(table: pd.DataFrame) -> pd.DataFrame:
@@ -297,15 +297,15 @@ def front(table: pd.DataFrame) -> "Figure | None":
     if rows.empty or rows["fixed"].all():
         return None
     rows = rows.assign(kind=rows["fixed"].map({True: "fixed gap", False: "planned"}) + _by_engine(rows))
-    panels = list(rows.groupby(["subject", "selection"], sort=False))[: room()]
+    panels = list(rows.groupby(["subject", "selection"], sort=False))[: max_panels()]
     kinds = plots.looks(sorted(rows["kind"].unique()))
     texts: list[list[tuple[float, float, str, Any]]] = []
     with plots.style():
         fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows.drop(columns="few", errors="ignore")))
         for ax, ((subject, selection), part) in zip(cells, panels, strict=True):
             texts.append([])
-            for kind, own in part.groupby("kind"):
-                texts[-1] += _points(ax, own, *kinds[kind])
+            for kind, rows_of_kind in part.groupby("kind"):
+                texts[-1] += _points(ax, rows_of_kind, *kinds[kind])
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
@@ -369,8 +369,8 @@ FRONT = Function(
     several=(GAP,),
     function=front,
     count=lambda table: len(_on_the_front(table)[["subject", "selection"]].drop_duplicates()),
-    most=room(),
-    things="panels",
+    most=max_panels(),
+    counted_as="panels",
     caption="Time against bytes: the transfer time of one read and its bytes on the network, with fixed gaps and "
     "with requests planned for least time, with thrift, and with a bound on the amplification ({engine}), at the "
     "smallest number of clients. The line is the bytes needed. Medians; {bars}. {shared}",

@@ -1,6 +1,6 @@
 """Define the figures over time: points with roles, their phases, and series of parts over hours.
 
-The plan determines the timelines (`of_plan`): one for each sweep with roles. One figure has at most MOST_GROUPS groups
+The plan determines the timelines (`figures_of_plan`): one for each sweep with roles. One figure has at most MAX_GROUPS groups
 of points; the others follow in further figures. Thin lines are single runs, thick ones their median. Phases are bands,
 acts are labelled lines, and states that the store reported are marks above the panel. If some groups are disturbed, the
 figures show only these.
@@ -23,9 +23,9 @@ from storelab.analysis.figures.specification import (
     Measure,
     Reference,
     Specification,
-    spelt,
+    figure_name,
 )
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables.soak import titles
@@ -46,10 +46,10 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = rows[rows["rate_over_before_median_ratio"].notna()]
     rows = groups.labelled(rows if "fault" in rows else rows.assign(fault="none"))
-    axes = [c for c in words.axes_of(rows) if c not in {*words.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
+    axes = [c for c in labels.axes_of(rows) if c not in {*labels.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
     several = rows.duplicated(["deployment", "fault", "role", "phase"], keep=False)
     for place, r in rows[several].iterrows():
-        more = [words.value_text("workload", r["workload"]), words.settings((c, r[c]) for c in axes)]
+        more = [labels.value_text("workload", r["workload"]), labels.settings((c, r[c]) for c in axes)]
         rows.loc[place, "deployment"] = ", ".join(filter(None, [r["deployment"], *more]))
     rows = rows.assign(
         phase=pd.Categorical(rows["phase"], AFTERWARDS, ordered=True),
@@ -86,7 +86,7 @@ ROLE_PHASES = replace(_BY_SYSTEM, otherwise=_BY_PHASE)
 
 # --- series of parts over hours ---
 
-MOST_SERIES = 3  # series side by side
+MAX_SERIES = 3  # series side by side
 # Metric of each row of panels: its label, columns of soak.csv with their metrics of soak_trends.csv.
 ROWS = (
     ("Operations/s", {"rate_per_s": "rate"}),
@@ -98,7 +98,7 @@ ROWS = (
 STORE = "black"
 
 
-def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
+def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
     """Draw a column of panels for each of the first series; return None without a valid part.
 
     beside: a table of the trends. A rising or falling quantity has its slope as a dashed line.
@@ -108,10 +108,10 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
     if table.empty:
         return None
     rows = table[table["state"] == "ok"].fillna({"role": ""})
-    names = list(dict.fromkeys(rows["series"]))[:MOST_SERIES]
+    names = list(dict.fromkeys(rows["series"]))[:MAX_SERIES]
     if not names:
         return None
-    rows, found = rows[rows["series"].isin(names)], beside[0].fillna({"role": ""})
+    rows, found = rows[rows["series"].isin(names)], further[0].fillna({"role": ""})
     shown = [row for row in ROWS if any(c in rows and rows[c].notna().any() for c in row[1])]
     colours = plots.role_colours(rows["role"])
     with plots.style():
@@ -120,8 +120,8 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
         for (label, columns), axes in zip(shown, cells, strict=True):
             drawn = []
             for ax, name in zip(axes, names, strict=True):
-                own, trends = rows[rows["series"] == name], found[found["series"] == name]
-                lines = list(_part_lines(own, trends, columns, colours))
+                cells_of_series, trends = rows[rows["series"] == name], found[found["series"] == name]
+                lines = list(_part_lines(cells_of_series, trends, columns, colours))
                 for hours, values, slope, look in lines:
                     ax.plot(hours, values, markersize=2.5, linewidth=0.8, **look)
                     if slope is not None:
@@ -130,16 +130,19 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
             plots.value_axis(list(axes), drawn, label, float("inf"))
             for ax, values in zip(axes, drawn, strict=True):
                 if label.startswith("Failed") and not values.sum():
-                    plots.say_inside(ax, "no failed operation", 6.5, va="center")
+                    plots.write_inside(ax, "no failed operation", 6.5, va="center")
         named = titles(table["series"])
         for ax, name in zip(cells[0], names, strict=True):
-            own = rows[rows["series"] == name]
-            parts, lasts = words.plural(own["part"].nunique(), "part"), words.span(own["duration_s"], "s")
+            cells_of_series = rows[rows["series"] == name]
+            parts, lasts = (
+                labels.plural(cells_of_series["part"].nunique(), "part"),
+                labels.span(cells_of_series["duration_s"], "s"),
+            )
             ax.set_title(textwrap.fill(f"{named[name]} ({parts} of {lasts})", 70 // len(names)), fontsize=7)
         for ax in cells[-1]:
             ax.set_xlabel("Hours since the start of the first part")
-        for own in cells:
-            for ax in own[1:]:
+        for cells_of_series in cells:
+            for ax in cells_of_series[1:]:
                 ax.set_ylabel("")
         fig.align_ylabels(cells[:, 0])
         look = {"marker": "o", "markersize": 3}
@@ -161,8 +164,11 @@ def _part_lines(
             once = rows.drop_duplicates("key").sort_values("hour")
             yield *_part_line(once, found, "", column, metric), {"color": STORE, "marker": "s"}
         else:
-            for role, own in rows.groupby("role", sort=False):
-                yield *_part_line(own, found, str(role), column, metric), {"color": colours[str(role)], "marker": "o"}
+            for role, role_rows in rows.groupby("role", sort=False):
+                yield (
+                    *_part_line(role_rows, found, str(role), column, metric),
+                    {"color": colours[str(role)], "marker": "o"},
+                )
 
 
 def _part_line(
@@ -179,12 +185,12 @@ def _part_line(
 
 SOAK = Function(
     table="soak",
-    beside=("soak_trends",),
+    further_tables=("soak_trends",),
     where={"part": ">= 1"},
     function=soak,
     count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
-    most=MOST_SERIES,
-    things="series",
+    most=MAX_SERIES,
+    counted_as="series",
     caption="Results of each part over time: rate, p99 of the latency, failed operations, memory and open files of "
     "clients and store, by role, at the middle of each part. Clients are started again for each part; the store "
     "runs through all of them. Dashed: the Theil-Sen slope of a rise or fall. {shared}",
@@ -192,7 +198,7 @@ SOAK = Function(
 
 # --- points with roles over time ---
 
-MOST_GROUPS = 6  # groups of points in one figure
+MAX_GROUPS = 6  # groups of points in one figure
 POINTS = 600  # maximum number of positions of a line: print cannot resolve more
 MIN_OPERATIONS, MIN_STEPS = 5, 40  # minimum of operations in a step of a line, and of steps
 HEIGHTS = (3.0, 2.2, 1.2)  # relative heights of rates, latency, failed operations
@@ -210,10 +216,10 @@ STEM = "timeline"  # prefix of the names of these figures; a campaign cannot use
 
 def name(sweep: str) -> str:
     """Return the name of the figure of a sweep: `timeline_<sweep>`."""
-    return spelt(STEM, sweep)
+    return figure_name(STEM, sweep)
 
 
-def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
+def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
     """Return the figures over time that a campaign with this plan can have."""
     having, found = roles.workloads(plan), {}
     for workload in having:
@@ -230,8 +236,8 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
         about += f"Common settings: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
         stem += "_again" * (stem in found)  # two sweeps whose names differ only in digits and punctuation
-        parts = [dict(shown[i : i + MOST_GROUPS]) for i in range(0, len(shown), MOST_GROUPS)][: len(NUMBERS)]
-        about += f"One of {words.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
+        parts = [dict(shown[i : i + MAX_GROUPS]) for i in range(0, len(shown), MAX_GROUPS)][: len(NUMBERS)]
+        about += f"One of {labels.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
             found[stem + number] = _figure(workload, part, about)
     return found
@@ -243,15 +249,15 @@ def _titles(axes: Sequence[Mapping[str, Any]], points: Mapping[str, Mapping[str,
     A title has the deployment, the fault, and the settings that distinguish the group.
     """
     several = [a for a in axes if len({p["axes"][a["name"]] for p in points.values()}) > 1]
-    distinguishing = [a for a in several if a["name"] not in words.DEPLOYMENT_NAMES]
+    distinguishing = [a for a in several if a["name"] not in labels.DEPLOYMENT_NAMES]
     distinguishing += [a for a in axes if a["name"] == "fault" and a not in several]
     titles_of = {}
     for group, p in points.items():
-        settings = words.settings((a["column"], p["axes"][a["name"]]) for a in distinguishing)
-        titles_of[group] = "; ".join(filter(None, [words.deployment(p["axes"] | {"store": p["store"]}), settings]))
+        settings = labels.settings((a["column"], p["axes"][a["name"]]) for a in distinguishing)
+        titles_of[group] = "; ".join(filter(None, [labels.deployment(p["axes"] | {"store": p["store"]}), settings]))
     one = next(iter(points.values()))["axes"]
     common = [a for a in axes if a not in several and a not in distinguishing and one[a["name"]] != a["default"]]
-    return titles_of, words.settings((a["column"], one[a["name"]]) for a in common)
+    return titles_of, labels.settings((a["column"], one[a["name"]]) for a in common)
 
 
 def _group(key: str) -> str:
@@ -269,7 +275,7 @@ def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
 def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
     return Function(
         table="timeline",
-        beside=("disturbances",),
+        further_tables=("disturbances",),
         where={"workload": workload},
         function=partial(draw, groups),
         caption="Operations per second and latency over the time from the agreed start, by role.{published} Thin "
@@ -300,7 +306,7 @@ def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[st
     names, out = list(dict.fromkeys(rows["role"])), []
     for group in shown:
         part = rows[rows["group"] == group]
-        out.append({r: _role_lines(own, high) for r in names if len(own := part[part["role"] == r])})
+        out.append({r: _role_lines(role_rows, high) for r in names if len(role_rows := part[part["role"] == r])})
     return out
 
 
@@ -350,20 +356,20 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
             for ax in unused:
                 ax.remove()
         latencies = []
-        for own, group, found in zip(panels, shown, every, strict=False):
+        for axes_of_group, group, found in zip(panels, shown, every, strict=False):
             part = rows[rows["group"] == group]
-            for ax, level in zip(own, levels, strict=False):
+            for ax, level in zip(axes_of_group, levels, strict=False):
                 for role in found.keys() & level:
                     _median_line(ax, found[role].seconds, found[role].rate, colours[role])
-            latencies.append(_latencies(own[len(levels)], found, colours))
+            latencies.append(_latencies(axes_of_group[len(levels)], found, colours))
             if statuses:
-                _failed(own[-1], part, looks)
-            _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
-            runs = f"(n = {words.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
-            own[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
+                _failed(axes_of_group[-1], part, looks)
+            _mark(axes_of_group, happened[happened["group"] == group], float(part["duration_s"].max()))
+            runs = f"(n = {labels.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
+            axes_of_group[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
         _axes(panels[: len(shown)], every, levels, latencies)
         quantile = "p99" if high == "latency_p99_ms" else "longest"
-        heading = words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
+        heading = labels.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
         plots.key(fig, _handles(colours, looks, happened, quantile), heading)
     return fig
 
@@ -438,7 +444,7 @@ def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
         below = top
     ax.set_ylim(0, max(1.1 * below.max(), 1.0))
     if not rows["errors"].sum():
-        plots.say_inside(ax, "no failed operation", 6.5, va="center")
+        plots.write_inside(ax, "no failed operation", 6.5, va="center")
 
 
 def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:
@@ -471,9 +477,9 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             ma="right",
             bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.4},
         )
-    for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
+    for state, state_rows in happened[happened["kind"] == roles.STATE].groupby("name"):
         marker, face = MARKS.get(str(state), OTHER_STATE)
-        inside = own[own["begin_s"].between(0, duration)]
+        inside = state_rows[state_rows["begin_s"].between(0, duration)]
         if inside.empty:  # an unclipped empty line would count as a mark in the corner and shrink the panels
             continue
         rate.plot(
@@ -519,28 +525,28 @@ def _axes(
     for i, level in enumerate(levels):
         rates = [[_median(found[role].rate) for role in found.keys() & level] for found in every]
         values = [pd.Series(np.concatenate([*rates_of_group, []]), dtype=float) for rates_of_group in rates]
-        plots.value_axis([own[i] for own in panels], values, "Operations/s", float("inf"))
+        plots.value_axis([axes_of_panel[i] for axes_of_panel in panels], values, "Operations/s", float("inf"))
     if any(len(values) for values in latencies):
-        plots.time_axis([own[len(levels)] for own in panels], latencies, "Latency [ms]")
+        plots.time_axis([axes_of_panel[len(levels)] for axes_of_panel in panels], latencies, "Latency [ms]")
     if len(panels[0]) > len(levels) + 1:
         plots.value_axis(
-            [own[-1] for own in panels],
-            [pd.Series([own[-1].get_ylim()[1]]) for own in panels],
+            [axes_of_panel[-1] for axes_of_panel in panels],
+            [pd.Series([axes_of_panel[-1].get_ylim()[1]]) for axes_of_panel in panels],
             "Failed/s",
             float("inf"),
         )
-    for own in panels:
-        own[-1].set_xlabel("Seconds from the agreed start")
-        for ax in own:
-            ax.tick_params(labelbottom=ax is own[-1])
+    for axes_of_panel in panels:
+        axes_of_panel[-1].set_xlabel("Seconds from the agreed start")
+        for ax in axes_of_panel:
+            ax.tick_params(labelbottom=ax is axes_of_panel[-1])
             ax.yaxis.label.set_size(7 if len(panels) <= 4 else 6)
-        own[0].figure.align_ylabels(own)
+        axes_of_panel[0].figure.align_ylabels(axes_of_panel)
 
 
 def _note(rows: pd.DataFrame) -> str:
     failed = "Failed operations: mean of the runs" if rows["errors"].sum() else "No operation failed"
     return (
-        f"Thin: single runs, thick: their median; steps of {words.span(1000 * rows['step_s'], 'ms')} or more. {failed}"
+        f"Thin: single runs, thick: their median; steps of {labels.span(1000 * rows['step_s'], 'ms')} or more. {failed}"
     )
 
 

@@ -67,11 +67,11 @@ HEADLINES: tuple[tuple[str, ...], ...] = (
     ("distribution.releases_headlines", "releases"),
     ("distribution.launches_headlines", "launches"),
     ("roles.collections_headlines", "collections"),
-    ("roles.of_roles", "roles"),
-    ("roles.of_faults", "recovery"),
+    ("roles.role_headlines", "roles"),
+    ("roles.fault_headlines", "recovery"),
     ("systems.capabilities_headlines", "capabilities"),
     ("systems.consistency_headlines", "consistency"),
-    ("roles.of_ledgers", "durability"),
+    ("roles.ledger_headlines", "durability"),
     ("roles.soak_headlines", "soak_trends", "soak"),
 )
 
@@ -98,7 +98,7 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None, paper_dir: Path
     sources, texts = values.Sources(campaign_dir), {}
     for name in TEX if only is None else only:
         if name == PAPER:
-            text = templates.render(paper_dir, f"{PAPER}.tex", values.of_campaign(sources))
+            text = templates.render(paper_dir, f"{PAPER}.tex", values.campaign_values(sources))
         else:
             text = values.table(sources, name)
         texts[campaign_dir / "tex" / f"{name}.tex"] = text

@@ -12,7 +12,7 @@ import pandas as pd
 
 from storelab.analysis.latex import HEADLINES, load
 from storelab.analysis.latex.parts import FEW, THIN, escape, left, spread, tex_table
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
 
@@ -97,10 +97,10 @@ def verdict(on: pd.DataFrame) -> str:
     return str(on.loc[on["best"].idxmax(), "verdict"]) if len(on) else NOT_KNOWN
 
 
-def of_wrong(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
+def wrong_headline(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
     """Return the headline of how many judged items were wrong, with the upper bound."""
     wrong, judged = counts
-    counts_text = f"{words.number(wrong, gap=THIN)} of {words.number(judged, gap=THIN)}"
+    counts_text = f"{labels.number(wrong, gap=THIN)} of {labels.number(judged, gap=THIN)}"
     return Headline(
         system=str(system),
         kind=kind,
@@ -137,10 +137,10 @@ def question(known: Known) -> str:
     """Return the question of the campaign as a sentence; empty if no table has an answer."""
     if not known:
         return ""
-    asked = list(dict.fromkeys(h.asks for h in _all(known)))
+    requested = list(dict.fromkeys(h.asks for h in _all(known)))
     limits = ["what limits these rates"] if any(_judged(h) for h in _all(known)) else []
-    names = words.listed(_names(known)) if len(known) <= BY_SYSTEM else words.counted(len(known), "storage system")
-    return f"We ask of {names} {words.listed([*asked, *limits])}."
+    names = labels.listed(_names(known)) if len(known) <= BY_SYSTEM else labels.counted(len(known), "storage system")
+    return f"We ask of {names} {labels.listed([*requested, *limits])}."
 
 
 def _names(systems: Iterable[str]) -> list[str]:
@@ -154,7 +154,7 @@ def answers(known: Known) -> Iterator[str]:
     """
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
-            yield _of_system(name, of)
+            yield _system_text(name, of)
         by_kind = {kind: [h for h in _all(known) if h.kind == kind] for kind in kinds(known)}
         if overlapping := [
             f"{_short(found[0])} ({overlap})" for found in by_kind.values() if (overlap := _overlap(found))
@@ -162,7 +162,7 @@ def answers(known: Known) -> Iterator[str]:
             yield f"Ranges overlap: {'; '.join(overlapping)}."
     else:
         for kind in kinds(known):
-            yield of_kind([h for h in _all(known) if h.kind == kind])
+            yield kind_text([h for h in _all(known) if h.kind == kind])
 
 
 def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
@@ -178,7 +178,7 @@ def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
     return [f" ({', '.join(p)})" if p else "" for p in parts], f"; {', '.join(common)} for all" if common else ""
 
 
-def _of_system(name: str, found: Sequence[Headline]) -> str:
+def _system_text(name: str, found: Sequence[Headline]) -> str:
     brackets, common = _split_brackets(found)
     clauses_by_verb: dict[str, list[str]] = {}
     for h, where in zip(found, brackets, strict=True):
@@ -187,7 +187,7 @@ def _of_system(name: str, found: Sequence[Headline]) -> str:
     return f"{_names([name])[0]} {done}{common}."
 
 
-def of_kind(found: Sequence[Headline]) -> str:
+def kind_text(found: Sequence[Headline]) -> str:
     """Return a sentence with the results of all systems in one kind of work, the highest first."""
     ranked = sorted(found, key=lambda h: -h.size)
     brackets, common = _split_brackets(ranked)
@@ -208,7 +208,7 @@ def _overlap(found: Sequence[Headline]) -> str:
     if len(found) == len(known) > 2 and max(low for low, _ in ends) <= min(high for _, high in ends):
         return "all systems"
     pairs = [
-        f"{words.listed(_names([a.system, b.system]))}"
+        f"{labels.listed(_names([a.system, b.system]))}"
         for a, b, upper, lower in zip(known, known[1:], ends, ends[1:], strict=False)
         if max(upper[0], lower[0]) <= min(upper[1], lower[1])
     ]
@@ -218,7 +218,7 @@ def _overlap(found: Sequence[Headline]) -> str:
 def _listed(clauses: Sequence[str]) -> str:
     """Return clauses as a list; those that contain commas are separated by semicolons."""
     apart = any(", " in re.sub(r"\[.*?\]|\(.*?\)", "", clause) for clause in clauses)
-    return "; ".join(clauses) if apart else words.listed(clauses)
+    return "; ".join(clauses) if apart else labels.listed(clauses)
 
 
 def limits(known: Known) -> Iterator[str]:
@@ -228,9 +228,12 @@ def limits(known: Known) -> Iterator[str]:
         about.setdefault(h.verdict, {}).setdefault(h.system, []).append(_short(h))
     for verdict, systems in sorted(about.items(), key=lambda pair: pair[0] in NO_LIMIT):
         which: dict[tuple[str, ...], list[str]] = {}
-        for name, own in systems.items():
-            which.setdefault(tuple(own), []).append(name)
-        where = "; ".join(f"{words.listed(_names(names))} ({', '.join(own)})" for own, names in which.items())
+        for name, limits_of_system in systems.items():
+            which.setdefault(tuple(limits_of_system), []).append(name)
+        where = "; ".join(
+            f"{labels.listed(_names(names))} ({', '.join(limits_of_system)})"
+            for limits_of_system, names in which.items()
+        )
         yield f"{NO_LIMIT.get(verdict, f'Limited by {escape(verdict)}')}: {where}."
 
 
@@ -258,7 +261,7 @@ def findings(claims: pd.DataFrame) -> str:
             ({CONFIRMED, REFUTED}, "holds for some systems only", "hold for some systems only"),
         )
     ]
-    counts_text = words.listed([f"{n} {one if n == 1 else several}" for n, one, several in counts if n])
+    counts_text = labels.listed([f"{n} {one if n == 1 else several}" for n, one, several in counts if n])
     return f"Of the findings of earlier evaluations, {len(by)} could be decided: {counts_text}."
 
 
@@ -283,7 +286,7 @@ def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
 
 def conclusions(known: Known) -> list[str]:
     """Return the conclusions: a sentence for each kind of work with all systems, and their limits."""
-    sentences = [of_kind([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
+    sentences = [kind_text([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
     return list(filter(None, [*sentences, " ".join(limits(known))]))
 
 

@@ -15,13 +15,13 @@ from storelab.analysis.latex.parts import breakable, escape, interval, left, tex
 from storelab.analysis.latex.templates import Tex
 from storelab.analysis.papers.fragments import UPRIGHT, Block, headings, wide_table
 from storelab.analysis.papers.members import Member
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.core import units
 from storelab.core.errors import UserError
 
 LABEL = "tab:differences"
 WIDTH, NAME, VALUE, GAP = 15.6, 2.7, 6.0, 0.28  # cm
-LETTER, MOST_LINES = 0.15, 55  # cm of a character in a cell; maximum lines of a table on one page
+LETTER, MAX_LINES = 0.15, 55  # cm of a character in a cell; maximum lines of a table on one page
 NOT_RECORDED = "not recorded"
 SILENT = ("date", "seed")  # differences in these are not differences in method
 
@@ -39,7 +39,7 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
     yield "memory", words_of(units.human_size(float(v)) for v in member.captured("environment", "memory_bytes"))
     yield "operating system", of("platform")
     yield "kernel", of("kernel")
-    yield "hosts of the clients", words.span(points["nodes"].dropna(), "") or NOT_RECORDED
+    yield "hosts of the clients", labels.span(points["nodes"].dropna(), "") or NOT_RECORDED
     yield "client and store", _shared(points)
     yield "storelab", of("storelab")
     yield "commit", of("git_commit")
@@ -47,9 +47,9 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
     yield "stores", words_of(_versions(member, "store"))
     yield "engines", words_of(_versions(member, "engine"))
     yield "calibration", "measured" if len(member.table("calibration")) else "none"
-    yield "runs of", words.span(points["duration_s"], "s")
-    yield "warm-up", words.span(points["warm_up_s"], "s")
-    yield "repetitions", words.span(points["rep"].groupby(_group(points)).max(), "")
+    yield "runs of", labels.span(points["duration_s"], "s")
+    yield "warm-up", labels.span(points["warm_up_s"], "s")
+    yield "repetitions", labels.span(points["rep"].groupby(_group(points)).max(), "")
     yield "scale", f"{plan.get('scale', 1.0):g}"
     yield "budget of failures", _budget(plan)
     yield "workloads", ", ".join(sorted(points["workload"].unique()))
@@ -61,7 +61,7 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
         ("buckets", "buckets"),
         ("accounts", "accounts"),
     ):
-        yield item, words.span(_known(points, column), "") or "none"
+        yield item, labels.span(_known(points, column), "") or "none"
     yield "reads", words_of(points["access"].dropna().unique()) if "access" in points else NOT_RECORDED
     yield "loops", _loops(points)
     yield "seed", f"{plan['seed']}"
@@ -78,9 +78,9 @@ def _versions(member: Member, what: str) -> Iterator[str]:
     Stores that only calibrate are left out.
     """
     table = member.table("environment")
-    own = set(member.measured["store"]) if what == "store" else None
+    measured_stores = set(member.measured["store"]) if what == "store" else None
     for name in sorted(g.removeprefix(f"{what} ") for g in table["group"].unique() if g.startswith(f"{what} ")):
-        if name == "none" or (own is not None and name not in own):
+        if name == "none" or (measured_stores is not None and name not in measured_stores):
             continue
         parts = [
             part.strip() for version in member.captured(f"{what} {name}", "version") for part in version.split(",")
@@ -160,7 +160,7 @@ def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, 
     sentence = f"The same in all of them: {escape(same)}." if same and len(names) > 1 else ""
     if not lines:
         return Block(""), sentence
-    if many or height > MOST_LINES:
+    if many or height > MAX_LINES:
         return Block(tex_table(spec, heads, lines, caption, LABEL, floats=False), True), sentence
     return Block(wide_table(caption, LABEL, tex_table(spec, heads, lines, caption=""))), sentence
 
@@ -209,8 +209,8 @@ def comparison_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "a": r["a"],
             "b": r["b"],
-            "what": "Speed" if r["measure"] == groups.SPEED else groups.said(r["measure"]).capitalize(),
-            "points": words.counted(int(r["points"]), "point"),
+            "what": "Speed" if r["measure"] == groups.SPEED else groups.metric_text(r["measure"]).capitalize(),
+            "points": labels.counted(int(r["points"]), "point"),
             "ratio": Tex(interval(r["ratio"], r["low"], r["high"])),
             "is_decided": "tell" not in r["verdict"],
             "verdict": r["verdict"],
@@ -263,7 +263,7 @@ def campaigns_latex(found: pd.DataFrame, code: str) -> str:
     for r in found.to_dict("records"):
         days = " to ".join(dict.fromkeys(str(d) for d in (r["first_day"], r["last_day"]) if not pd.isna(d)))
         cells = [rf"\texttt{{{breakable(escape(r['campaign']))}}}", escape(r["title"]), escape(days)]
-        lines.append([*cells, escape(r["stores"]), words.grouped(str(r["points"]), r"\,"), str(r["failed"])])
+        lines.append([*cells, escape(r["stores"]), labels.grouped(str(r["points"]), r"\,"), str(r["failed"])])
     head = ["Campaign", "Title", "Measured", "Systems", "Points", "Failed"]
     body = tex_table(f"{left(2.4, 4.3, 2.1, 3.4)}rr", head, lines, caption="")
     return wide_table(f"The campaigns of this paper. \\Code{{{code}}}", "tab:campaigns", body)

@@ -15,12 +15,12 @@ from storelab.analysis.latex.verdicts import judged_number, published
 from storelab.analysis.papers import origin
 from storelab.analysis.papers.fragments import headings
 from storelab.analysis.papers.members import Member
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED
 
 SAME = ("claim", "statement", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
-ROOMY = 26  # findings that leave room on the first page
+MAX_ON_FIRST_PAGE = 26  # findings that leave room on the first page
 WIDTH = 15.6  # cm: width of the table on the first page
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
 TABLES_OF_SUBJECT = {  # subject -> tables of the queries that belong to it; all other tables: `raw`
@@ -82,10 +82,10 @@ def joined(members: Sequence[Member]) -> list[Finding]:
     found: dict[tuple[str, ...], tuple[Mapping[str, Any], list[Judged]]] = {}
     for member in members:
         rows = member.table("claims").to_dict("records")
-        for thing, r in zip(origin.claims(member), rows, strict=True):
+        for item, r in zip(origin.claims(member), rows, strict=True):
             _, judged = found.setdefault(tuple(str(r[c]) for c in SAME), (r, []))
             if r["verdict"] != NOT_MEASURED:
-                judged.append(Judged(member.name, thing.code, r))
+                judged.append(Judged(member.name, item.code, r))
     return [Finding(key[0], key[1], first, tuple(judged)) for key, (first, judged) in found.items()]
 
 
@@ -110,7 +110,7 @@ def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
         lines.append([f"{escape(f.title)}{_source(f)}", published(f.first), *cells])
     heads = headings(names)
     wide = round(min((WIDTH - NAME - PRINTED) / len(names) - GAP, 2.6), 2)
-    spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= ROOMY else "tiny"
+    spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= MAX_ON_FIRST_PAGE else "tiny"
     body = tex_table(spec, ["Finding", "Printed", *heads], lines, caption="", size=size) if lines else ""
     below_table = ""
     for heading, those in (
@@ -144,19 +144,19 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
 
 def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
     """Yield a sentence on each finding of a subject that is confirmed or refuted, then one on undecided findings."""
-    own = [f for f in found if f.judged and f.subject == subject]
-    for f in own:
+    subject_findings = [f for f in found if f.judged and f.subject == subject]
+    for f in subject_findings:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:
             verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(UNDECIDED)) else []
-            yield f"\\emph{{{escape(f.statement)}}} {_asked(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
-    open_ones = [f for f in own if not f.verdicts(CONFIRMED, REFUTED)]
+            yield f"\\emph{{{escape(f.statement)}}} {_expected(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
+    open_ones = [f for f in subject_findings if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
         undecided = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)
         yield f"Measured, but undecided: {undecided}."
 
 
-def _asked(f: Finding) -> str:
+def _expected(f: Finding) -> str:
     """Return the expected number of a finding, and the printed one."""
     printed = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
     return f"(Expected: {escape(f.first['expected'])}{printed}.)"
@@ -172,23 +172,24 @@ def _by_campaign(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
 def _where(judged: Sequence[Judged]) -> str:
     """Return `in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`, each number with its code."""
     parts = []
-    for name, own in _by_campaign(judged).items():
+    for name, members in _by_campaign(judged).items():
         texts = []
-        for j in own:
+        for j in members:
             named = ": ".join(filter(None, (escape(j.row["system"]), judged_number(j.row))))
             texts.append(f"{named} \\Code{{{j.code}}}")
         parts.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(texts)})")
-    return words.listed(parts)
+    return labels.listed(parts)
 
 
 def _campaigns(judged: Sequence[Judged]) -> str:
     """Return `in a and in b (6 systems)`."""
     parts = []
-    for name, own in _by_campaign(judged).items():
+    for name, members in _by_campaign(judged).items():
         parts.append(
-            rf"in \texttt{{{escape(name)}}}" + (f" ({words.plural(len(own), 'system')})" if len(own) > 1 else "")
+            rf"in \texttt{{{escape(name)}}}"
+            + (f" ({labels.plural(len(members), 'system')})" if len(members) > 1 else "")
         )
-    return words.listed(parts)
+    return labels.listed(parts)
 
 
 def _contradicted(f: Finding) -> str:

@@ -18,7 +18,7 @@ from storelab.analysis.papers import distinct
 from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.tables import build
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.calibration import WORKLOAD as CALIBRATION
 from storelab.core.errors import UserError
 
@@ -56,9 +56,9 @@ class Member:
         return {}
 
     def identities(self, column: str) -> list[Any]:
-        """Return `groups.alike` of this column of `points.csv`, computed once."""
+        """Return `groups.comparable` of this column of `points.csv`, computed once."""
         if column not in self._identities:
-            self._identities[column] = groups.alike(self.table("points")[column])
+            self._identities[column] = groups.comparable(self.table("points")[column])
         return self._identities[column]
 
     @property
@@ -73,7 +73,7 @@ class Member:
     @cached_property
     def declared(self) -> dict[str, Declared]:
         """The figures that its plan can have."""
-        return catalogue.of(self.plan)
+        return catalogue.figures_of_plan(self.plan)
 
     @cached_property
     def _layouts(self) -> dict[str, panels.Layout | None]:
@@ -84,21 +84,21 @@ class Member:
         figure = self.declared[name]
         assert isinstance(figure, Specification)
         if name not in self._layouts:
-            self._layouts[name] = panels.of(figure, self.table(figure.table))
+            self._layouts[name] = panels.layout_of(figure, self.table(figure.table))
         return self._layouts[name]
 
     @cached_property
     def sums(self) -> str:
         """Return a checksum that changes with any of the raw records."""
-        return evidence.sum_of_records(self.folder / "raw")
+        return integrity.sum_of_records(self.folder / "raw")
 
     @cached_property
     def measured(self) -> pd.DataFrame:
         """The points that have a record, without calibration; the calibration if there is nothing else."""
         points = self.table("points")
         known = points[points["state"] != "failed"]
-        own = known[known["workload"] != CALIBRATION]
-        return own if len(own) else known
+        measured_points = known[known["workload"] != CALIBRATION]
+        return measured_points if len(measured_points) else known
 
     def captured(self, group: str, item: str) -> list[str]:
         """Return the values of an item in `environment.csv`, those of most points first."""
@@ -132,7 +132,7 @@ class Member:
 
 def is_campaign(folder: Path) -> bool:
     """Return whether a folder has the plan of a measured campaign."""
-    return (folder / "raw" / evidence.PLAN).exists()
+    return (folder / "raw" / integrity.PLAN).exists()
 
 
 def gathered(folders: Sequence[Path]) -> list[Member]:
@@ -148,12 +148,12 @@ def gathered(folders: Sequence[Path]) -> list[Member]:
         mine, theirs = (m.plan.get("schema", 0) for m in (first, other))
         if mine != theirs:
             raise UserError(
-                str(other.folder / "raw" / evidence.PLAN),
+                str(other.folder / "raw" / integrity.PLAN),
                 f"has schema {theirs}, the plan of {first.name} has {mine}",
                 "make separate papers of them",
             )
     for m in members:
-        if not (m.folder / "raw" / evidence.SUMS).exists():
+        if not (m.folder / "raw" / integrity.SUMS).exists():
             hint = "run `storelab collect`, or leave it out"
             raise UserError(str(m.folder), "was not collected: it is not known whether its records are complete", hint)
         if m.measured.empty:
@@ -168,9 +168,9 @@ def everything(results: Path) -> list[Path]:
 
 def _versions(raw: Path, key: str) -> list[tuple[str, str]]:
     """Return (item, value) for the versions in a record; empty without a record."""
-    if not evidence.has(raw, key):
+    if not integrity.has(raw, key):
         return []
-    run = evidence.read(raw, key)
+    run = integrity.read(raw, key)
     captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
     versions = [("commit", captured.get("git_commit")), ("storelab", captured.get("storelab"))]
     for part in (store, engine):

@@ -17,11 +17,11 @@ import pandas as pd
 from storelab.analysis.latex import headlines
 from storelab.analysis.latex.parts import breakable, escape, left, tex_table
 from storelab.analysis.latex.templates import NOTHING, Tex, render
-from storelab.analysis.latex.values import Sources, lead
+from storelab.analysis.latex.values import Sources, lead_figure
 from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
-from storelab.analysis.parts import derived, words
+from storelab.analysis.parts import derived, labels
 from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.core import records
 from storelab.core.errors import UserError
@@ -102,18 +102,18 @@ def joined(members: Sequence[Member]) -> Joined:
 
 def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     """Return the values for the templates of the paper, and the pictures that it shows: name in the paper -> file."""
-    found, shown = findings.joined(paper.members), Shown()
+    found, shown = findings.joined(paper.members), Displayed()
     differs, alike = across.latex(paper.tables["differences"], paper.names, paper.codes["differences"])
     first = _lead(paper, shown)
     sections = list(filter(None, (_section(paper, section, found, shown) for section in _outline(paper))))
     differences = [Tex(text) for text in shown.here(differs)]
     for member in paper.members:
         for name in fragments.LONG:
-            block = fragments.table(member, name, origin.Thing(member, origin.TEX, name).code)
+            block = fragments.table(member, name, origin.PaperItem(member, origin.TEX, name).code)
             shown.appendix += [block.text] if block else []
     return {
         **_front(paper, found),
-        "members": [_of_member(member, len(paper.members) <= FEW) for member in paper.members],
+        "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
         "lead": first,
         "findings": Tex(findings.first_page(found, paper.names)),
         "codes": paper.codes,
@@ -130,7 +130,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
 
 
 @dataclass
-class Shown:
+class Displayed:
     """The content that sections add outside their text.
 
     It consists of long tables for the appendix, pictures (name in the paper -> file), and the names of figures with too
@@ -156,27 +156,29 @@ class Shown:
             self.appendix.append(block.text)
         return [] if block is None or block.long else [block.text]
 
-    def leave_out(self, member: Member, name: str) -> None:
+    def omit(self, member: Member, name: str) -> None:
         """Note a figure that has too few values."""
         table = breakable(escape(member.figures[name]["table"]))
         figure_of_campaign = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
         self.left_out.append(Tex(f"{figure_of_campaign} (\\texttt{{{table}}})"))
 
 
-def _lead(paper: Joined, shown: Shown) -> Tex:
+def _lead(paper: Joined, shown: Displayed) -> Tex:
     """Return the figure of the first page: of the first campaign whose figure has enough values."""
     for member in paper.members:
-        name = lead(member.figures)
+        name = lead_figure(member.figures)
         if name and fragments.carries(member, name):
             shown.lead = (member.name, name)
             shown.picture(member, name)
-            return Tex(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code, "Lead").text)
+            return Tex(fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code, "Lead").text)
     return NOTHING
 
 
 def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
     """Return title, authors, dates, and the numbers of the abstract."""
-    one = paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {words.listed(paper.names)}"
+    one = (
+        paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {labels.listed(paper.names)}"
+    )
     authors = dict.fromkeys(a for m in paper.members for a in m.plan["campaign"].get("authors", []))
     days = sorted(day for m in paper.members for day in m.days)
     totals, stores = findings.totals(found), {s for m in paper.members for s in m.measured["store"].unique()}
@@ -184,23 +186,23 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
         "title": one,
         "authors": ", ".join(authors),
         "dates": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-        "systems": words.counted(len(stores), "storage system"),
-        "campaigns": words.counted(len(paper.names), "campaign"),
-        "points": words.grouped(str(sum(len(m.measured) for m in paper.members))),
+        "systems": labels.counted(len(stores), "storage system"),
+        "campaigns": labels.counted(len(paper.names), "campaign"),
+        "points": labels.grouped(str(sum(len(m.measured) for m in paper.members))),
         "totals": totals | {"undecided": totals[UNDECIDED]},
     }
 
 
-def _of_member(member: Member, is_one_of_few: bool) -> dict[str, Any]:
+def _member_values(member: Member, is_one_of_few: bool) -> dict[str, Any]:
     """Return the values of a campaign for the text: results of its systems, and their limits."""
     known = headlines.shortened(Sources(member.folder)["headlines"], headlines.SHORT if is_one_of_few else 1)
     results = [*headlines.answers(known), *(headlines.limits(known) if is_one_of_few else [])]
     return {
         "name": member.name,
         "results": Tex(" ".join(results), bool(results)),
-        "results_code": origin.Thing(member, origin.TEX, "table_summary").code,
+        "results_code": origin.PaperItem(member, origin.TEX, "table_summary").code,
         "limits": across.limits(member),
-        "limits_code": origin.Thing(member, origin.TEX, "table_verdicts").code,
+        "limits_code": origin.PaperItem(member, origin.TEX, "table_verdicts").code,
     }
 
 
@@ -211,7 +213,7 @@ def _outline(paper: Joined) -> Iterator[fragments.Section]:
 
 
 def _section(
-    paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Shown
+    paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Displayed
 ) -> dict[str, Any] | None:
     """Return the content of a section from all campaigns; None if there is none."""
     discussion = list(findings.sentences(found, section.name))
@@ -231,23 +233,23 @@ def _section(
     }
 
 
-def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] | None:
+def _part(paper: Joined, part: fragments.Part, shown: Displayed) -> dict[str, Any] | None:
     """Return the blocks of the campaigns below a heading, each with its name; None if there are none."""
     texts: list[str] = []
     references = []
     for member in paper.members:
         blocks = []
         for name in part.tables:
-            if block := fragments.table(member, name, origin.Thing(member, origin.TEX, name).code):
+            if block := fragments.table(member, name, origin.PaperItem(member, origin.TEX, name).code):
                 blocks.append(block)
         for name in fragments.chosen(part.figures, member.figures):
             if (member.name, name) == shown.lead:
                 continue
             if fragments.carries(member, name):
-                blocks.append(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code))
+                blocks.append(fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code))
                 shown.picture(member, name)
             else:
-                shown.leave_out(member, name)
+                shown.omit(member, name)
         texts += [text for block in blocks for text in shown.here(block)]
         named = ", ".join(filter(None, (block.named for block in blocks)))
         references += [f"of \\texttt{{{escape(member.name)}}}: {named}"] if named else []
@@ -263,12 +265,12 @@ def codes(paper: Joined, text: str) -> pd.DataFrame:
     of, over = origin.named(paper.members), {code: name for name, code in paper.codes.items()}
     rows = []
     for code in shown:
-        for thing in of.get(code, []):
-            counts = "; ".join(f"{r.table}.csv: {len(r.places)} of {r.total} rows" for r in thing.rows)
-            lines = "; ".join(f"{r.table}.csv: {r.lines}" for r in thing.rows)
-            known = thing.member.commits(thing.keys).get("commit", [])
-            head = [code, thing.member.name, thing.kind, thing.name, thing.file, counts, lines]
-            rows.append(dict(zip(CODES, [*head, len(thing.keys), ", ".join(known)], strict=True)))
+        for item in of.get(code, []):
+            counts = "; ".join(f"{r.table}.csv: {len(r.places)} of {r.total} rows" for r in item.rows)
+            lines = "; ".join(f"{r.table}.csv: {r.lines}" for r in item.rows)
+            known = item.member.commits(item.keys).get("commit", [])
+            head = [code, item.member.name, item.kind, item.name, item.file, counts, lines]
+            rows.append(dict(zip(CODES, [*head, len(item.keys), ", ".join(known)], strict=True)))
         if code in over:
             name, table = over[code], paper.tables[over[code]]
             row_texts = [f"{name}.csv: {len(table)} of {len(table)} rows", f"{name}.csv: all {len(table)} rows"]
@@ -284,7 +286,7 @@ def _codes_latex(found: pd.DataFrame) -> str:
             escape("all" if r["kind"] == JOINED else r["campaign"]),
             breakable(escape(f"{r['kind']} {r['name']}")),
             breakable(escape(r["tables"])),
-            words.grouped(str(r["points"]), r"\,"),
+            labels.grouped(str(r["points"]), r"\,"),
             breakable(escape(r["commit"])),
         ]
         for r in found.to_dict("records")

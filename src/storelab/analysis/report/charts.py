@@ -31,21 +31,23 @@ BEHIND = "points_behind"  # an additional column of the tables for drawing
 FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  # filter of points: column of a table
 
 
-def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]) -> dict[str, Any]:
+def charts_of_plan(
+    plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]
+) -> dict[str, Any]:
     """Return the figures that have data, by name, in the order of the paper."""
     known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
-    for name, figure in catalogue.of(plan).items():
-        chart_data = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.beside))
+    for name, figure in catalogue.figures_of_plan(plan).items():
+        chart_data = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.further_tables))
         if chart_data is not None:
             found[name] = chart_data | {"own": name in plan.get("figures", {})}
     return found
 
 
-def drawn_chart(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> dict[str, Any] | None:
+def drawn_chart(figure: Declared, table: pd.DataFrame, *further: pd.DataFrame) -> dict[str, Any] | None:
     """Return the chart of a figure and its tables; None if they have no data for it."""
-    shown = panels.of(figure, table)
-    fig = draw.draw(figure, table, *beside, shown=shown)
+    shown = panels.layout_of(figure, table)
+    fig = draw.draw(figure, table, *further, shown=shown)
     return None if fig is None else chart(figure, table, fig, shown)
 
 
@@ -75,10 +77,12 @@ def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[di
         if figure.columns:  # the middle panel has the heading of the row
             row = shown.panels[i - i % shown.columns :][: shown.columns]
             content["title"] = next((p.heading for p in row if p.heading), "")
-        own, look = (panel, looks) if text or not panel.measure.hue else draw.with_own(panel, figure)
+        shown_panel, look = (
+            (panel, looks) if text or not panel.measure.hue else draw.with_separate_series(panel, figure)
+        )
         if text:
             content["y"]["names"] = {str(place): name for place, name in enumerate(names)}
-        content["lines"] = _lines(figure, own, look, names)
+        content["lines"] = _lines(figure, shown_panel, look, names)
         content["lines"] += _references(figure, panel, looks)
         content["levels"] = _levels(figure, panel, looks)
         out.append(content)
@@ -130,7 +134,7 @@ def _lines(
 def _references(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> list[dict[str, Any]]:
     """Return published values and limits along x as lines without measured points."""
     out = []
-    for line in _given(figure, panel):
+    for line in _reference_values(figure, panel):
         if isinstance(line.at, pd.Series):
             spread = line.spread if line.spread is not None else pd.Series(np.nan, index=line.at.index)
             out.append(
@@ -154,12 +158,12 @@ def _levels(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> l
     """Return the reference values that are drawn across the panel."""
     return [
         {"at": float(line.at), "name": line.label, "colour": _colour(line, looks), "dash": line.dash}
-        for line in _given(figure, panel)
+        for line in _reference_values(figure, panel)
         if not isinstance(line.at, pd.Series)
     ]
 
 
-def _given(figure: Specification, panel: panels.Panel) -> list[Reference]:
+def _reference_values(figure: Specification, panel: panels.Panel) -> list[Reference]:
     return list(figure.references(panel.every, panel.measure)) if figure.references else []
 
 
@@ -285,7 +289,7 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
 
     lying: the bars are along x.
     """
-    own, other = (0, 1) if lying else (1, 0)
+    index, other = (0, 1) if lying else (1, 0)
     out, used = [], set()
     for container in ax.containers:
         if not isinstance(container, ErrorbarContainer) or container.lines[0] is None:
@@ -296,7 +300,7 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
         for collection in bars:
             for segment in collection.get_segments():
                 if len(segment) == 2 and segment[0][other] == segment[1][other]:
-                    low, high = sorted((float(segment[0][own]), float(segment[1][own])))
+                    low, high = sorted((float(segment[0][index]), float(segment[1][index])))
                     ends[float(segment[0][other])] = (low, high)
         line_data = _line(line, legends, str(container.get_label()))
         at = [float(place) for place in (line.get_ydata() if lying else line.get_xdata())]
@@ -306,11 +310,11 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
     return out, used
 
 
-def _line(line: Line2D, legends: list[Legend], own: str = "") -> dict[str, Any]:
+def _line(line: Line2D, legends: list[Legend], label: str = "") -> dict[str, Any]:
     dash = str(line.get_linestyle())
     marker = str(line.get_marker())
     return {
-        "name": ", ".join(filter(None, (_name(line, legends, own or str(line.get_label())), _dashed(line, legends)))),
+        "name": ", ".join(filter(None, (_name(line, legends, label or str(line.get_label())), _dashed(line, legends)))),
         "colour": to_hex(line.get_color()),
         "marker": "none" if marker in NO_LINE else marker,
         "dash": "none" if dash in NO_LINE else dash,
@@ -353,13 +357,13 @@ def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[
     return areas, bands
 
 
-def _name(artist: Line2D | Patch, legends: Iterable[Legend], own: str) -> str:
+def _name(artist: Line2D | Patch, legends: Iterable[Legend], label: str) -> str:
     """Return the label of an artist, or the text that a legend has for its colour.
 
     If several entries have that colour, the line style decides.
     """
-    if own and not own.startswith("_"):
-        return one_line(own)
+    if label and not label.startswith("_"):
+        return one_line(label)
     colour = _colour_of(artist)
     found = [
         (t.get_text(), h)

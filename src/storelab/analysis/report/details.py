@@ -17,10 +17,10 @@ from storelab.core.records import HUNG
 
 PART = 40  # points in a block, which is the unit that the page unpacks
 STEPS = 50  # positions of a line over the time of a point
-FEWEST = 10  # positions for a point with few operations, because a step without one would look like a stall
-EACH = 5  # minimum operations of a step
-MOST_CLIENTS = 64  # clients listed for a point
-MOST_LINES = 12  # maximum number of daemons or interfaces in one panel
+MIN_POSITIONS = 10  # positions for a point with few operations, because a step without one would look like a stall
+MIN_STEP_OPERATIONS = 5  # minimum operations of a step
+MAX_CLIENTS = 64  # clients listed for a point
+MAX_LINES = 12  # maximum number of daemons or interfaces in one panel
 LONGEST = 2000  # maximum characters of a text
 
 _OVER_TIME = """
@@ -160,7 +160,7 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> list[dict[s
 
 def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return a table of the first clients, with the columns that any of them fills."""
-    clients = run["clients"][:MOST_CLIENTS]
+    clients = run["clients"][:MAX_CLIENTS]
     columns = [c for c in (*CLIENT, *CLIENT_MORE) if any(one.get(c) is not None for one in clients)]
     wrong = any((one.get("engine") or {}).get("errors") for one in clients)
     rows = [
@@ -170,7 +170,7 @@ def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         ]
         for one in clients
     ]
-    if len(run["clients"]) > MOST_CLIENTS:
+    if len(run["clients"]) > MAX_CLIENTS:
         rows.append([f"… of {len(run['clients'])}", *[""] * (len(columns) - 1 + wrong)])
     return [*columns, *(["errors by class"] if wrong else [])], rows
 
@@ -217,7 +217,7 @@ def _step_ns(run: Mapping[str, Any]) -> int:
     """
     lasts = max(1, run["deadline_ns"] - run["start_ns"])
     operations = sum((c.get("operations") or 0) + (c.get("errors") or 0) for c in run["clients"])
-    whole = -(-lasts // min(STEPS, max(FEWEST, operations // EACH)))
+    whole = -(-lasts // min(STEPS, max(MIN_POSITIONS, operations // MIN_STEP_OPERATIONS)))
     return max(whole, scan.bin_ns(run)) if run["engine"].get("name") == "loadgen" else whole
 
 
@@ -269,20 +269,20 @@ def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[
     if found is None or found.empty:
         return []
     cpu, memory, network = [], [], []
-    for (what, name), own in found.groupby(["what", "name"], sort=False):
-        own = own.iloc[:: max(1, len(own) // STEPS)]
-        seconds = (own["time_ns"].to_numpy(float) - run["start_ns"]) / 1e9
+    for (what, name), samples in found.groupby(["what", "name"], sort=False):
+        samples = samples.iloc[:: max(1, len(samples) // STEPS)]
+        seconds = (samples["time_ns"].to_numpy(float) - run["start_ns"]) / 1e9
         between = np.diff(seconds)
-        if len(own) < 2 or not (between > 0).all():
+        if len(samples) < 2 or not (between > 0).all():
             continue
         middle, label = (seconds[1:] + seconds[:-1]) / 2, str(name) if what != "host" else f"host {name}"
         if what == "interface":
-            moved = [np.diff(own[c].to_numpy(float)) / between / 1e6 for c in ("rx_bytes", "tx_bytes")]
+            moved = [np.diff(samples[c].to_numpy(float)) / between / 1e6 for c in ("rx_bytes", "tx_bytes")]
             if max(np.nanmax(m) for m in moved) > 0:
                 network.append((label, middle, np.maximum(*moved)))
             continue
-        cpu.append((label, middle, np.diff(own["cpu_s"].to_numpy(float)) / between))
-        memory.append((label, seconds, own["rss_bytes"].to_numpy(float) / 1e6))
+        cpu.append((label, middle, np.diff(samples["cpu_s"].to_numpy(float)) / between))
+        memory.append((label, seconds, samples["rss_bytes"].to_numpy(float) / 1e6))
     return [
         panel
         for label, lines in (
@@ -291,6 +291,6 @@ def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[
             ("Network, busier direction [MB/s]", network),
         )
         for panel in _panel(
-            label, [_curve(label, COLOURS[i % len(COLOURS)], *xy) for i, (label, *xy) in enumerate(lines[:MOST_LINES])]
+            label, [_curve(label, COLOURS[i % len(COLOURS)], *xy) for i, (label, *xy) in enumerate(lines[:MAX_LINES])]
         )
     ]

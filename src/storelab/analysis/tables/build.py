@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import GIVEN, TABLES
-from storelab.core import evidence, records
-from storelab.core.errors import UserError, said
+from storelab.core import integrity, records
+from storelab.core.errors import UserError, error_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ def complete(campaign: Campaign) -> Campaign:
     for key, run in campaign.runs.items():
         if lost := NEEDED - run.keys():
             place = f"{campaign.raw}: run.json of {key}"
-            raise UserError(place, f"has no {min(lost)!r}: the file is damaged", evidence.ANEW)
+            raise UserError(place, f"has no {min(lost)!r}: the file is damaged", integrity.MEASURE_AGAIN)
     return campaign
 
 
@@ -61,8 +61,8 @@ def impossible_values(raw: Path) -> Iterator[None]:
     try:
         yield
     except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-        problem = f"a Parquet file has columns or values that no measurement writes ({said(error)})"
-        raise UserError(str(raw), problem, evidence.ANEW) from None
+        problem = f"a Parquet file has columns or values that no measurement writes ({error_text(error)})"
+        raise UserError(str(raw), problem, integrity.MEASURE_AGAIN) from None
 
 
 @contextmanager

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import published
-from storelab.analysis.records.selection import matching, taken
+from storelab.analysis.records.selection import filter_rows, matching
 from storelab.analysis.statistics import judging, ratios
 from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED, Bound, Found
 from storelab.analysis.tables import guarantees, releases, resources, roles
@@ -40,7 +40,7 @@ from storelab.core.campaign.claims import (
     MEASURED,
     PART,
     ROOT_FILE,
-    TOLD,
+    TABLE_COLUMNS,
     is_named,
 )
 from storelab.core.figures import EVERYWHERE
@@ -50,7 +50,7 @@ SPEEDS = ("throughput", "rate", "wire", "reads", "entries", "events", "link_used
 PORTS = "ports"
 ALL_SYSTEMS = "all systems"
 # Data that would decide a claim, for reasons that do not come from a rule.
-OWN_HOSTS = "clients on hosts that the store does not use"
+SEPARATE_HOSTS = "clients on hosts that the store does not use"
 MORE_CLIENTS = "clients that are not at their limit"
 FASTER_LINKS = "links with more capacity"
 KNOWN_LINKS = "the capacity of the links"
@@ -103,10 +103,10 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
         group, found = _below_link(claim, _compared(claim, group))
         found = found or CLAIM_RULES[claim["rule"]](claim, group, column)
         if found is not None:
-            held_back, then_decides = _held_back(claim, group, found[2])
+            held_back, then_decides = _other_limit(claim, group, found[2])
             yield Case(
                 system=_system(claim, group),
-                where=words.settings((c, v) for c, v in at.items()),
+                where=labels.settings((c, v) for c, v in at.items()),
                 found=found[0],
                 n=_runs(group),
                 evidence=found[1],
@@ -142,14 +142,14 @@ def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataF
     full = used.index[used.fillna(0) > limit]
     if len(used) - len(full) > 1 or len(used) < 2:
         return group[~group[along].isin(full)], None
-    reason = f"{len(full)} of {len(used)} numbers of {words.heading(along).lower()}"
+    reason = f"{len(full)} of {len(used)} numbers of {labels.heading(along).lower()}"
     reason += f" used more than {limit:g} % of the links' capacity"
     return group, (Found(reason=reason, lacks=FASTER_LINKS), _used(group), None)
 
 
 def _used(group: pd.DataFrame) -> str:
     """Return the used capacity of the links in words: `97 % of 2 × 300 Mbit/s`."""
-    used = words.number(float(group[LINK_USED].astype(float).median()))
+    used = labels.number(float(group[LINK_USED].astype(float).median()))
     links = group["link_each"].dropna() if "link_each" in group else ()
     return f"{used} % of {links.iloc[0] if len(links) else 'the links'}"
 
@@ -185,7 +185,7 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
         kept &= rows[known].notna().to_numpy(bool)
     if claim["rule"] == "ratio" and not any(v in EXTREMES or is_named(v) for v in claim["values"]):
         kept &= rows[along].isin(claim["values"]).fillna(False).to_numpy(bool)
-    rows = taken(rows, kept)  # only once, because a table of runs is wide
+    rows = filter_rows(rows, kept)  # only once, because a table of runs is wide
     for name, which in ((c, v) for c, v in where.items() if v in EXTREMES):
         if name not in rows or rows.empty:
             return rows.iloc[:0]
@@ -212,8 +212,10 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
         free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
         free |= {"role", "workload"}
-    axes = [c for c in rows if words.of_role(c)[1] in BY_COLUMN]
-    columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
+    axes = [c for c in rows if labels.of_role(c)[1] in BY_COLUMN]
+    columns = [
+        c for c in ("store", "workload", *axes, *TABLE_COLUMNS.get(claim["table"], ())) if c in rows and c not in free
+    ]
     if not along:
         return rows, columns
     not_null, side = rows[columns].notna().to_numpy(), pd.factorize(rows[along], use_na_sentinel=False)[0]
@@ -236,11 +238,11 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
         return ALL_SYSTEMS
     first = group.iloc[0]
     if claim.get("about") == ROOT_FILE:
-        return words.value_text(FILE_SIZE.column, first.get(FILE_SIZE.column)) or "the file"
-    return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["may_differ"])})
+        return labels.value_text(FILE_SIZE.column, first.get(FILE_SIZE.column)) or "the file"
+    return labels.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["may_differ"])})
 
 
-def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
+def _other_limit(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
     """Return the limit of the speed at this value of `along`, if it is not the store, and the data that would decide.
 
     The limit is the client, the links, or the host that clients and store share. Both are empty if there is none. For a
@@ -248,7 +250,7 @@ def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple
     """
     side = group[group[claim["along"]] == top] if top is not None else group
     if claim["metric"] == PORTS and _shared(side).any():
-        return "over loopback the kernel reuses a port after a second", OWN_HOSTS
+        return "over loopback the kernel reuses a port after a second", SEPARATE_HOSTS
     if claim["metric"] not in SPEEDS:
         return "", ""
     if claim["rule"] != "shape":
@@ -259,7 +261,7 @@ def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple
     if "host_cpu_percent" in side:
         busy = side.loc[_shared(side), "host_cpu_percent"].astype("Float64").median()
         if not pd.isna(busy) and busy >= BUSY:
-            return f"the host that clients and store share was {busy:.0f} % busy", OWN_HOSTS
+            return f"the host that clients and store share was {busy:.0f} % busy", SEPARATE_HOSTS
     if claim.get("below_link") is not None and (LINK_USED not in side or side[LINK_USED].isna().all()):
         return _unknown_link(side)
     return "", ""
@@ -273,7 +275,7 @@ def _shared(rows: pd.DataFrame) -> pd.Series:
 def _unknown_link(rows: pd.DataFrame) -> tuple[str, str]:
     """Return why the links of runs are not known, and the data that would decide a claim about them."""
     if _shared(rows).all():
-        return "clients and store share a host, and no link between them is known", OWN_HOSTS
+        return "clients and store share a host, and no link between them is known", SEPARATE_HOSTS
     return "the capacity of the links is not known", KNOWN_LINKS
 
 
@@ -285,13 +287,13 @@ def _sides(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> dict[A
 
 def _medians(claim: Mapping[str, Any], sides: Mapping[Any, list[float]], unit: str) -> str:
     """Return the medians in words: `1 front-end 23.9, 2 front-ends 47.8 MB/s`."""
-    parts = [f"{_value(claim['along'], v)} {words.number(pd.Series(runs).median())}" for v, runs in sides.items()]
+    parts = [f"{_value(claim['along'], v)} {labels.number(pd.Series(runs).median())}" for v, runs in sides.items()]
     return f"{', '.join(parts)} {unit}".strip()
 
 
 def _value(along: str, value: Any) -> str:
-    plain = words.of_role(along)[1]
-    return words.value_text(plain, value) or words.cell(plain, value)
+    plain = labels.of_role(along)[1]
+    return labels.value_text(plain, value) or labels.cell(plain, value)
 
 
 def unit_of(claim: Mapping[str, Any]) -> str:
@@ -339,10 +341,10 @@ def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
         reason, lacks = _unknown_link(group)
         return Found(reason=reason, lacks=lacks), "", None
     if not claim["along"]:
-        compared = f"median of {words.plural(len(group), 'run')}{_clusters(claim, group)}"
+        compared = f"median of {labels.plural(len(group), 'run')}{_clusters(claim, group)}"
         return judging.level(values, bound_of(claim)), compared, None
     per = group[claim["along"]].astype(float)
-    compared = f"median of {words.plural(len(group), 'run')}, divided by {_value(claim['along'], per.max())}"
+    compared = f"median of {labels.plural(len(group), 'run')}, divided by {_value(claim['along'], per.max())}"
     return judging.level(values / per, bound_of(claim)), compared, per.max()
 
 
@@ -351,7 +353,7 @@ def _clusters(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
     pairs = (("entries_per_read", "file_entries"), ("clusters_per_read", "file_clusters"))
     if claim.get("about") != ROOT_FILE or not {c for pair in pairs for c in pair} <= set(group):
         return ""
-    parts = (" of ".join(words.number(float(group[c].median())) for c in pair) for pair in pairs)
+    parts = (" of ".join(labels.number(float(group[c].median())) for c in pair) for pair in pairs)
     return "; {} entries in {} clusters".format(*parts)
 
 
@@ -361,10 +363,10 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     tried = int(group[tries].astype(float).sum().sum()) if tries else runs
     happened = round(group[column].astype(float).sum())
     noun = ("try", "tries") if tries else ("run", "runs")
-    total = f"{words.grouped(str(tried))} {noun[tried != 1]}"
+    total = f"{labels.grouped(str(tried))} {noun[tried != 1]}"
     found = judging.count(happened, max(tried, happened), bound_of(claim), claim["min_attempts"])
     found = found if tries else replace(found, low=math.nan, high=math.nan)  # it may happen several times in a run
-    return found, f"{words.grouped(str(happened))} in {total}", None
+    return found, f"{labels.grouped(str(happened))} in {total}", None
 
 
 def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -409,7 +411,7 @@ CLAIM_RULES: dict[str, Callable[[Mapping[str, Any], pd.DataFrame, str], Judged]]
 }
 
 
-def asked(claim: Mapping[str, Any]) -> str:
+def query_text(claim: Mapping[str, Any]) -> str:
     """Return the query on one line, for users: `throughput.csv: workload put, clients most; rate along buckets`."""
     conditions = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
     conditions += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
@@ -442,7 +444,7 @@ def _plain(value: Any) -> str:
     )
 
 
-EXTRA_COLUMNS = (  # columns that `_held_back` and the evidence use, in addition to those of a claim
+EXTRA_COLUMNS = (  # columns that `_other_limit` and the evidence use, in addition to those of a claim
     *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, "link_each"),
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
@@ -475,7 +477,7 @@ class Runs(dict[str, pd.DataFrame]):
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
         known = _known(name)  # the rows of a run have about a hundred other columns
-        rows = made[[c for c in made if c in known or words.of_role(c)[1] in BY_COLUMN]]
+        rows = made[[c for c in made if c in known or labels.of_role(c)[1] in BY_COLUMN]]
         rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
         # An axis that is null in all rows does not distinguish cases.
         self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]
@@ -487,7 +489,7 @@ def _known(table: str) -> frozenset[str]:
     """Return the columns, other than axes, that a claim may use."""
     counted = COUNTED.get(table, {})
     metrics = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
-    return frozenset({*EVERYWHERE, *TOLD.get(table, ()), *metrics, *EXTRA_COLUMNS})
+    return frozenset({*EVERYWHERE, *TABLE_COLUMNS.get(table, ()), *metrics, *EXTRA_COLUMNS})
 
 
 def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
@@ -509,7 +511,7 @@ def _even(carried: pd.DataFrame) -> pd.DataFrame:
 
     Only runs whose traffic is known from counters, or from enough operations, are returned.
     """
-    return resources.evenly_given(resources.enough(carried), ["key"]).drop_duplicates("key")
+    return resources.evenly_distributed(resources.enough(carried), ["key"]).drop_duplicates("key")
 
 
 COLUMNS = (
@@ -577,7 +579,7 @@ def _head(name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
         "published": value,
         "published_unit": unit or None,
         "expected": expected(claim),
-        "query": asked(claim),
+        "query": query_text(claim),
         "campaigns": ", ".join(claim["campaigns"]) or None,
     }
 

@@ -32,11 +32,11 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import links, published, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import reads
-from storelab.analysis.tables.throughput import CLASSES, RATES, of_class
+from storelab.analysis.tables.throughput import CLASSES, RATES, rows_of_class
 
 PUBLISHED, MEASURED = "published", "measured"
 SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # of printed numbers, without year
@@ -52,7 +52,7 @@ QUANTITIES = {  # begin of a printed quantity, and its unit -> ours
     ("download throughput", "Gb/s"): "throughput_download",
     ("network limit", "Gb/s"): NETWORK,
 }
-OF = {
+STATEMENT_CLASSES = {
     COLD: ("metadata_download",),
     NETWORK: ("throughput_download", "throughput_upload"),
 }  # classes; others have the same name
@@ -102,7 +102,7 @@ def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
         yield "front_ends", 1
     elif clients or setting == "one client":
         yield "clients", int(clients[1]) if clients else 1
-    elif name in OF:
+    elif name in STATEMENT_CLASSES:
         yield WHOLE, 1
     if setting in LINKS and name in (NETWORK, "throughput_upload", "throughput_download"):
         yield LINK, LINKS[setting]
@@ -123,9 +123,9 @@ def printed() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
+def _class_rows(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the rows of closed loops for a kind of statement."""
-    rows = pd.concat([of_class(table, class_name) for class_name in OF.get(name, (name,))])
+    rows = pd.concat([rows_of_class(table, class_name) for class_name in STATEMENT_CLASSES.get(name, (name,))])
     if len(rows) and not name.startswith(("throughput", NETWORK)):
         rows = rows[rows["object_size_bytes"] <= SMALL]
     if name == COLD:
@@ -133,25 +133,31 @@ def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return groups.closed_loops(rows)
 
 
-def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str) -> list[dict[str, Any]]:
+def _best_measured(
+    throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str
+) -> list[dict[str, Any]]:
     """Return the best row of each deployment by this measure."""
-    first_class = CLASSES[OF.get(name, (name,))[0]]
+    first_class = CLASSES[STATEMENT_CLASSES.get(name, (name,))[0]]
     metric, source = (("link", "percent"), resources) if over == LINK else (first_class.metric, throughput)
     columns = groups.spread([metric])
     if source is None or source.empty or not {*columns, *({over} - {WHOLE, LINK})} <= set(source):
         return []
-    rows = _of_classes(source, name)
+    rows = _class_rows(source, name)
     rows = rows[rows[columns[0]].notna()]
     if rows.empty:
         return []
     rows = groups.labelled(rows).reset_index(drop=True)
     count = {WHOLE: 1.0, LINK: 100 / MB_PER_GBIT}.get(over) or _used(rows, over)
     parts = {part: rows[column].astype(float) / count for part, column in zip(groups.PARTS, columns, strict=True)}
-    settings = (*(("workload",) if name in OF else ()), *SETTINGS, *(("access",) if name == COLD else ()))
+    settings = (
+        *(("workload",) if name in STATEMENT_CLASSES else ()),
+        *SETTINGS,
+        *(("access",) if name == COLD else ()),
+    )
     out = []
     for system, group in rows.groupby("deployment"):
         best = parts["median"][group.index].idxmax()
-        texts = (words.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
+        texts = (labels.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
         out.append(
             {"source": MEASURED, "system": system, "n": rows.loc[best, "n"], "setting": ", ".join(filter(None, texts))}
             | {"few": over != LINK and bool(rows.loc[best].get("few", False))}
@@ -180,11 +186,11 @@ def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd
     """
     then, out = printed(), []
     for name in dict.fromkeys(QUANTITIES.values()):
-        first_class = CLASSES[OF.get(name, (name,))[0]]
+        first_class = CLASSES[STATEMENT_CLASSES.get(name, (name,))[0]]
         blocks: dict[tuple[Any, ...], tuple[list[str], list[dict[str, Any]], list[dict[str, Any]]]] = {}
         for over, measure in MEASURES.items():
             theirs = then[(then["class"] == name) & (then["over"] == over)]
-            ours = _ours(throughput, resources, name, over)
+            ours = _best_measured(throughput, resources, name, over)
             if ours and len(theirs):  # list our numbers once if several measures give the same
                 numbers = tuple((r["system"], *(r[part] for part in groups.PARTS)) for r in ours)
                 measures, printed_rows, _ = blocks.setdefault(numbers, ([], [], ours))
@@ -219,7 +225,7 @@ ONE_CLIENT_COLUMNS = (
 _AS_PRINTED = {"rate_{}_per_s": "files_per_s", "throughput_{}_mb_per_s": "mb_per_s"}
 
 
-def ours(throughput: pd.DataFrame) -> pd.DataFrame:
+def comparable_rows(throughput: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of throughput.csv with the printed operations, sizes and number of clients; add `object_size`."""
     needed = {"object_size_bytes", "clients", "workers", "buckets"}
     if throughput.empty or not needed <= set(throughput):
@@ -229,8 +235,8 @@ def ours(throughput: pd.DataFrame) -> pd.DataFrame:
     own = groups.closed_loops(own)
     if own.empty:
         return own.assign(object_size="")
-    axes = [c for c in words.axes_of(own) if c not in (*SHOWN, *words.DEPLOYMENT_NAMES)]
-    texts = [[words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c])] for _, r in own.iterrows()]
+    axes = [c for c in labels.axes_of(own) if c not in (*SHOWN, *labels.DEPLOYMENT_NAMES)]
+    texts = [[labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c])] for _, r in own.iterrows()]
     return groups.labelled(own).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in texts])
 
 
@@ -245,10 +251,14 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
 
 def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
     """Return the printed rows and ours, for each operation and size that was measured here."""
-    own, out = ours(throughput), []
+    measured, out = comparable_rows(throughput), []
     for size in dict.fromkeys(PRINTED.values()):
         for workload, operation in ONE_CLIENT_OPERATIONS.items():
-            mine = own[(own["workload"] == workload) & (own["object_size"] == size)] if len(own) else own
+            mine = (
+                measured[(measured["workload"] == workload) & (measured["object_size"] == size)]
+                if len(measured)
+                else measured
+            )
             if mine.empty:
                 continue
             head = {"operation": operation, "object_size": size}
@@ -262,7 +272,7 @@ def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-ASKED = {  # column -> question of the probe
+PROBE_QUESTIONS = {  # column -> question of the probe
     "multipart_upload": ("multipart", "upload"),
     "multi_range_get": ("ranges", "multi-range 2"),
 }
@@ -274,7 +284,7 @@ TABLE1_COLUMNS = (
     "front_ends",
     "storage_nodes",
     "disk_tb",
-    *ASKED,
+    *PROBE_QUESTIONS,
     "version",
     "redundancy",
 )
@@ -286,12 +296,12 @@ def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
     for run in campaign.runs.values():
         store = run.get("store") or {}
         facts = store.get("deployment") or {}
-        own = out.setdefault(store.get("name", ""), {"name": facts.get("system") or store.get("kind")})
-        own["version"] = store.get("version")
-        own["redundancy"] = facts.get("redundancy")
+        system = out.setdefault(store.get("name", ""), {"name": facts.get("system") or store.get("kind")})
+        system["version"] = store.get("version")
+        system["redundancy"] = facts.get("redundancy")
         for column, fact in (("front_ends", "front_ends"), ("storage_nodes", "servers")):
-            known = [n for n in (own.get(column), facts.get(fact)) if n is not None]
-            own[column] = max(known) if known else None
+            known = [n for n in (system.get(column), facts.get(fact)) if n is not None]
+            system[column] = max(known) if known else None
     return out
 
 
@@ -302,9 +312,9 @@ def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
         out += [{"source": PUBLISHED, **r} for r in published.load("systems_2015").to_dict("records")]
         facts = deployed(campaign)
         rows = groups.labelled(capabilities)
-        for (deployment, store), own in rows.groupby(["deployment", "store"], sort=False):
-            given = own.set_index(["topic", "check"])["answer"]
-            answers = {column: given.get(question) for column, question in ASKED.items()}
+        for (deployment, store), store_rows in rows.groupby(["deployment", "store"], sort=False):
+            given = store_rows.set_index(["topic", "check"])["answer"]
+            answers = {column: given.get(question) for column, question in PROBE_QUESTIONS.items()}
             out.append({"source": MEASURED, "system": deployment} | facts.get(store, {}) | answers)
     return pd.DataFrame(out, columns=list(TABLE1_COLUMNS)).astype({"front_ends": "Int64", "storage_nodes": "Int64"})
 
@@ -336,14 +346,14 @@ NODES = 10  # worker nodes of 2010
 
 
 def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
-    fixed = ("clients", "files", "navigation", *reads.CLIENT, *words.DEPLOYMENT_NAMES)
-    axes = [c for c in words.axes_of(found) if c not in fixed and found[c].nunique() > 1]
+    fixed = ("clients", "files", "navigation", *reads.CLIENT, *labels.DEPLOYMENT_NAMES)
+    axes = [c for c in labels.axes_of(found) if c not in fixed and found[c].nunique() > 1]
     axes += (
         ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []
     )  # else it follows from the jobs
     out = []
     for r in groups.labelled(found).to_dict("records"):
-        texts = (words.value_text(c, r[c]) for c in axes)
+        texts = (labels.value_text(c, r[c]) for c in axes)
         wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # the wire is not known for a local file
         row = {c: r[c] for c in ("store", "workload", "navigation", "n", "interval", "shared_host", "nodes")}
         row |= {"source": MEASURED, "system": r["deployment"], "jobs": r["clients"], "period_s": r["duration_s"]}
@@ -376,11 +386,11 @@ def best_settings(found: pd.DataFrame) -> pd.DataFrame:
     as in 2010.
     """
     kept = []
-    for _, own in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
-        widest = own[own["jobs"] == own["jobs"].max()].dropna(subset=["events_per_s"])
+    for _, group in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
+        widest = group[group["jobs"] == group["jobs"].max()].dropna(subset=["events_per_s"])
         if len(widest):
             best = widest.loc[widest["events_per_s"].astype(float).idxmax(), "setting"]
-            kept.append(own[own["setting"] == best])
+            kept.append(group[group["setting"] == best])
     return pd.concat(kept) if kept else found.iloc[:0]
 
 

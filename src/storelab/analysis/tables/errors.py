@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 
@@ -107,7 +107,7 @@ def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> li
     if found.empty:
         return out
     classes = found["operations"].groupby(error_labels(found)).sum().sort_values(ascending=False, kind="stable")
-    kinds, worst = words.counted(len(classes), "kind"), found.iloc[0]
+    kinds, worst = labels.counted(len(classes), "kind"), found.iloc[0]
     return [
         *out,
         ("errors_worst", 100 * worst["run_fraction"], "%"),

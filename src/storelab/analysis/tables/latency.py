@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
+from storelab.analysis.statistics.medians import WIDTH, enough, histogram_quantiles, with_bounds
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.records import HUNG
@@ -43,7 +43,7 @@ COUNTED = ("operations", "failed", "hung", "not_begun")
 BOUNDS = "lower_bounds"  # names of the metrics that are lower bounds, separated by ", "
 PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads that their op identifies
 LOADS = ("clients", "workers", "arrival_rate")
-OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
+POINT_COLUMNS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
 _ROWS = f"""(SELECT *, coalesce(intended_ns, start_ns) AS begun,
   CASE WHEN error IS NULL THEN 'ended' WHEN error = '{HUNG}' THEN 'hung' ELSE 'failed' END AS outcome FROM rows)
 WHERE (begun > overlap_begin_ns OR outcome = 'hung') AND begun <= first_end_ns"""
@@ -69,7 +69,7 @@ SELECT key, op, outcome, count(*) AS operations,
 FROM {_ROWS} GROUP BY ALL"""
 
 
-def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
+def _bin_quantiles(buckets: pd.DataFrame) -> list[dict[str, Any]]:
     """Return quantiles in ns per key and op. buckets: histograms with key, op, outcome, upper_ns, operations."""
     rows = []
     for (key, op), group in buckets.groupby(["key", "op"]):
@@ -78,7 +78,7 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
         row = {"key": key, "op": op, "operations": ended.sum(), "failed": failed.sum(), "hung": hung.sum()}
         row |= {"binned": True, "ended": ended, "held": hung}
         if len(ended):
-            latency = of_histogram(ended.index.to_numpy(float), ended.to_numpy(), LEVELS)
+            latency = histogram_quantiles(ended.index.to_numpy(float), ended.to_numpy(), LEVELS)
             row |= {"latency_max": ended.index[-1], "latency": latency}
         rows.append(row)
     return rows
@@ -149,7 +149,9 @@ def runs(campaign: Campaign) -> pd.DataFrame:
             as_buckets = con.execute(_AS_BUCKETS).df()
             buckets = pd.concat([buckets, as_buckets[as_buckets["key"].isin(mixed)]])
         due = {r["key"] for r in rows if r["due"]}
-        rows = [r for r in rows if r["key"] not in mixed] + [r | {"due": r["key"] in due} for r in _of_bins(buckets)]
+        rows = [r for r in rows if r["key"] not in mixed] + [
+            r | {"due": r["key"] in due} for r in _bin_quantiles(buckets)
+        ]
     rates = {p["key"]: p["axes"].get("arrival_rate") or 0 for p in campaign.points}
     out = [_row(r, campaign.runs[r["key"]], rates[r["key"]], con) for r in rows]
     columns = [
@@ -190,13 +192,13 @@ def _row(r: dict[str, Any], run: dict[str, Any], rate: float, con: Any) -> dict[
     return row
 
 
-def of_points(found: pd.DataFrame) -> pd.DataFrame:
+def point_columns(found: pd.DataFrame) -> pd.DataFrame:
     """Return the columns OF_POINTS and `latency_lower_bounds` per key (the index).
 
     They are those of the op with the most operations in the window.
     """
     most = found.sort_values("operations", kind="stable").drop_duplicates("key", keep="last").set_index("key")
-    values = most[[c.removesuffix("_ms") for c in OF_POINTS]].add_suffix("_ms").astype("Float64")
+    values = most[[c.removesuffix("_ms") for c in POINT_COLUMNS]].add_suffix("_ms").astype("Float64")
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
@@ -204,7 +206,7 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """Return one row per valid run and op: its columns of points.csv and of `runs`, with the unit in METRICS."""
     renamed = found.rename(columns={"operations": "counted"})
     both = points[points["state"] == "ok"].merge(renamed, on="key", suffixes=("_of_run", ""))
-    return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
+    return both.drop(columns=[*POINT_COLUMNS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
 
 
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -286,7 +288,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
         usual = rows["access"].isna() | (rows["access"] == groups.WARM)
         rows = rows[usual | ~usual.groupby(rows["workload"]).transform("any")]
     by = [c for c in ("store", "workload", "op", "loop", "engine", "access", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
-    others = [c for c in words.axes_of(rows) if c not in (*by, *LOADS)]
+    others = [c for c in labels.axes_of(rows) if c not in (*by, *LOADS)]
     for _, group in rows.groupby(by, dropna=False):
         column, varied = load_column(group["loop"].iloc[0]), [c for c in others if group[c].nunique(dropna=False) > 1]
         chosen = max(
@@ -296,7 +298,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
         chosen = chosen.sort_values([column, *(c for c in LOADS if c in chosen)]).drop_duplicates(column)
         access = chosen["access"].iloc[0] if "access" in chosen else None
         named = [*varied, *(["access"] if not pd.isna(access) and access != groups.WARM else [])]
-        chosen = chosen.assign(setting=words.settings((c, chosen[c].iloc[0]) for c in named))
+        chosen = chosen.assign(setting=labels.settings((c, chosen[c].iloc[0]) for c in named))
         least = open_least or column == "concurrency"
         kept.append(chosen.iloc[list(dict.fromkeys([*([0] if least else []), len(chosen) - 1]))])
     return pd.concat(kept)
@@ -306,7 +308,7 @@ def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[flo
     """Return the sort key of the settings of `ends`."""
     first = rows.iloc[0]
     wide = (0.0 if pd.isna(first.get(c)) else float(first[c]) for c in ("front_ends", "buckets", "accounts"))
-    return rows[column].nunique(), *wide, sum(words.is_default(c, first[c]) for c in varied)
+    return rows[column].nunique(), *wide, sum(labels.is_default(c, first[c]) for c in varied)
 
 
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
@@ -324,7 +326,7 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
             if len(known):
                 values = known[f"{metric}_median_ms"].astype(float)
                 row = known.loc[values.idxmin() if least else values.idxmax()]
-                spread = words.spread([row[f"{metric}_{part}_ms"] for part in ("median", "low", "high")])
+                spread = labels.spread([row[f"{metric}_{part}_ms"] for part in ("median", "low", "high")])
                 spread = ("at least " if metric in str(row[BOUNDS]).split(", ") else "") + spread
                 out += [(f"latency_{loop}_{name}", spread, "ms"), (f"latency_{loop}_{name}_where", where(row), "")]
         if loop == "open" and len(rows):
@@ -337,14 +339,14 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 def operation(row: Any) -> str:
     """Return the op of a row of `latency.csv`, with its workload if necessary: `GET, mixed operations`."""
-    return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {words.value_text('workload', row['workload'])}"
+    return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {labels.value_text('workload', row['workload'])}"
 
 
 def where(row: Any) -> str:
     """Return the place of one row of `ends`: `GET, 4 kB objects, on alpha with 4 front-ends at concurrency 8`."""
-    sizes = [words.value_text(c, row[c]) for c in SIZES if c in row and not pd.isna(row[c])]
-    due = words.grouped(f"{row['arrival_rate']:.0f}") if row["loop"] == "open" and row.get("arrival_rate") else ""
+    sizes = [labels.value_text(c, row[c]) for c in SIZES if c in row and not pd.isna(row[c])]
+    due = labels.grouped(f"{row['arrival_rate']:.0f}") if row["loop"] == "open" and row.get("arrival_rate") else ""
     rate = f" and {due} operations/s due" if due else ""
     setting = f" with {row['setting']}" if row["setting"] else ""
-    system = f"{words.deployment(row)}{setting} at concurrency {row['concurrency']:g}{rate}"
+    system = f"{labels.deployment(row)}{setting} at concurrency {row['concurrency']:g}{rate}"
     return f"{', '.join([operation(row), *sizes])}, on {system}"

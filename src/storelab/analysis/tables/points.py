@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, windows
 from storelab.analysis.records.campaign import Campaign, client_cpu_s, watched_s
 from storelab.analysis.statistics import steadiness
@@ -31,7 +31,11 @@ NO_RATES = (
 # Of the host's cores, taken by neither clients nor store. The kernel's work for the network is less than this.
 DISTURBED_PERCENT = 10
 DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` counts hung operations in older records, without `hung`
-OF_ALL = ("operations", "errors", "last_done_bytes")  # columns of windows that are valid for all roles of a point
+COMMON_COLUMNS = (
+    "operations",
+    "errors",
+    "last_done_bytes",
+)  # columns of windows that are valid for all roles of a point
 PAUSED_MS = 100  # the text mentions pauses of a client of at least this length
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
@@ -116,10 +120,10 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     probes = [p["key"] for p in campaign.measured(guarantees.PROBE)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
     several = rates.index.isin(roles.keys(campaign))  # these have rates only for roles and phases
-    rates = rates.mask(np.logical_and.outer(several, [c not in OF_ALL for c in rates]))
+    rates = rates.mask(np.logical_and.outer(several, [c not in COMMON_COLUMNS for c in rates]))
     table = table.merge(rates, left_on="key", right_index=True, how="left")
     whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
-    return table.astype(whole).join(latency.of_points(latencies), on="key")
+    return table.astype(whole).join(latency.point_columns(latencies), on="key")
 
 
 def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
@@ -222,13 +226,15 @@ def _steadiness(judged: pd.Series) -> str:
     kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to judge"}).fillna("not steady")
     counts = kinds.value_counts().reindex(["steady", "not steady", "too short to judge"]).dropna().astype(int)
     parts = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
-    return words.listed([parts[0], *(part.replace(" were", "") for part in parts[1:])] if parts else [])
+    return labels.listed([parts[0], *(part.replace(" were", "") for part in parts[1:])] if parts else [])
 
 
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about the points: measured, valid and disturbed ones."""
-    own = every[every["workload"] != calibration.WORKLOAD]
-    points = own if len(own) else every  # a calibration is not a result of a store, but may be the only workload
+    measured = every[every["workload"] != calibration.WORKLOAD]
+    points = (
+        measured if len(measured) else every
+    )  # a calibration is not a result of a store, but may be the only workload
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
     most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, the sum over all roles
@@ -239,13 +245,13 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("points_tried_again", int((every["tries"] > 1).sum()), ""),
         ("operations", ok["operations"].sum(), ""),
         ("errors", ok["errors"].sum(), ""),
-        ("hung", own["hung"].sum(min_count=1), ""),
-        ("hung_runs", (own["hung"].dropna() > 0).sum(min_count=1), ""),
-        ("hung_unknown", int((own["cut_off"] > 0).sum()), ""),
+        ("hung", measured["hung"].sum(min_count=1), ""),
+        ("hung_runs", (measured["hung"].dropna() > 0).sum(min_count=1), ""),
+        ("hung_unknown", int((measured["cut_off"] > 0).sum()), ""),
         ("paused", (ok["pause_longest_ms"].dropna() >= PAUSED_MS).sum(min_count=1), ""),
         ("paused_from", PAUSED_MS, "ms"),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
-        ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
+        ("stores", labels.counted(points["store"].nunique(), "storage system"), ""),
         ("unsteady", ok["steadiness"].isin(steadiness.UNSTEADY).sum(), ""),
         ("too_short", (ok["steadiness"] == steadiness.TOO_SHORT).sum(), ""),
         ("steadiness_of", int(ok["steadiness"].notna().sum()), ""),
@@ -253,9 +259,9 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("shared_host", shared, ""),
         ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
         ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),
-        ("clients_most", words.plural(most, "client"), ""),
-        ("durations", words.span(points["duration_s"], "s"), ""),
-        ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
+        ("clients_most", labels.plural(most, "client"), ""),
+        ("durations", labels.span(points["duration_s"], "s"), ""),
+        ("warm_ups", labels.span(points["warm_up_s"], "s"), ""),
     ]
     other = ok["other_cpu_percent"].dropna()
     if len(other):

@@ -5,7 +5,7 @@
 `events.csv` follows the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010), where
 useful work is more important than MB/s. An event counts once for each completed step that decoded it. Rates and bytes
 per event are estimates of `windows.closed_loop` in the `overlap` window, for all jobs, and of reading only
-(`windows.apart` separates it from opening). The totals are those of all steps from the agreed start until the first job
+(`windows.separate_reads` separates it from opening). The totals are those of all steps from the agreed start until the first job
 stopped, including the opening of the files.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.core.engines import merges
@@ -76,7 +76,7 @@ def _extreme(table: pd.DataFrame, column: str, largest: bool = True) -> pd.Serie
     return table.loc[values.idxmax() if largest else values.idxmin()] if len(values) else None
 
 
-def of_all_branches(rows: pd.DataFrame) -> pd.DataFrame:
+def all_branch_reads(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the reads of all branches.
 
     Reads of a few branches are excluded, because a planner may read a whole file for a few of their entries.
@@ -103,8 +103,8 @@ def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     Other reads have separate figures and tables. Amplifications have no row if all are equal after rounding.
     """
     out: list[tuple[str, Any, str]] = []
-    table = of_all_branches(table[table["workload"] == "read_entries"])
-    amplifications = table["amplification_median_ratio"].dropna().map(words.number)
+    table = all_branch_reads(table[table["workload"] == "read_entries"])
+    amplifications = table["amplification_median_ratio"].dropna().map(labels.number)
     for name, column, largest in (
         ("amplification_most", "amplification_median_ratio", True),
         ("amplification_least", "amplification_median_ratio", False),
@@ -121,7 +121,7 @@ def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     ):
         row = _extreme(table, column)
         if row is not None:
-            out += [(name, row[column], unit), (f"{name}_clients", words.plural(row["clients"], "client"), "")]
+            out += [(name, row[column], unit), (f"{name}_clients", labels.plural(row["clients"], "client"), "")]
             if name == "best_read_wire":
                 out += [("best_read_wire_entries", row["entries_median_per_s"], "entries/s")]
     return out
@@ -166,7 +166,7 @@ def event_runs(campaign: Campaign) -> pd.DataFrame:
     not record it (a local file), or lost a connection; asked: bytes of the requested ranges, always known. Bytes per
     event are the ratio of the two rates.
     """
-    con = windows.apart(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
+    con = windows.separate_reads(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     totals = con.execute(_STEPS).df().set_index("key").astype(float)
@@ -201,14 +201,14 @@ def setting(row: Any) -> str:
     """
     if merges(row["engine"]) == "planned":
         more = [
-            f"{words.heading(c).lower()} {row[c]:g}"
+            f"{labels.heading(c).lower()} {row[c]:g}"
             for c in ("thrift", "max_amplification")
             if row.get(c) and not pd.isna(row[c])
         ]
         return ", ".join(["planned", *more])
     if not row["read_ahead_bytes"]:
         return {"none": "no cache", "all": "whole file kept"}[row["cache"]]
-    return f"{row['cache']} of {words.cell('read_ahead_bytes', row['read_ahead_bytes'])}"
+    return f"{row['cache']} of {labels.cell('read_ahead_bytes', row['read_ahead_bytes'])}"
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
@@ -216,7 +216,7 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
 
     Of several groups, it is the one with the most settings, then with the most jobs.
     """
-    by = ["store", *(c for c in words.axes_of(rows) if c not in CLIENT)]
+    by = ["store", *(c for c in labels.axes_of(rows) if c not in CLIENT)]
     groups = [group for _, group in rows.groupby(by, dropna=False)]
     return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
 
@@ -231,7 +231,7 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     for navigation in NAVIGATIONS:
         rows = found[found["navigation"] == navigation] if len(found) else found
         rows = rows[rows["events_median_per_s"] > 0] if len(rows) else rows
-        stores = [comparable(own) for _, own in rows.groupby("store")] if len(rows) else []
+        stores = [comparable(store_rows) for _, store_rows in rows.groupby("store")] if len(rows) else []
         out += _planned(navigation, stores)
         factors = [g["events_median_per_s"].max() / g["events_median_per_s"].min() for g in stores if len(g) > 1]
         rows = comparable(rows) if len(rows) else rows
@@ -240,16 +240,16 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ranked = rows.sort_values("events_median_per_s")
         name, least, most = f"events_{navigation}", ranked.iloc[0], ranked.iloc[-1]
         out += [
-            (f"{name}_jobs", words.plural(least["clients"], "job"), ""),
+            (f"{name}_jobs", labels.plural(least["clients"], "job"), ""),
             (f"{name}_store", least["store"], ""),
             (f"{name}_factor", most["events_median_per_s"] / least["events_median_per_s"], ""),
             *([(f"{name}_factor_span", _span(factors), "")] if len(factors) > 1 else []),
         ]
         for which, row in (("least", least), ("most", most)):
-            wire, asked = row["wire_median_mb_per_s"], row["asked_median_mb_per_s"]
+            wire, requested = row["wire_median_mb_per_s"], row["asked_median_mb_per_s"]
             out += [
                 (f"{name}_{which}", row["events_median_per_s"], "events/s"),
-                (f"{name}_{which}_moved", asked if pd.isna(wire) else wire, "MB/s"),
+                (f"{name}_{which}_moved", requested if pd.isna(wire) else wire, "MB/s"),
                 (f"{name}_{which}_setting", setting(row), ""),
             ]
     return out
@@ -267,17 +267,17 @@ def _planned(navigation: str, stores: list[pd.DataFrame]) -> list[tuple[str, Any
         planned = rows[rows.apply(setting, axis=1) == "planned"].head(1)
         if len(ahead) and len(planned):
             known = "wire" if ahead["wire_median_mb_per_s"].notna().all() else "asked"
-            speeds = [own["events_median_per_s"].iloc[0] for own in (ahead, planned)]
-            each = [own[f"{known}_median_mb_per_s"].iloc[0] for own in (ahead, planned)]
+            speeds = [reads["events_median_per_s"].iloc[0] for reads in (ahead, planned)]
+            each = [reads[f"{known}_median_mb_per_s"].iloc[0] for reads in (ahead, planned)]
             events.append(speeds[1] / speeds[0])
             moved.append(each[1] / speeds[1] / (each[0] / speeds[0]))
     if not moved:
         return []
     name, fewer = f"events_{navigation}_planned", sum(factor < 1 for factor in moved)
-    which = f"{fewer} of {words.plural(len(moved), 'system')}"
+    which = f"{fewer} of {labels.plural(len(moved), 'system')}"
     out = [(name, _span(events), ""), (f"{name}_moved", _span(moved), "")]
     return [*out, *([(f"{name}_fewer", which, "")] if fewer else [])]
 
 
 def _span(factors: list[float]) -> str:
-    return " to ".join(dict.fromkeys(words.number(v) for v in (min(factors), max(factors))))
+    return " to ".join(dict.fromkeys(labels.number(v) for v in (min(factors), max(factors))))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, scan, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians
@@ -69,7 +69,7 @@ def days_of_runs(campaign: Campaign) -> pd.DataFrame:
         new_objects=rows["stored"],
         new_mb=rows["bytes"] / 1e6,
         publication_s=lasted.where(done & ((rows["stratum"] != 0) | rows["prepare_ns"].notna())),
-        lag_s=_lags(rows, done),
+        lag_s=_replication_lags(rows, done),
         whole_s=(lasted + rows["prepare_ns"].fillna(0) / 1e9).where(done & (rows["stratum"] == 0)),
         factor=[_fixed(campaign, key)["release"]["factor"] for key in rows["key"]],
     )
@@ -80,7 +80,7 @@ def _fixed(campaign: Campaign, key: str) -> Mapping[str, Any]:
     return campaign.runs[key]["point"]["fixed"]
 
 
-def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
+def _replication_lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
     """Return for rows of stratum 1 the seconds from the day's publication to the end of the next replication."""
     lags = pd.Series(np.nan, index=rows.index)
     for _, run in rows[done].groupby("key", sort=False):
@@ -216,8 +216,8 @@ def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
     estimates = windows.closed_loop(con, _LANES, _RATES)
     found = con.execute(_RUNS).df().join(estimates, on="key")
     caches = [(campaign.runs[key].get("observed") or {}).get("http_cache") for key in found["key"]]
-    asked = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
-    rows = zip(caches, asked, found["fetched_mb"], strict=True)
+    requested = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
+    rows = zip(caches, requested, found["fetched_mb"], strict=True)
     return found.assign(
         hit_percent=[_hits(cache) for cache in caches],
         origin_mb=[_origin(cache, name, fetched) for cache, name, fetched in rows],
@@ -235,9 +235,9 @@ def _hits(cache: Mapping[str, Any] | None) -> float | None:
     return 100 * (1 - cache["origin_requests"] / cache["requests"])
 
 
-def _origin(cache: Mapping[str, Any] | None, asked: str, fetched_mb: float) -> float | None:
+def _origin(cache: Mapping[str, Any] | None, requested: str, fetched_mb: float) -> float | None:
     """Return the MB that the store sent: the count of the cache, or without a cache the MB received by the clients."""
-    if asked == "none":
+    if requested == "none":
         return fetched_mb
     return cache["origin_bytes"] / 1e6 if cache else None
 
@@ -263,7 +263,7 @@ def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return pd.DataFrame()
     rows = table[(table["client_cache"] == "none") & table["first_median_s"].notna()]
-    by = [c for c in ("store", *words.axes_of(rows)) if c not in ("http_cache", "client_cache")]
+    by = [c for c in ("store", *labels.axes_of(rows)) if c not in ("http_cache", "client_cache")]
     plain, cached = (rows[(rows["http_cache"] == "none") == without] for without in (True, False))
     times = ["first_median_s", "slowest_median_s"]
     both = plain[[*by, *times]].merge(
@@ -284,13 +284,13 @@ def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         return []
     out: list[tuple[str, Any, str]] = [
         ("launches_files", round(table["files_median_per_start"].max()), ""),
-        ("launches_clients", words.plural(table["clients"].max(), "client"), ""),
+        ("launches_clients", labels.plural(table["clients"].max(), "client"), ""),
     ]
     found = with_and_without_cache(table)
     if len(found):
         row = found.iloc[0]
         out += [
-            ("launches_together", words.plural(row["clients"], "client"), ""),
+            ("launches_together", labels.plural(row["clients"], "client"), ""),
             ("launches_store", row["store"], ""),
             ("launches_direct", row["first_median_s_none"], "s"),
             ("launches_cached", row["first_median_s_cache"], "s"),
@@ -303,13 +303,13 @@ def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 COLLECTS, UPLOADS = "collect_garbage", ("put", "publish")  # workloads
 AXES = ("engine", "pattern", "days", "keep", "batch", "workers")  # of the collection
-OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host")
+RUN_KEYS = ("key", "store", "workload", "rep", "state", "shared_host")
 SUMS = ("deletes", "gets", "requests", "retries", "failures")  # over the tries
 LAST = ("kept", "dropped")  # of the last try
 SEEN = ("alive", "dead", "lost", "lingering", "left", "others")  # found by the check after the collection
-FELT = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
+UPLOAD_RATIOS = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
 COLLECTION_COLUMNS = (
-    *OF_RUN,
+    *RUN_KEYS,
     "system",
     "role",
     *AXES,
@@ -322,9 +322,9 @@ COLLECTION_COLUMNS = (
     *LAST,
     *SEEN,
     "dead_mb",
-    *FELT,
+    *UPLOAD_RATIOS,
 )
-COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *FELT)  # of a group
+COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *UPLOAD_RATIOS)  # of a group
 
 
 def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any], list[int], Mapping[str, Any]]]:
@@ -339,8 +339,8 @@ def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[st
 
 def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
     fixed = run["point"]["fixed"]
-    own = fixed if role is None else next(r["fixed"] for r in fixed["roles"] if r["name"] == role)
-    return own["release"]
+    role_fixed = fixed if role is None else next(r["fixed"] for r in fixed["roles"] if r["name"] == role)
+    return role_fixed["release"]
 
 
 def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -352,34 +352,40 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
     if con is None:
         return pd.DataFrame(columns=COLLECTION_COLUMNS)
     tries = con.execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM rows").df()
-    felt, rows = _felt(phases), []
+    felt, rows = _upload_ratios(phases), []
     for key in dict.fromkeys(key for key, _ in campaign.files("collections")):
         run = campaign.runs[key]
         for role, axes, ranks, seen in _collecting(run):
-            own = tries[(tries["key"] == key) & tries["client"].isin(ranks)].sort_values(["client", "number"])
+            role_tries = tries[(tries["key"] == key) & tries["client"].isin(ranks)].sort_values(["client", "number"])
             row = {
                 "key": key,
                 "role": role,
-                "system": words.deployment(run["point"]["axes"] | {"store": run["point"]["store"]}),
+                "system": labels.deployment(run["point"]["axes"] | {"store": run["point"]["store"]}),
             }
             row |= {name: axes[name] for name in AXES}
-            row |= {"factor": _release(run, role)["factor"], "tries": len(own)} | _times(own)
-            row |= {name: int(own[name].sum()) for name in SUMS} | {name: int(own[name].iloc[-1]) for name in LAST}
+            row |= {"factor": _release(run, role)["factor"], "tries": len(role_tries)} | _times(role_tries)
+            row |= {name: int(role_tries[name].sum()) for name in SUMS} | {
+                name: int(role_tries[name].iloc[-1]) for name in LAST
+            }
             row |= {name: seen[name] for name in SEEN} | {"dead_mb": seen["dead_bytes"] / 1e6}
-            rows.append(row | {name: felt.get((key, phase)) for name, phase in FELT.items()})
+            rows.append(row | {name: felt.get((key, phase)) for name, phase in UPLOAD_RATIOS.items()})
     found = pd.DataFrame(rows)
-    return points[["order", *OF_RUN]].merge(found, on="key").sort_values("order").reindex(columns=COLLECTION_COLUMNS)
+    return points[["order", *RUN_KEYS]].merge(found, on="key").sort_values("order").reindex(columns=COLLECTION_COLUMNS)
 
 
-def _times(own: pd.DataFrame) -> dict[str, Any]:
+def _times(tries_of_client: pd.DataFrame) -> dict[str, Any]:
     """Return the seconds of marking, and seconds and deletions per second of sweeping, over all tries."""
-    begun = own[own["marked_ns"].notna()]
+    begun = tries_of_client[tries_of_client["marked_ns"].notna()]
     sweep = float((begun["end_ns"] - begun["marked_ns"]).sum()) / 1e9
     mark = float((begun["marked_ns"] - begun["begin_ns"]).sum()) / 1e9
-    return {"mark_s": mark, "sweep_s": sweep, "deletes_per_s": own["deletes"].sum() / sweep if sweep else None}
+    return {
+        "mark_s": mark,
+        "sweep_s": sweep,
+        "deletes_per_s": tries_of_client["deletes"].sum() / sweep if sweep else None,
+    }
 
 
-def _felt(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
+def _upload_ratios(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Return (key, phase) -> rate of all uploads divided by that before the collection, if there were any."""
     rates = phases[phases["does"].isin(UPLOADS)].groupby(["key", "phase"])["rate_per_s"].sum()
     out = {}
@@ -431,5 +437,5 @@ def collections_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     if len(slowed):
         worst = slowed.loc[slowed["uploads_during_ratio_median"].idxmin()]
         parts = [100 * worst[f"uploads_during_ratio_{p}"] for p in groups.PARTS]
-        out += [("collected_uploads", words.spread(parts), "%"), ("collected_uploads_where", worst["system"], "")]
+        out += [("collected_uploads", labels.spread(parts), "%"), ("collected_uploads_where", worst["system"], "")]
     return out

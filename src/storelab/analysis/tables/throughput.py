@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees, ratios, steadiness
 from storelab.analysis.tables import calibration
@@ -138,7 +138,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         "unsteady_how": unsteady(ok["steadiness"]),
         "too_short": int((ok["steadiness"] == steadiness.TOO_SHORT).sum()),
         "tail_max_s": ok["tail_s"].max(),
-        **calibration.of_group(ok, ok["rate_per_s"].astype(float).median()),
+        **calibration.ceiling_columns(ok, ok["rate_per_s"].astype(float).median()),
         "duration_s": group["duration_s"].iloc[0],
     }
 
@@ -148,7 +148,7 @@ def unsteady(kinds: pd.Series) -> str | None:
     return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (kinds == name).sum())) or None
 
 
-def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
+def rows_of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the rows of `throughput.csv` that belong to a class of CLASSES."""
     if "object_size_bytes" not in table:
         return table.iloc[:0]
@@ -158,8 +158,8 @@ def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the rows of `of_class` with a known median."""
-    rows = of_class(table, name)
+    """Return the rows of `rows_of_class` with a known median."""
+    rows = rows_of_class(table, name)
     return rows[rows[CLASSES[name].median].notna()] if len(rows) else rows
 
 
@@ -186,10 +186,10 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         settings = [c for c in ("engine", "clients", "workers", "front_ends") if c in best and not pd.isna(best[c])]
         out += [
             (f"best_{name}", best[kind.median], kind.shown),
-            (f"best_{name}_spread", words.spread([best[c] for c in groups.spread([kind.metric])]), kind.shown),
+            (f"best_{name}_spread", labels.spread([best[c] for c in groups.spread([kind.metric])]), kind.shown),
             (f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), ""),
             *((f"best_{name}_{c}", best[c], "") for c in ("store", "n", "interval")),
-            *((f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in settings),
+            *((f"best_{name}_{c}", labels.value_text(c, best[c]), "") for c in settings),
         ]
     return out
 
@@ -225,7 +225,7 @@ def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
         )
         found.setdefault(groups.kind(key["metric"]), []).append((odd, even))
     for metric, pairs in found.items():
-        r = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], groups.lower_is_better(metric))
+        r = ratios.overall_ratio([p[0] for p in pairs], [p[1] for p in pairs], groups.lower_is_better(metric))
         counts = {"groups": len(pairs), "n": r.n_a + r.n_b, "n_odd": r.n_a, "n_even": r.n_b, "spread_percent": math.nan}
         rows.append({"workload": WHOLE, "metric": metric} | r.row() | counts)
     columns = [*by, "metric", "groups", "n", "n_odd", "n_even", "spread_percent", *ratios.COLUMNS]
@@ -247,7 +247,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     apart = 100 * (np.maximum(ratio, 1 / ratio) - 1)
     out = [
         ("noise_floor", float(np.quantile(apart, PERCENTILE, method="inverted_cdf")), "%"),
-        ("noise_groups", words.plural(len(rows), "group"), ""),
+        ("noise_groups", labels.plural(len(rows), "group"), ""),
         ("run_spread", rows["spread_percent"].astype(float).median(), "%"),
         ("aa_compared", len(with_interval), ""),
         ("aa_undecided", int((with_interval["verdict"] == ratios.UNDECIDED).sum()), ""),
@@ -255,7 +255,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     ]
     whole = found[(found["workload"] == WHOLE) & (found["metric"] == groups.SPEED)]
     if len(whole) and whole["low"].notna().all():
-        spread = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
+        spread = labels.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
         out += [("aa_whole", spread, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
     return out
 
@@ -319,7 +319,7 @@ def curves(
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """Yield the identity of each curve, the values of its axis and the speeds of its runs, shapes (n,)."""
     by = ["store", "workload", *axes]
-    runs = groups.of_points(points)
+    runs = groups.point_rows(points)
     runs = runs[runs["value"] > 0]
     for axis in (a for a in CURVE_AXES if a in by):
         yield from _curves(runs[runs[axis].notna()], (axis,), by)
@@ -336,7 +336,7 @@ def _curves(
     for key, group in groups.grouped(runs, others):
         x = group[axes[0]].to_numpy(dtype=float)
         values = np.unique(x)
-        if len(values) >= knees.LEAST_VALUES:
+        if len(values) >= knees.MIN_VALUES:
             head = {"axis": TOGETHER.join(axes), "values": len(values), "n": len(x)}
             head |= {"least": int(values[0]), "most": int(values[-1])}
             yield key | head, x, group["value"].to_numpy(dtype=float)
@@ -351,7 +351,7 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     if found.empty:
         return []
     counts = {text: int((found["curve"] == shape).sum()) for shape, text in SHAPES.items()}
-    shapes = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
+    shapes = labels.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
     out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", shapes, "")]
     known = (found["curve"] != knees.UNDECIDED) & found["linearity_low"].notna()
     rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & known]
@@ -363,5 +363,5 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 def linearity(row: Mapping[str, Any]) -> str:
     """Return the linearity to two decimals with its interval (1: proportional); empty without a value."""
-    value, low, high = (words.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
+    value, low, high = (labels.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
     return "" if pd.isna(row["linearity_value"]) else f"{value} [{low}, {high}]"

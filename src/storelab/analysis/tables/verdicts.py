@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.calibration import CLIENT, EXCEEDED, LINK, LINK_FULL
@@ -87,7 +87,7 @@ class Rule:
 
 # Axes that differ between the points of one subject: the amount of load, its distribution, and the kind of requests.
 VARIED = tuple(a.column for a in ALL.values() if a.load)
-OF_POINTS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # columns of the runs that the rules use
+POINT_COLUMNS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # columns of the runs that the rules use
 COLUMNS = (
     "store",
     "deployment",
@@ -116,7 +116,7 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
     tables: points, throughput, resources and, if it exists, scaling. by: the columns that identify a group of points.
     """
-    runs = groups.closed_loops(groups.of_points(tables["points"]))
+    runs = groups.closed_loops(groups.point_rows(tables["points"]))
     runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
     fixed = [c for c in by if c not in VARIED]
     known = Known(tables, by, fixed)
@@ -160,14 +160,14 @@ class Known:
         self._by = by
         read = ((identities(tables[name], by), tables[name].to_dict("records")) for name in ("throughput", "resources"))
         self._tables = [dict(zip(reversed(keys), reversed(rows), strict=True)) for keys, rows in read]
-        self._points = RowIndex(groups.closed_loops(tables["points"]), fixed, OF_POINTS)
+        self._points = RowIndex(groups.closed_loops(tables["points"]), fixed, POINT_COLUMNS)
         curves = tables.get("scaling", pd.DataFrame())
         used = [c for c in fixed if c in curves]
         kept = [c for c in curves if c not in used]
         self._curves = RowIndex(curves, used, kept) if len(curves) else None
 
     def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
-        """Return the subject of these runs. keys: `identities` of each run; speeds: its value (`groups.of_points`)."""
+        """Return the subject of these runs. keys: `identities` of each run; speeds: its value (`groups.point_rows`)."""
         values: dict[tuple[Any, ...], list[float]] = {}
         for key, value in zip(keys, speeds, strict=True):
             values.setdefault(key, []).append(float(value))
@@ -189,13 +189,13 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     also = [*fired[1:], *(note for note in notes if note[1])]
     return {
         "store": key["store"],
-        "deployment": words.deployment(axes),
+        "deployment": labels.deployment(axes),
         "workload": key["workload"],
         "engine": axes.get("engine"),
         "what": ", ".join(described(axes)),
         "best": s.best.median,
         "unit": units_of(key["workload"], key["metric"] == groups.THROUGHPUT),
-        "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
+        "where": ", ".join(filter(None, (labels.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
         "n": len(s.best.values),
         "few": bool(s.number("few")),
         "verdict": named(verdict, s),
@@ -212,14 +212,14 @@ def described(axes: Mapping[str, Any]) -> list[str]:
     separate columns. Axes that this version of storelab does not know are always included.
     """
     apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {
-        a.column for a in ALL.values() if a.told
+        a.column for a in ALL.values() if a.always_shown
     }
     declared = [a.column for a in ALL.values() if a.column in axes]
     out = []
     for column in [*declared, *(c for c in axes if c not in declared)]:
         axis, value = BY_COLUMN.get(column), axes[column]
-        if column not in apart and value is not None and (axis is None or axis.told or value != axis.default):
-            out.append(words.value_text(column, value))
+        if column not in apart and value is not None and (axis is None or axis.always_shown or value != axis.default):
+            out.append(labels.value_text(column, value))
     return [text for text in out if text]
 
 
@@ -239,7 +239,7 @@ def lines(found: pd.DataFrame) -> list[str]:
     out = []
     for r in found.itertuples(index=False):
         subject = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
-        out.append(f"{subject}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
+        out.append(f"{subject}: {labels.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
         out.append(
             f"    limited by: {r.verdict}"
             if r.verdict not in (NOT_KNOWN, "unsteady", DISTURBED)
@@ -265,12 +265,12 @@ MOSTLY = 0.8  # fraction of a host's busy CPU time from which on only one side i
 OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, from which on it is reported
 GAIN = 1.05  # least ratio of a gain, even if a smaller one is significant
 # Without an interval, a gain needs this number of runs on each side, ranges that do not overlap, and this ratio.
-LEAST_RUNS, LEAST_GAIN = 3, 1.1
+MIN_RUNS, MIN_GAIN = 3, 1.1
 ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
 
 
 def _n(value: float, unit: str = "") -> str:
-    return f"{words.number(value)}{' ' if unit else ''}{unit}"
+    return f"{labels.number(value)}{' ' if unit else ''}{unit}"
 
 
 def errors(s: Subject) -> str | None:
@@ -290,7 +290,7 @@ def invalid(s: Subject) -> str | None:
         return None
     first = runs.sort_values([c for c in ("clients", "workers") if c in runs]).iloc[0]
     where = ", ".join(
-        words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
+        labels.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
     )
     return f"{len(runs)} of {len(s.points)}, the first with {where}: {first['reason']}"
 
@@ -318,8 +318,8 @@ def sockets(s: Subject) -> str | None:
 
 def memory(s: Subject) -> str | None:
     """Return the evidence if the memory of the clients' host is almost full."""
-    used, own = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
-    evidence = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
+    used, client_mb = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
+    evidence = f"{_n(used)} % of the memory of the clients' host in use, {_n(client_mb)} MB of it by the clients"
     return evidence if used >= MEMORY_FULL else None
 
 
@@ -438,16 +438,16 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
     if r.low == r.low:  # there is an interval
         if r.low <= 1:
             return None
-        shown = f"x{words.spread([r.ratio, r.low, r.high])}"
+        shown = f"x{labels.spread([r.ratio, r.low, r.high])}"
     else:
         if (
-            min(len(less.values), len(more.values)) < LEAST_RUNS
+            min(len(less.values), len(more.values)) < MIN_RUNS
             or min(more.values) <= max(less.values)
-            or r.ratio < LEAST_GAIN
+            or r.ratio < MIN_GAIN
         ):
             return None
         shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
-    return f"{_n(more.axes[axis])} against {words.value_text(axis, less.axes[axis])}: {shown}"
+    return f"{_n(more.axes[axis])} against {labels.value_text(axis, less.axes[axis])}: {shown}"
 
 
 def spread_over(axis: str) -> Test:
@@ -477,7 +477,7 @@ def concurrency(s: Subject) -> str | None:
         step = gain(line[-2], line[-1], axis)
         if shape == knees.RISING:
             evidence.append(
-                f"{words.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
+                f"{labels.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
                 "the rate still rises" + (f" ({step})" if step else "")
             )
         elif shape is None and step:
@@ -515,7 +515,7 @@ def unknown(s: Subject) -> str:
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
         if (shape := curve.get("curve")) in (knees.KNEE, knees.PEAK) and not pd.isna(curve["knee_value"]):
-            place = f"at {_n(curve['knee_value'])} {words.heading(axis).lower()}"
+            place = f"at {_n(curve['knee_value'])} {labels.heading(axis).lower()}"
             parts.append(
                 f"the rate levels off {place}"
                 if shape == knees.KNEE
@@ -533,23 +533,23 @@ def would_decide(s: Subject) -> str:
     numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
     few = {axis for axis, values in numbers.items() if len(values) == 1}
     # Axes with several values, whose points also differ in other axes.
-    coupled = [words.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
+    coupled = [labels.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
     pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
     missing = {
         "more than one number of clients or workers": bool(pushed) and few >= pushed,
-        f"{coupled[0]} varied without {words.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
+        f"{coupled[0]} varied without {labels.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
         "a calibration": "ceiling_percent" in unknown_ and not s.shared,
         "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
         "the CPU of the server": "server_cpu_median_cores" in unknown_,
-        **_of_links(s.row),
+        **_missing_links(s.row),
         "more than one number of buckets": "buckets" in few,
         "more than one number of front-ends": "front_ends" in few,
-        f"{LEAST_RUNS + 1} or more runs of each point": len(s.best.values) <= LEAST_RUNS,
+        f"{MIN_RUNS + 1} or more runs of each point": len(s.best.values) <= MIN_RUNS,
     }
     return "; ".join(text for text, lacks in missing.items() if lacks) or "what the server waits for: disks, locks"
 
 
-def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
+def _missing_links(row: Mapping[str, Any]) -> dict[str, bool]:
     """Return the data about links that a verdict may lack -> True if they are missing."""
     known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
     return {

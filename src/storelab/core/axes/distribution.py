@@ -36,7 +36,7 @@ PATTERN = Axis(
     choices=(CVMFS, TUNED),
     heading="Pattern",
     words="pattern {}",
-    told=True,
+    always_shown=True,
 )
 DAYS = Axis(
     "days",
@@ -77,7 +77,7 @@ STRATUM0 = Axis(
     heading="Stratum 0",
     words="stratum 0 on {}",
     values={NOWHERE: ""},
-    told=True,
+    always_shown=True,
 )
 
 
@@ -128,7 +128,7 @@ HTTP_CACHE = Axis(
 )
 
 
-MOST_BYTES = 10**9  # of an object; a catalog may be large
+MAX_BYTES = 10**9  # of an object; a catalog may be large
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from storelab.core import figures
-from storelab.core.config_types import Closed, Name, Once, Scalar, Scalars, Text
+from storelab.core.config_types import Name, Once, Scalar, Scalars, StrictModel, Text
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
@@ -44,16 +44,16 @@ COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "durability": dict.fromkeys(("lost", "corrupted", "stale", "resurrected", "wrong", "unreadable"), ("read",)),
     "releases": {"behind": ("published_days",)},
 }
-ANSWERED = "capabilities"
-TOLD = {  # columns of a table, in addition to the axes
+CAPABILITIES = "capabilities"
+TABLE_COLUMNS = {  # columns of a table, in addition to the axes
     **COLUMNS,
     "roles": ("role", "does", "phase"),
     "recovery": ("role", "does", "beyond_redundancy"),
     "durability": ("when",),
     "consistency": ("scenario", "front_end"),
-    ANSWERED: ("topic", "check"),
+    CAPABILITIES: ("topic", "check"),
 }
-TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))
+TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, CAPABILITIES)))
 EXTREMES = ("least", "most")
 EACH = "each"  # all values that are compared, in ascending order
 PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value of which this fraction was measured
@@ -74,7 +74,7 @@ OPTIONAL = {"level": ("along",), "answer": ("along",)}
 ALONG_ONLY = ("slope", "shape")  # rules that judge a whole curve
 
 
-class Published(Closed):
+class Published(StrictModel):
     """A published number: a row of the tables of published numbers, or a value for a user's claim."""
 
     value: float | None = Field(None, description="The number.")
@@ -93,7 +93,7 @@ class Published(Closed):
         return self
 
 
-class Claim(Closed):
+class Claim(StrictModel):
     """A finding with the query that tests it and the rule that judges it, see docs/claims.md."""
 
     statement: Text = Field(description="The finding, in a plain sentence.")
@@ -160,7 +160,7 @@ class Claim(Closed):
     )
 
     @model_validator(mode="after")
-    def _fits_its_rule(self) -> "Claim":
+    def _matches_rule(self) -> "Claim":
         given = {k: getattr(self, k) for k in KEYS[:-1]} | {"bound": self.at_least is not None or None}
         if self.at_most is not None:
             if given["bound"]:
@@ -208,16 +208,16 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     if claim.rule == "count":
         known = COUNTED
     elif claim.rule == "answer":
-        known = {table: {}} if table == ANSWERED else {}
-    which = [t for t in TABLES if t in known] or [ANSWERED]
+        known = {table: {}} if table == CAPABILITIES else {}
+    which = [t for t in TABLES if t in known] or [CAPABILITIES]
     figures.known(f"{place}.table", table, which, f"table of the rule `{claim.rule}`")
     if claim.metric:
         figures.known(f"{place}.metric", claim.metric, known[table], f"metric of {table}")
-    plain = (*EVERYWHERE, *TOLD.get(table, ()))
+    plain = (*EVERYWHERE, *TABLE_COLUMNS.get(table, ()))
 
     def axis(name: str) -> Axis | None:
-        own = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role
-        return axes.get(name) or axes.get(own)
+        axis_name = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role
+        return axes.get(name) or axes.get(axis_name)
 
     def column(key: str, name: str) -> str:
         if name not in plain and (known_axis := axis(name)):

@@ -21,11 +21,11 @@ from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import PREFIX, Plan, Point, Workload, derive_seed, point_key
 from storelab.core.plan import roles, sweeps
-from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
+from storelab.core.plan.sweeps import MAX_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
-FEWEST_BINS = 10  # of a run, after its warm-up
-MOST_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
-TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
+MIN_BINS = 10  # of a run, after its warm-up
+MAX_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
+ROLE_KEYS = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
@@ -48,15 +48,21 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
 
 def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     points: dict[str, Point] = {}
-    asked, known = 0, every(config, workloads)
+    requested, known = 0, every(config, workloads)
     used = {workload_of(name, sweep) for name, sweep in config.sweeps.items()}
     figures.resolved(config.figures, [w for n, w in known.items() if n in used])
     _claims(config, [w for n, w in known.items() if n in used])
     for name, sweep in config.sweeps.items():
-        place, own, several = f"sweeps.{name}", workload_of(name, sweep), None
+        place, workload_name, several = f"sweeps.{name}", workload_of(name, sweep), None
         if not sweep.roles:
-            require_known(f"{place}.workload", own, workloads, f"the workload {own!r} does not exist", "one of:")
-        workload = known[own]
+            require_known(
+                f"{place}.workload",
+                workload_name,
+                workloads,
+                f"the workload {workload_name!r} does not exist",
+                "one of:",
+            )
+        workload = known[workload_name]
         if not sweep.roles:
             buckets_filled(place, sweep, sweep, workload)
             sweep = scaled(sweep, config.scale, place, workload, roles.names(sweep))
@@ -65,17 +71,17 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         if sweep.roles:
             several = roles.Roles(config, name, sweep, workloads)
             sweep = several.sweep
-        if sweep.bins and FEWEST_BINS * sweep.bins > sweep.duration - sweep.warm_up:
-            problem = f"{units.human_duration(sweep.bins)} leave fewer than {FEWEST_BINS} in a run"
+        if sweep.bins and MIN_BINS * sweep.bins > sweep.duration - sweep.warm_up:
+            problem = f"{units.human_duration(sweep.bins)} leave fewer than {MIN_BINS} in a run"
             raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = roles.rows(place, sweep, workload, config.scale)
         among, reps = sweep.stores or config.stores_to_measure, sweep.repetitions or config.repetitions
-        asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
-        if asked > MOST_POINTS:
+        requested += math.prod(map(len, columns)) * len(rows) * len(among) * reps
+        if requested > MAX_POINTS:
             raise UserError(
                 place,
-                f"the plan has {shown(asked)} points or more, the maximum is {MOST_POINTS}",
+                f"the plan has {shown(requested)} points or more, the maximum is {MAX_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
         names = [a.name for a in workload.axes]
@@ -110,10 +116,10 @@ def workload_of(name: str, sweep: Sweep) -> str:
 
 def _fits(place: str, key: str) -> None:
     """Raise UserError if the name of the point's folder would be too long for file systems."""
-    if len(folder := key.rpartition("/")[2]) > MOST_FOLDER:
+    if len(folder := key.rpartition("/")[2]) > MAX_FOLDER:
         raise UserError(
             place,
-            f"the folder of a point would have a name of {len(folder)} characters, the maximum is {MOST_FOLDER}",
+            f"the folder of a point would have a name of {len(folder)} characters, the maximum is {MAX_FOLDER}",
             "shorten the names of the roles, or leave more axes at their default",
         )
 
@@ -146,13 +152,13 @@ def order(points: list[Point], seed: int) -> list[Point]:
         deployments = sorted(block)
         rng.shuffle(deployments)
         for one in deployments:
-            series = sweeps.together(block[one])
+            series = sweeps.by_series(block[one])
             rng.shuffle(series)
             out += itertools.chain.from_iterable(series)
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
 
 
-def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
+def full_plan(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
     """Return the plan with all that the analysis needs about the campaign."""
     used = {p.workload: p for p in points}
     known = {name: w for name, w in every(config, workloads).items() if name in used}
@@ -173,7 +179,7 @@ def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]
 
 def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
     """Return the content of `plan.json` except the versions of the software that measures."""
-    return whole(config, points, workloads).to_json()
+    return full_plan(config, points, workloads).to_json()
 
 
 def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:
@@ -191,10 +197,10 @@ def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any
     """Return sweep -> axes that vary together and their rows, which the analysis follows."""
     coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.zip}
     used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
-    return {name: roles.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
+    return {name: roles.declared_rows(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 
 
 def _roles_of(point: Point) -> dict[str, Any]:
     """Return the roles of a workload, taken from one of its points; {} for a workload without roles."""
-    found = {role["name"]: {k: role[k] for k in TOLD_OF_ROLE} for role in point.fixed.get("roles", ())}
+    found = {role["name"]: {k: role[k] for k in ROLE_KEYS} for role in point.fixed.get("roles", ())}
     return {"roles": found} if found else {}

@@ -19,7 +19,7 @@ from storelab.core.axes.roles import PART
 from storelab.core.campaign import FILE_SIZES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config
-from storelab.core.config_types import LEAST_BIN_NS
+from storelab.core.config_types import MIN_BIN_NS
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import OF_ROLE, Axis, Point, Workload
 
@@ -32,10 +32,10 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
 
 def with_part(workload: Workload) -> Workload:
     """Return the workload with the axis PART; if it has this axis already, return it unchanged."""
-    return workload if keeps(workload) else replace(workload, axes=(*workload.axes, PART))
+    return workload if has_parts(workload) else replace(workload, axes=(*workload.axes, PART))
 
 
-def keeps(workload: Workload) -> bool:
+def has_parts(workload: Workload) -> bool:
     """Return True if the workload itself has the axis."""
     return any(axis.name == PART.name for axis in workload.axes)
 
@@ -53,12 +53,12 @@ def part(point: Point) -> int:
     return int(point.axes.get(PART.name, PART.default))
 
 
-def of(points: Iterable[Point], point: Point) -> list[Point]:
+def series_of(points: Iterable[Point], point: Point) -> list[Point]:
     """Return the points of the plan that differ from this one only in the part, including itself, in order."""
     return sorted((p for p in points if _same(p) == _same(point)), key=part)
 
 
-def together(points: Sequence[Point]) -> list[list[Point]]:
+def by_series(points: Sequence[Point]) -> list[list[Point]]:
     """Group the points by series, parts ascending; groups are in the order of their first point."""
     found: dict[Any, list[Point]] = {}
     for point in points:
@@ -74,7 +74,7 @@ def _same(point: Point) -> tuple[Any, ...]:
     return (point.store, point.workload, point.rep, others)
 
 
-MOST_POINTS = 100_000  # each has a separate folder
+MAX_POINTS = 100_000  # each has a separate folder
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # approximate size of the generated ROOT files
 Asked = TypeVar("Asked", Sweep, Role)
 
@@ -98,8 +98,8 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
         values, here = _listed(sweep.axes[axis.name]), f"{place}.axes.{axis.name}"
         if not values or values == [None]:
             raise UserError(here, "the sweep has no value", f"give one or a list, or omit it for {axis.default!r}")
-        if len(values) > MOST_POINTS:
-            raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MOST_POINTS} points")
+        if len(values) > MAX_POINTS:
+            raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MAX_POINTS} points")
         typed = [axis.parse(v, here) for v in values]
         if len(set(typed)) < len(typed) and axis.name not in sweep.scale_axes:
             twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
@@ -133,7 +133,7 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
         if isinstance(sweep, Sweep)
     }
     if isinstance(sweep, Sweep) and sweep.bins:
-        times["bins"] = max(LEAST_BIN_NS, round(sweep.bins * factor / ms) * ms)
+        times["bins"] = max(MIN_BIN_NS, round(sweep.bins * factor / ms) * ms)
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]
@@ -211,14 +211,14 @@ def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
 def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data set with copies of a generated ROOT file or of a user's file. Raises UserError."""
     size, codec, copies, files = axes["file_size"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
-    own = config.files.get(size)
-    if size not in FILE_SIZES and own is None:
+    user_file = config.files.get(size)
+    if size not in FILE_SIZES and user_file is None:
         raise UserError(
             f"{place}.file_size",
             f"{size!r} is not a file size and not a name in `files`",
             f"one of: {', '.join([*FILE_SIZES, *config.files])}; or name your file in `files`",
         )
-    if own and codec != "zstd":
+    if user_file and codec != "zstd":
         raise UserError(
             f"{place}.codec", f"{size} is a user's file, whose compression stays unchanged", "leave the axis out"
         )
@@ -227,7 +227,7 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     name += (f"-{copies}" if copies > 1 else "") + (f"-{files}files" if files > 1 else "")
     dataset = {"name": name, "kind": "root", "scale": size, "buckets": copies, "seed": config.seed, **packed}
     dataset |= {"files": files} if files > 1 else {}
-    return dataset | ({"file": own.path, "tree": own.tree} if own else {})
+    return dataset | ({"file": user_file.path, "tree": user_file.tree} if user_file else {})
 
 
 def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Workload) -> None:
@@ -248,8 +248,8 @@ def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Work
 
 def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
     """Return the number of objects to stage or to create; every bucket gets at least one."""
-    asked = axes.get("working_set", 0)
-    count: int = max(-(-asked // max(1, axes["object_size"])) if asked else sweep.objects, axes["buckets"])
+    requested = axes.get("working_set", 0)
+    count: int = max(-(-requested // max(1, axes["object_size"])) if requested else sweep.objects, axes["buckets"])
     return count
 
 
@@ -260,11 +260,11 @@ def staged_for(
 
     The parameters are the number of objects, and the definitions of named mixes and sizes, if the workload needs them.
     """
-    known_mixes = {name: mix.told() for name, mix in config.mixes.items()}
-    known_sizes = {name: sizes.told() for name, sizes in config.sizes.items()}
+    known_mixes = {name: mix.as_dict() for name, mix in config.mixes.items()}
+    known_sizes = {name: sizes.as_dict() for name, sizes in config.sizes.items()}
     fixed = mixes.meaning(axes, known_mixes, known_sizes, f"{place}.axes")
     if workload.dataset == "payload" or "objects" in workload.needs:
         fixed["objects"] = _objects(sweep, axes)
     if "release" in workload.needs:
-        fixed["release"] = (config.release or Release.model_validate({})).told()
+        fixed["release"] = (config.release or Release.model_validate({})).as_dict()
     return fixed, dataset_of(config, place, workload, axes, fixed)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab.core.campaign.release import Release as Settings
-from storelab.core.errors import UserError, of_system
+from storelab.core.errors import UserError, system_error
 from storelab.datasets.release import catalogs, names, nightly, objects, tree
 from storelab.datasets.release.state import Known, State
 
@@ -161,8 +161,8 @@ class Release:
         writer = objects.Writer(self.settings, part, None, n)
         scratch = part / "catalog.sqlite"
         written = list(catalogs.night(state, n, os.fsencode(name), scratch, writer.object))
-        own = written[-1]
-        night = (os.fsencode(name), own.name, own.size, json.dumps(own.counts))
+        last = written[-1]
+        night = (os.fsencode(name), last.name, last.size, json.dumps(last.counts))
         rows = state.db.execute(
             "SELECT name, hash, size, counts FROM nights WHERE day > ? AND name <> ?",
             (
@@ -213,7 +213,7 @@ class Release:
             "skipped": [[os.fsdecode(path), why] for path, why in skipped],
             "zlib": objects.library(),
             "zlib_level": self.settings.zlib_level,
-            "night_catalog": [own.name, own.size, own.counts],
+            "night_catalog": [last.name, last.size, last.counts],
         }
         write_day(part, facts, self._items(state, sent, len(log), len(text)))
 
@@ -242,7 +242,7 @@ def _disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise of_system(error) from None
+        raise system_error(error) from None
     except sqlite3.OperationalError as error:
         hint = "make room on this disk" if "full" in str(error) else "check this folder and its file system"
         raise UserError(folder.name, f"the state cannot be written ({error})", hint) from None

@@ -43,7 +43,7 @@ _REFLOG = """
 CREATE TABLE refs (hash TEXT, type INTEGER, timestamp INTEGER, CONSTRAINT pk_refs PRIMARY KEY (hash));
 CREATE TABLE properties (key TEXT, value TEXT, CONSTRAINT pk_properties PRIMARY KEY (key));
 """
-OF_CATALOG = 0  # type of a reflog's entry
+CATALOG_ENTRY = 0  # type of a reflog's entry
 Fetch = Callable[[str], bytes]  # raises LookupError or OSError if the object is missing
 
 
@@ -170,7 +170,7 @@ def _fill(book: Book, state: State, at: bytes, folder: bytes, nested: dict[bytes
 def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iterator[Catalog]:
     """Write the catalogs of a night, children before parents; the last one is that of the night."""
     folders = _folders(state)
-    own, made = set(folders), {path: {} for path in folders}
+    folder_set, made = set(folders), {path: {} for path in folders}
     for folder in folders:
         at = b"/" + name
         book = Book(file, at + b"/" + folder if folder else at, day)
@@ -186,7 +186,7 @@ def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iter
         catalog = Catalog(folder, object_name, stored, len(data), counts)
         if folder:
             above = folder.rpartition(b"/")[0]
-            while above not in own:
+            while above not in folder_set:
                 above = above.rpartition(b"/")[0]
             made[above][folder] = catalog
         yield catalog
@@ -211,7 +211,7 @@ def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
     db.executescript(_REFLOG)
     about = {"schema": "1.0", "schema_revision": "0", "fqrn": repository}
     db.executemany("INSERT INTO properties VALUES (?, ?)", sorted(about.items()))
-    rows = ((digest, OF_CATALOG, when) for digest, when in roots)
+    rows = ((digest, CATALOG_ENTRY, when) for digest, when in roots)
     db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?, ?)", rows)
     blob = db.serialize()
     db.close()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 EVERY_NS = 200_000_000  # between two writes
 _FORM = struct.Struct("<5q")  # operations, errors, bytes, time, and their sum: a half-written file does not add up
-_MOST = 1 << 63
+_MODULUS = 1 << 63
 
 
 class Done(NamedTuple):
@@ -24,7 +24,7 @@ class Done(NamedTuple):
     bytes: int
 
 
-class Teller:
+class ProgressWriter:
     """The writer of the progress file of one process of a client. path: None to write nothing."""
 
     def __init__(self, path: Path | None):
@@ -39,7 +39,7 @@ class Teller:
         with suppress(OSError, struct.error):
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._file, _FORM.pack(*values, sum(values) % _MOST), 0)
+            os.pwrite(self._file, _FORM.pack(*values, sum(values) % _MODULUS), 0)
 
 
 def read_progress(path: Path) -> Done | None:
@@ -48,7 +48,7 @@ def read_progress(path: Path) -> Done | None:
         *values, total = _FORM.unpack(path.read_bytes())
     except (OSError, struct.error):
         return None
-    return Done(*values[:3]) if sum(values) % _MOST == total else None
+    return Done(*values[:3]) if sum(values) % _MODULUS == total else None
 
 
 def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
@@ -59,7 +59,7 @@ def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
     out = dict(before)
     with suppress(OSError), os.scandir(folder) as found:
         for entry in found:
-            if entry.name.startswith("told.") and (done := read_progress(Path(entry.path))) is not None:
+            if entry.name.startswith("progress.") and (done := read_progress(Path(entry.path))) is not None:
                 out[entry.name] = done
     return out
 
@@ -67,7 +67,7 @@ def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
 def total_progress(counts: Iterable[Done]) -> Done:
     """Return the sums over all processes."""
     every = list(counts)
-    return Done(*(sum(own) for own in zip(*every, strict=True))) if every else Done(0, 0, 0)
+    return Done(*(sum(values) for values in zip(*every, strict=True))) if every else Done(0, 0, 0)
 
 
 class LimitExceeded(Exception):
@@ -104,22 +104,22 @@ class Guard:
         limits: dict[str, Any],
         clients: int,
         kept: tuple[int, int] | None = None,
-        told: Teller | None = None,
+        progress: ProgressWriter | None = None,
     ):
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
         room, disk = (limits.get(k) for k in ("room_bytes", "disk_bytes"))
-        self.room, self.disk = [None if v is None else v / clients for v in (room, disk)]
-        self.kept, self.told = kept, told or Teller(None)
+        self.space, self.disk = [None if v is None else v / clients for v in (room, disk)]
+        self.kept, self.progress = kept, progress or ProgressWriter(None)
         self.error_fraction = limits.get("error_fraction")
         self.active = any(
-            bound is not None for bound in (self.throughput, self.requests, self.room, self.disk, self.error_fraction)
+            bound is not None for bound in (self.throughput, self.requests, self.space, self.disk, self.error_fraction)
         )
         self.last: tuple[int, int, int] | None = None
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
         """Pass running totals; now_ns: UTC. Raises LimitExceeded."""
-        self.told.note(now_ns, operations, errors, size_bytes)
+        self.progress.note(now_ns, operations, errors, size_bytes)
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(
@@ -127,9 +127,9 @@ class Guard:
                 f"{self.error_fraction:g}"
             )
         stored = size_bytes if self.kept is None else min(size_bytes, self.kept[0] + errors * self.kept[1])
-        if self.room is not None and stored > self.room:
+        if self.space is not None and stored > self.space:
             raise LimitExceeded(
-                f"a client uploaded {stored / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB "
+                f"a client uploaded {stored / 1e6:.0f} MB: more than its share {self.space / 1e6:.0f} MB "
                 "of the room in the store (limits.stored_bytes, free disk)"
             )
         if self.disk is not None and size_bytes > self.disk:

@@ -22,7 +22,7 @@ from storelab.core import clock
 # Operations in flight at the deadline may take longer by this fraction of the window (within the bounds). Those that
 # are still in flight then hung. In a window that is long enough (`steadiness`: 5 operations for each in flight), none
 # is that slow.
-DRAIN, LEAST_DRAIN_S, MOST_DRAIN_S = 0.2, 5.0, 30.0
+DRAIN, MIN_DRAIN_S, MAX_DRAIN_S = 0.2, 5.0, 30.0
 IN_FLIGHT = "still in flight when the time for operations in flight at the deadline was over"
 TICK_NS, FROM_NS = 10_000_000, 20_000_000  # length of a tick; minimum delay of a tick that counts as a pause
 MAX_PAUSES = 100  # the longest pauses, which are listed individually
@@ -30,10 +30,10 @@ MAX_PAUSES = 100  # the longest pauses, which are listed individually
 
 def drain_s(window_ns: int) -> float:
     """Return the seconds after the deadline at which operations in flight are abandoned."""
-    return min(max(DRAIN * window_ns / 1e9, LEAST_DRAIN_S), MOST_DRAIN_S)
+    return min(max(DRAIN * window_ns / 1e9, MIN_DRAIN_S), MAX_DRAIN_S)
 
 
-class Closed:
+class ClosedLoop:
     """A closed loop: every worker begins its next operation at once, until the deadline."""
 
     def __init__(self, deadline_ns: int):
@@ -49,7 +49,7 @@ class Closed:
         return 0
 
 
-class Open:
+class OpenLoop:
     """Arrivals `index`, `index + stride`, … of a point whose operations are due `rate` times a second. Thread-safe.
 
     index, stride: number of this process among the point's processes, and how many there are.
@@ -85,7 +85,7 @@ class Open:
         return max(0, due - self.begun)
 
 
-class Poisson(Open):
+class Poisson(OpenLoop):
     """An open loop with the same average rate and independent exponential gaps.
 
     `stride` processes, each with its own seed, form one Poisson process with the whole rate.

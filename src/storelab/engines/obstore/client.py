@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab.core import clock
-from storelab.core.errors import MeasurementFailed, of_memory
+from storelab.core.errors import MeasurementFailed, memory_error
 from storelab.core.model import derive_seed
 from storelab.core.records import HUNG
 from storelab.engines.common import bins, ledger
-from storelab.engines.common.error_classes import classify, said
-from storelab.engines.common.guard import EVERY_NS, Guard, LimitExceeded, Teller
-from storelab.engines.common.timing import IN_FLIGHT, Closed, Open, Poisson, Watch, drain_s, merge_pauses
+from storelab.engines.common.error_classes import classify, error_message
+from storelab.engines.common.guard import EVERY_NS, Guard, LimitExceeded, ProgressWriter
+from storelab.engines.common.timing import IN_FLIGHT, ClosedLoop, OpenLoop, Poisson, Watch, drain_s, merge_pauses
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
 from storelab.host import proc, processes
@@ -43,7 +43,7 @@ from storelab.stores.protocols.endpoint import Bucket
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
 FAILED = ("status", "error")  # HTTP status; 0, or 1 + the index of the error class in `messages`
-FEWEST_WORKERS = 4  # per process: a thread costs less than a process
+MIN_WORKERS = 4  # per process: a thread costs less than a process
 GRACE_S = 30.0  # time after the drain for writing results
 READ_TIMEOUT = "30s"
 ANY_CHUNK = 1  # bytes are discarded on arrival; larger chunks would be assembled first
@@ -92,12 +92,12 @@ class Loop:
     requests: int  # HTTP requests of one operation
     guard: Guard
     book: ledger.Book | None = None  # the ledger
-    told: Path | None = None  # progress file of this process
+    progress_file: Path | None = None  # progress file of this process
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
     closed: bool = False
 
-    def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
+    def run(self, start_ns: int, deadline_ns: int, arrivals: ClosedLoop | OpenLoop) -> None:
         """Work until the deadline, then drain; operations still in flight after that hung. Raises LimitExceeded."""
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
         self.parts = [{name: array("q") for name in COLUMNS + FAILED} for _ in self.workers]
@@ -110,8 +110,10 @@ class Loop:
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
-        if self.told:
-            threading.Thread(target=self._write_progress, args=(Teller(self.told),), daemon=True).start()
+        if self.progress_file:
+            threading.Thread(
+                target=self._write_progress, args=(ProgressWriter(self.progress_file),), daemon=True
+            ).start()
         last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         for t in threads:
             t.join(max(0.0, (last_ns - clock.now_ns()) / 1e9))
@@ -131,7 +133,7 @@ class Loop:
             for column, value in zip(self.parts[i].values(), values, strict=True):
                 column.append(value)
 
-    def _work(self, i: int, arrivals: Closed | Open) -> None:
+    def _work(self, i: int, arrivals: ClosedLoop | OpenLoop) -> None:
         worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
         tasks, now = self.tasks(worker), clock.now_ns
         begin, acknowledged = self.book.writer(worker) if self.book else (None, None)
@@ -150,7 +152,7 @@ class Loop:
                 return
             except Exception as caught:  # noqa: BLE001 - any error of the library is a failed operation
                 kind, status = classify(caught)
-                self.messages.setdefault(kind, said(caught))
+                self.messages.setdefault(kind, error_message(caught))
                 error, done = list(self.messages).index(kind) + 1, Outcome(task.count, 0, 0)
             ended = now()
             if acknowledged and not error:
@@ -168,7 +170,7 @@ class Loop:
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
 
-    def _write_progress(self, teller: Teller) -> None:
+    def _write_progress(self, writer: ProgressWriter) -> None:
         """Write the totals of all workers periodically, in a separate thread: no operation waits for it."""
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
@@ -179,7 +181,7 @@ class Loop:
                 operations, errors = operations + sum(counts) - failed, errors + failed
                 moved += sum(part["bytes"][rows])
                 seen[i] = rows.stop
-            teller.note(clock.now_ns(), operations, errors, moved)
+            writer.note(clock.now_ns(), operations, errors, moved)
             time.sleep(EVERY_NS / 1e9)
 
     def _watch(self, now_ns: int, size: int, failed: bool) -> None:
@@ -217,7 +219,7 @@ class ObstoreClient(TransferClient):
         self.endpoint, self.parallel = job.endpoint, self.parallel or 1
         self.clients, self.arrival_rate = axes["clients"], axes.get("arrival_rate", 0)
         cores = len(os.sched_getaffinity(0)) // self.clients
-        self.processes = max(1, min(cores, self.workers // FEWEST_WORKERS))
+        self.processes = max(1, min(cores, self.workers // MIN_WORKERS))
         self.children: list[tuple[ForkProcess, Connection]] = []
 
     def prepare(self) -> None:
@@ -308,9 +310,11 @@ class ObstoreClient(TransferClient):
             by_account = {a: s3_clients.store(self.endpoint, None, waits, a, **options) for a in each}
             self.stores = [by_account[self._further(b)] for b in buckets]
             self.paths = [f"{b.name}/" for b in buckets]
-        for own in {buckets[i].account: i for i in reversed(self.own)}.values():
+        for bucket_index in {buckets[i].account: i for i in reversed(self.bucket_indices)}.values():
             with contextlib.suppress(Exception):  # the answer does not matter
-                self.obstore.head(self.stores[own], f"{self.paths[own]}{buckets[own].prefix}storelab-hello")
+                self.obstore.head(
+                    self.stores[bucket_index], f"{self.paths[bucket_index]}{buckets[bucket_index].prefix}storelab-hello"
+                )
 
     def _further(self, bucket: Bucket) -> int | None:
         """Return the account of a bucket that this client reaches with the keys of a further account; else None."""
@@ -325,7 +329,7 @@ class ObstoreClient(TransferClient):
         except LimitExceeded as limit:
             pipe.send(limit)
         except MemoryError:
-            pipe.send(MeasurementFailed(str(of_memory())))
+            pipe.send(MeasurementFailed(str(memory_error())))
         except BaseException as error:  # noqa: BLE001 - the client reports any error
             pipe.send(MeasurementFailed(f"{type(error).__name__}: {error}"[:500]))
         finally:
@@ -337,15 +341,15 @@ class ObstoreClient(TransferClient):
         workers = list(range(index, self.workers, self.processes))
         guard = Guard(self.job.limits, stride, self.kept(len(workers)))
         book = ledger.Book(self.ledger) if self.ledger else None
-        progress = self.job.told and self.job.told.with_name(f"{self.job.told.name}.{index}")
+        progress = self.job.progress_file and self.job.progress_file.with_name(f"{self.job.progress_file.name}.{index}")
         loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book, progress)
         pipe.send("ready")
         start_ns, deadline_ns = self.times.get()
-        arrivals: Closed | Open = Closed(deadline_ns)
+        arrivals: ClosedLoop | OpenLoop = ClosedLoop(deadline_ns)
         if self.arrival_rate:
             first = self.job.client * self.processes + index
             paced = (start_ns, deadline_ns, self.arrival_rate, first, stride)
-            arrivals = Open(*paced)
+            arrivals = OpenLoop(*paced)
             if self.job.point.axes.get("arrivals") == "poisson":
                 arrivals = Poisson(*paced, derive_seed(self.job.point.seed, first, "arrivals"))
         watch = Watch()

@@ -4,7 +4,7 @@ HTCondor starts vanilla jobs when it has slots, which may take minutes: the gang
 missing jobs. Several jobs may fit into one machine. Therefore each job gets a separate share of the pool's machines.
 While jobs wait, they also get machines that join the pool, and machines that running jobs do not need. HTCondor's
 commands are used instead of its bindings, because their version is the pool's. The submit description contains no
-secrets; without a shared folder, HTCondor transfers the file with the post office's ticket.
+secrets; without a shared folder, HTCondor transfers the file with the relay server's ticket.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.contract import GangJob
-from storelab.gang import credentials, post
+from storelab.gang import credentials, relay
 from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
@@ -26,9 +26,9 @@ from storelab.host import processes
 SCRIPT = "agent.sh"  # the site's setup lines, then the agent
 LOOK_S = 5.0  # between two queries of the queue while a gang runs
 SHARE_S = 9.0  # between two queries of the pool while jobs wait
-LEAVE_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
+REMOVAL_TIMEOUT_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
 SPARE_S = 600  # a job removes itself this long after its gang's coordinator should have ended
-MOST_MACHINES = 200  # of one job
+MAX_MACHINES = 200  # of one job
 RUNNING, REMOVED, HELD, SENDING = 2, 3, 5, 6  # states of a job (HTCondor manual, JobStatus)
 REQUIREMENTS = re.compile(r"\s*requirements\s*=\s*(.*)", re.IGNORECASE)
 NOWHERE = "-"  # no machine yet
@@ -53,7 +53,7 @@ def quoted(words: list[str]) -> str:
 
 def share_out(machines: list[str], jobs: int) -> list[list[str]]:
     """Return the machines by job; each machine belongs to one job."""
-    return [machines[n::jobs][:MOST_MACHINES] for n in range(jobs)]
+    return [machines[n::jobs][:MAX_MACHINES] for n in range(jobs)]
 
 
 class Job(NamedTuple):
@@ -90,7 +90,7 @@ class CondorLauncher(RemoteLauncher):
         before = [str(self.folder.resolve() / SCRIPT)] if self.settings.setup else []
         executable, *arguments = [*before, *self.agent(), "$(Node)" if parallel else "$(ProcId)"]
         number = arguments[-1]
-        mine, wanted = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._wanted()
+        mine, wanted = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._requirements()
         lines = {
             "universe": self.settings.universe,
             "executable": executable,
@@ -112,7 +112,7 @@ class CondorLauncher(RemoteLauncher):
                 "when_to_transfer_output": "ON_EXIT",
                 "transfer_output_files": '""',
                 "transfer_input_files": "ticket",
-                "environment": f'"{post.TICKET}=ticket"',
+                "environment": f'"{relay.TOKEN_FILE}=ticket"',
             }
         text = [f"{k} = {v}" for k, v in lines.items()] + [
             o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)
@@ -122,13 +122,13 @@ class CondorLauncher(RemoteLauncher):
         queue = [",".join(machines) or NOWHERE for machines in shares]
         return "\n".join([*text, "queue Machines from (", *queue, ")"]) + "\n"
 
-    def _wanted(self) -> str:
+    def _requirements(self) -> str:
         """Return the requirements in `launcher.options`."""
         return " && ".join(f"({m[1]})" for o in self.settings.options if (m := REQUIREMENTS.fullmatch(o)))
 
     def _machines(self) -> list[str]:
         """Return the machines that may run a job of the gang, idle ones first. Raises MeasurementFailed."""
-        constraint = f"({self._wanted() or 'true'}) =!= false"  # conditions on the job only are undefined here
+        constraint = f"({self._requirements() or 'true'}) =!= false"  # conditions on the job only are undefined here
         if self.settings.universe == "parallel":
             constraint += " && DedicatedScheduler =!= undefined"
         done = self._command("condor_status", "-constraint", constraint, "-af", "Machine", "State", "Cpus")
@@ -161,7 +161,7 @@ class CondorLauncher(RemoteLauncher):
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
         """Run the command. Ctrl-C does not reach it, so that jobs are removed in order."""
-        return processes.ask(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
+        return processes.run_command(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
 
     def _queue(self) -> dict[int, Job] | None:
         """Return the gang's jobs in the queue, by number; None if the queue does not answer."""
@@ -187,7 +187,7 @@ class CondorLauncher(RemoteLauncher):
         self._share_more(queue)
         gone = self._gone(queue)
         self._gone_since = (self._gone_since or now) if gone else None
-        return self._farewell(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
+        return self._last_report(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
 
     def _gone(self, queue: dict[int, Job]) -> list[int]:
         """Return the jobs that have left the queue, and whose nodes have not reported their end."""
@@ -227,7 +227,7 @@ class CondorLauncher(RemoteLauncher):
             self._given.update(machines)
         return done.returncode == 0
 
-    def _farewell(self, job: int) -> str:
+    def _last_report(self, job: int) -> str:
         """Return what HTCondor knows of a job that has left the queue, and the agent's last output."""
         done = self._command(
             "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
@@ -246,7 +246,7 @@ class CondorLauncher(RemoteLauncher):
         """Return why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
         if queue is not None and (gone := self._gone(queue)):
-            return self._farewell(gone[0])
+            return self._last_report(gone[0])
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         if any(not self._shares[job] for job in waiting):
             return (
@@ -267,5 +267,5 @@ class CondorLauncher(RemoteLauncher):
             return
         for force in ((), ("-forcex",)):
             self._command("condor_rm", *force, self.cluster)
-            if clock.wait_for(lambda: self._queue() == {}, LEAVE_S, self.look_s):
+            if clock.wait_for(lambda: self._queue() == {}, REMOVAL_TIMEOUT_S, self.look_s):
                 return

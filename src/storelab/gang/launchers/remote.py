@@ -14,7 +14,7 @@ from typing import Any
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.engines.contract import GangJob
-from storelab.gang import credentials, post
+from storelab.gang import credentials, relay
 from storelab.gang.coordinator import Launcher
 from storelab.gang.nodes import ClockServer, other_versions
 from storelab.gang.rendezvous import Folder
@@ -23,7 +23,7 @@ from storelab.host import processes
 SETTLE_S = 5.0  # for the nodes' last files to appear
 END_S = 15.0  # for the agents to end their clients, before the batch system is asked to end them
 ALIVE_S = 3.0  # between two signs of the coordinator's life
-SETUP, ASKED_TO_END = "launcher.setup", "was asked to end"
+SETUP, STOP_REQUESTED = "launcher.setup", "was asked to end"
 
 
 def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
@@ -98,7 +98,7 @@ class RemoteLauncher(Launcher):
         self.tokens = tuple({name for end in endpoints for name in (end.token, end.certificate) if name})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
         self.clock: ClockServer | None = None
-        self.office: post.Office | None = None
+        self.relay_server: relay.RelayServer | None = None
         self.met = False
         self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
@@ -111,7 +111,7 @@ class RemoteLauncher(Launcher):
 
     def agent(self) -> list[str]:
         """Return the command of one agent without its number."""
-        place = self.office.url if self.office else str(self.folder.resolve())
+        place = self.relay_server.url if self.relay_server else str(self.folder.resolve())
         return [self.settings.python or sys.executable, "-m", self.module, place]
 
     def start(self) -> None:
@@ -126,9 +126,11 @@ class RemoteLauncher(Launcher):
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
         if not self.settings.shared_folder:
-            manifests = [own.manifest for own in (job, *job.roles) if own.manifest]
-            self.office = post.Office(self.folder, manifests, host_names(self.settings.address)[0], self.settings.port)
-            credentials.send(self.folder, "ticket", self.office.ticket())
+            manifests = [role_job.manifest for role_job in (job, *job.roles) if role_job.manifest]
+            self.relay_server = relay.RelayServer(
+                self.folder, manifests, host_names(self.settings.address)[0], self.settings.port
+            )
+            credentials.send(self.folder, "ticket", self.relay_server.access())
         self.launch()
 
     def run(self, command: list[str]) -> None:
@@ -204,16 +206,16 @@ class RemoteLauncher(Launcher):
         """Return the reason from agents that cannot reach the coordinator, or from the batch system's command."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
         lines = [line for log in logs for line in processes.log_lines(log)]
-        lines = [line for line in lines if ASKED_TO_END not in line]  # a consequence of another failure
+        lines = [line for line in lines if STOP_REQUESTED not in line]  # a consequence of another failure
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:
         """Return the line with the reason: an agent's message, else the last line."""
-        own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
-        if not own.endswith(f"{SETUP} failed"):
-            return own
+        first = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
+        if not first.endswith(f"{SETUP} failed"):
+            return first
         detail = next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
-        return f"{own} ({detail})" if detail else own
+        return f"{first} ({detail})" if detail else first
 
     def running(self) -> bool:
         """Return whether agents may still run."""
@@ -226,10 +228,10 @@ class RemoteLauncher(Launcher):
         clock.wait_for(lambda: not self.running(), END_S if begun else 0.0, self.look_s)
         if self.process is not None:
             processes.stop(self.process, 10.0)
-        for server in (self.clock, self.office, self.alive):
+        for server in (self.clock, self.relay_server, self.alive):
             if server is not None:
                 server.close()
-        self.clock = self.office = self.alive = None
+        self.clock = self.relay_server = self.alive = None
 
     def about(self) -> list[dict[str, Any]]:
         place = Folder(self.folder)

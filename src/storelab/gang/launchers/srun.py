@@ -6,15 +6,15 @@ import shutil
 import time
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang import credentials, post
+from storelab.gang import credentials, relay
 from storelab.gang.launchers import remote
-from storelab.gang.launchers.remote import ASKED_TO_END, SETTLE_S, RemoteLauncher
+from storelab.gang.launchers.remote import SETTLE_S, STOP_REQUESTED, RemoteLauncher
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
 TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's messages
 NOISE = "cluster configuration lacks support for cpu binding"
-BESIDE_S = 60  # overhead of a point in addition to its window; it must fit into the walltime too
+OVERHEAD_S = 60  # overhead of a point in addition to its window; it must fit into the walltime too
 KEPT = "STORELAB_SLURM_CONF"  # passes SLURM_CONF into a job of Snakemake's executor, which drops SLURM_…
 
 
@@ -58,14 +58,14 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 def cluster() -> int | None:
     """Return how many nodes Slurm has; None if it does not answer. A job that asks for more would wait forever."""
-    done = processes.ask(["sinfo", "-h", "-N", "-o", "%N"])
+    done = processes.run_command(["sinfo", "-h", "-N", "-o", "%N"])
     names = set() if done.returncode else set(done.stdout.split())
     return len(names) or None
 
 
 def _nodes(job: str) -> int:
     """Return the nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed."""
-    done = processes.ask(["squeue", "-h", "-j", job, "-o", "%D"], 60)
+    done = processes.run_command(["squeue", "-h", "-j", job, "-o", "%D"], 60)
     if done.returncode or not done.stdout.strip().isdigit():
         raise MeasurementFailed(f"squeue does not report the nodes of job {job}: {processes.words(done)}")
     return int(done.stdout)
@@ -77,7 +77,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     Raise UserError if the job has ended; the point is then neither started nor failed.
     """
     job = environ["SLURM_JOB_ID"]
-    done = processes.ask(["squeue", "-h", "-j", job, "-o", "%T %L"])
+    done = processes.run_command(["squeue", "-h", "-j", job, "-o", "%T %L"])
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
         raise UserError(
@@ -102,14 +102,14 @@ class SrunLauncher(RemoteLauncher):
     """A launcher that starts the agents of a gang with srun, inside an allocation of Slurm."""
 
     name = "srun"
-    ticket: str | None = None
+    token: str | None = None
     scratch = "/dev/shm"
     _asked_to_end: float | None = None  # when this process first saw that agents were asked to end
 
     def launch(self) -> None:
-        if self.office:  # without a shared folder, Slurm copies the ticket, and the agents remove it
-            self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
-            done = processes.ask(["sbcast", "--force", self.folder / "ticket", self.ticket], 60)
+        if self.relay_server:  # without a shared folder, Slurm copies the ticket, and the agents remove it
+            self.token = f"{self.scratch}/storelab-ticket-{self.folder.name}"
+            done = processes.run_command(["sbcast", "--force", self.folder / "ticket", self.token], 60)
             if done.returncode:
                 hint = " (does the controller answer? scontrol ping)" if done.returncode == processes.LATE else ""
                 raise MeasurementFailed(f"sbcast: {processes.words(done)}{hint}")
@@ -124,12 +124,12 @@ class SrunLauncher(RemoteLauncher):
         lines = [line for line in lines if NOISE not in line]
         if not lines:
             return ""
-        own = super().telling(lines)
-        if own.startswith("storelab: "):
-            return own
+        usual = super().telling(lines)
+        if usual.startswith("storelab: "):
+            return usual
         first = next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")
         marks = [EXECVE, *([] if TASK.search(first) else [CANCELLED]), "error: "]
-        return next((line for mark in marks for line in lines if mark in line), own)
+        return next((line for mark in marks for line in lines if mark in line), usual)
 
     def last_words(self) -> str:
         """Return srun's last line, or possible reasons if its step cannot begin: srun prints nothing then."""
@@ -145,7 +145,7 @@ class SrunLauncher(RemoteLauncher):
     def trouble(self) -> str:
         """Return why agents were asked to end: the failed task, or Slurm's message; '' without trouble."""
         text = super().trouble()
-        if ASKED_TO_END not in text:
+        if STOP_REQUESTED not in text:
             return text
         self._asked_to_end = self._asked_to_end or time.monotonic()
         words = self.last_words()
@@ -160,12 +160,12 @@ class SrunLauncher(RemoteLauncher):
     def stop(self) -> None:
         """End the step, and remove the ticket if agents have not read it."""
         super().stop()
-        ticket, self.ticket = self.ticket, None
-        if ticket and not self.met:
-            processes.ask([*step(len(self.nodes)), "rm", "-f", ticket], 20, credentials.clean(os.environ))
+        token, self.token = self.token, None
+        if token and not self.met:
+            processes.run_command([*step(len(self.nodes)), "rm", "-f", token], 20, credentials.clean(os.environ))
 
     def command(self) -> list[str]:
-        export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
+        export = [f"--export=ALL,{relay.TOKEN_FILE}={self.token}"] if self.token else []
         how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
         return [
             *step(len(self.nodes)),

@@ -24,7 +24,7 @@ from storelab.install import program
 PREFIX = "storelab-tb-"
 NET = "10.99.0."
 HEAD, FIRST_FRONT_END = NET + "254", 240
-MOST_NODES, MOST_FRONT_ENDS = 100, 8
+MAX_NODES, MAX_FRONT_ENDS = 100, 8
 BURST, DELAY = "128kb", "50ms"
 
 
@@ -84,11 +84,11 @@ class Network:
                 "namespaces and shaped links need root",
                 "run as root, or run `storelab testbed up` without --links",
             )
-        if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
+        if not 1 <= len(plan.rates) <= MAX_NODES or len(plan.front_ends) > MAX_FRONT_ENDS:
             raise UserError(
                 PLACE,
                 f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends are not possible",
-                f"use 1 to {MOST_NODES} nodes and 0 to {MOST_FRONT_ENDS} front-ends",
+                f"use 1 to {MAX_NODES} nodes and 0 to {MAX_FRONT_ENDS} front-ends",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
             raise UserError(
@@ -115,9 +115,9 @@ class Network:
             write = f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}"
             run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", write)
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
-            own, table = FRONT_END_LINK.format(i + 1), str(100 + i)
-            self._link(plan, plan.head, own, address, own, rate, bits=32)
-            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", own, "src", address, "table", table)
+            link, table = FRONT_END_LINK.format(i + 1), str(100 + i)
+            self._link(plan, plan.head, link, address, link, rate, bits=32)
+            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", link, "src", address, "table", table)
             _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
     def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:

@@ -81,7 +81,7 @@ def send(pid: int, sig: int) -> None:
 
 def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
     """Run a command that sets something up. Raise MeasurementFailed with its output if it fails."""
-    done = processes.ask(command, 60, environ)
+    done = processes.run_command(command, 60, environ)
     if done.returncode:
         raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {processes.words(done)}")
 
@@ -225,7 +225,7 @@ class Cluster:
         command = [*sinfo, "-h", "-t", "idle", "-o", "%D"]
 
         def all_idle() -> bool:
-            return sum(map(int, processes.ask(command, environ=self.environ()).stdout.split())) == nodes
+            return sum(map(int, processes.run_command(command, environ=self.environ()).stdout.split())) == nodes
 
         if clock.wait_for(all_idle, UP_S, 0.3):
             return
@@ -263,7 +263,7 @@ class Cluster:
 
     def _ask(self, *command: str) -> str:
         """Return the output of one of Slurm's commands; '' if the controller does not answer."""
-        return processes.ask([*self.prefix, *command], DOWN_S, self.environ()).stdout
+        return processes.run_command([*self.prefix, *command], DOWN_S, self.environ()).stdout
 
     def _cancel_jobs(self) -> None:
         """Cancel all jobs first: a step outlives the daemon that started it."""
@@ -274,8 +274,8 @@ class Cluster:
 
     def _kill_steps(self) -> None:
         """End what the daemons cannot end any more: steps, their processes, and processes started by salloc."""
-        own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
-        begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
+        ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+        begun = [p for p in psutil.process_iter() if p.pid not in ancestors and self._of_a_job(p)]
         for p in begun:
             send(p.pid, signal.SIGTERM)
         for p in psutil.wait_procs(begun, KILL_S)[1]:

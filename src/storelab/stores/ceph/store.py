@@ -26,7 +26,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.host.scratch import existing
 from storelab.install import debian, program
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, RECOVERING, YES, Condition, Told
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, NO, RECOVERING, YES, AdminAnswer, Condition
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC, Admin
 from storelab.stores.managed.accounts import KEYS, listed
@@ -36,7 +36,7 @@ from storelab.stores.managed.settings import TLS, ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
-LEAST_OSD = 10**9  # bytes; bluestore itself uses 0.3 GB
+MIN_OSD = 10**9  # bytes; bluestore itself uses 0.3 GB
 CLEAN_S, ACTIVE_S = 180.0, 60.0  # maximum waits for full redundancy, and for all data to be reachable
 
 
@@ -98,7 +98,7 @@ class Ceph(Managed):
         for name in PROGRAMS:
             program(name, "ceph", self.place)
         self.require_servers(conf.OSDS[s.redundancy], "OSDs")
-        if s.osd_size < LEAST_OSD:
+        if s.osd_size < MIN_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "set 1 GB or more")
 
     # The cluster behind the daemons
@@ -190,12 +190,12 @@ class Ceph(Managed):
         self.admin.tool("monmaptool", "--create", "--fsid", fsid, "--addv", "a", self._monitor(), monmap)
         mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
         make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
-        own = ["--monmap", monmap, "--no-mon-config"]
+        options = ["--monmap", monmap, "--no-mon-config"]
         make |= {
-            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *own]
+            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *options]
             for i, name in enumerate(self.osds)
         }
-        self.admin.together(make, self.daemons.logs)
+        self.admin.run_parallel(make, self.daemons.logs)
 
     def _monitor(self) -> str:
         return f"v2:{LOOPBACK}:{self.settings.port + conf.MON}"
@@ -274,17 +274,19 @@ class Ceph(Managed):
         """Give a suspended OSD time to join again; stopping it would cost more, in memory even its data."""
         return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Keep healthy daemons, which find each other again by themselves.
 
         Gateways that could reach none of their data delay the creation of buckets for 40 s. They are restarted.
         """
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
-        return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
+        return super()._keep_running(daemon, stale=blocked and daemon.name.startswith(self.front))
 
     def started(self, daemon: Daemon) -> None:
         if daemon.name == "mon" and not self.cluster()["made"]:
-            self.admin.tell(conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr))
+            self.admin.send_commands(
+                conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr)
+            )
             self.note(made=True)
         if daemon.name in self.osds:
             self.back.append(daemon.name)
@@ -353,7 +355,7 @@ class Ceph(Managed):
     def data_actors(self) -> list[str]:
         return list(self.osds)
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return conf.TOLERANCE[self.settings.redundancy]
 
     def timeouts(self) -> dict[str, Any]:
@@ -382,14 +384,14 @@ class Ceph(Managed):
         Queries of the groups load the OSDs, so they are sent only after the map of OSDs changed, until all are clean.
         """
         try:
-            counters = self.admin.ask("mon.a", "perf dump", ASK_S)["cluster"]
+            counters = self.admin.ask("mon.a", "perf dump", CONDITION_TIMEOUT_S)["cluster"]
             up, epoch = counters["num_osd_up"], counters["osd_epoch"]
         except (OSError, ValueError, LookupError, TypeError):
             return Condition(DOWN, "the monitor does not answer")
         osds = f"monitor: {up} of {len(self.osds)} OSDs up"
         if epoch == self._whole_at and up == len(self.osds):
             return Condition(CLEAN, f"{osds}, all groups active+clean")
-        states = self.groups(ASK_S)
+        states = self.groups(CONDITION_TIMEOUT_S)
         seen = list(states.values())
         counts = ", ".join(f"{seen.count(s)} {s or 'unknown'}" for s in sorted(set(seen)))
         detail = f"{osds}; groups: {counts}"[:200]
@@ -445,26 +447,38 @@ class Ceph(Managed):
         s = self.settings
         return int(int(s.osd_size * conf.FULL) * s.servers / conf.SHARE[s.redundancy])
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return True for objects over 4 MiB; their data after the head are only deleted by garbage collection."""
         return size_bytes > conf.HEAD
 
-    def administration(self) -> list[Told]:
-        tool, own = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
-        users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), own)
+    def administration(self) -> list[AdminAnswer]:
+        tool, user_names = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
+        users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), user_names)
 
         def keys() -> set[str]:
-            return {k["access_key"] for k in json.loads(tool("radosgw-admin", "user", "info", "--uid", own[0]))["keys"]}
+            return {
+                k["access_key"]
+                for k in json.loads(tool("radosgw-admin", "user", "info", "--uid", user_names[0]))["keys"]
+            }
 
         before = keys()
-        tool("radosgw-admin", "key", "create", "--uid", own[0], "--key-type=s3", "--gen-access-key", "--gen-secret")
+        tool(
+            "radosgw-admin",
+            "key",
+            "create",
+            "--uid",
+            user_names[0],
+            "--key-type=s3",
+            "--gen-access-key",
+            "--gen-secret",
+        )
         made = keys() - before
         for key in made:
-            tool("radosgw-admin", "key", "rm", "--uid", own[0], "--key-type=s3", "--access-key", key)
+            tool("radosgw-admin", "key", "rm", "--uid", user_names[0], "--key-type=s3", "--access-key", key)
         good = len(made) == 1 and keys() == before
         return [
             users,
-            Told(
+            AdminAnswer(
                 KEYS,
                 YES if good else NO,
                 f"radosgw-admin key create: {len(before)} before, {len(before) + len(made)} after",

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, tools_folder
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.hdfs import install
 from storelab.stores.managed import network
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -234,9 +234,9 @@ class HDFS(Managed):
         argv = (*self._java(name), CLASSES[kind]) if install.java() else ("java", CLASSES[kind])
         if kind == "namenode":
             return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, ENVIRON)
-        own = {"data.dir": f"file://{self.data}/{name}"}
-        own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
-        argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
+        properties = {"data.dir": f"file://{self.data}/{name}"}
+        properties |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
+        argv += tuple(word for key, value in properties.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
         return Daemon(
             name,
             argv,
@@ -248,11 +248,14 @@ class HDFS(Managed):
         )
 
     def make_ready(self) -> None:
-        own = self.folder / "conf"
-        for folder in (self.folder / "tmp", *(own / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
+        conf_folder = self.folder / "conf"
+        for folder in (
+            self.folder / "tmp",
+            *(conf_folder / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static")),
+        ):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the web servers need them, and the jars lack them
         for name, text in self._files.items():
-            (own / name).write_text(text)
+            (conf_folder / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 
@@ -347,7 +350,7 @@ class HDFS(Managed):
     def data_actors(self) -> list[str]:
         return self._datanodes()
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return COPIES[self.settings.redundancy] - 1
 
     def drive_folder(self, actor: str) -> Path | None:
@@ -359,7 +362,9 @@ class HDFS(Managed):
     def condition(self) -> Condition:
         """Return the condition by the NameNode's counts of blocks with too few copies and of silent DataNodes."""
         try:
-            facts = self._bean("namenode-1", "NameNode", "FSNamesystemState", ASK_S)  # other beans are 10 s old
+            facts = self._bean(
+                "namenode-1", "NameNode", "FSNamesystemState", CONDITION_TIMEOUT_S
+            )  # other beans are 10 s old
             live, dead, stale = (facts[f"Num{k}DataNodes"] for k in ("Live", "Dead", "Stale"))
             low, pending = (facts[f"{k}Blocks"] for k in ("LowRedundancy", "PendingReconstruction"))
         except (MeasurementFailed, LookupError):

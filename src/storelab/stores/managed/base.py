@@ -45,7 +45,7 @@ class Managed(Store):
     """
 
     managed = True
-    tells_used = True
+    reports_usage = True
     system = ""  # name to print
     binary = ""  # program that prints the version; default: the kind
     installed_by = ""  # name for `storelab install`; default: the kind
@@ -164,7 +164,7 @@ class Managed(Store):
 
     def actors(self) -> dict[str, int]:
         """Return name -> pid of the running daemons and their workers."""
-        return self.daemons.everyone()
+        return self.daemons.all_processes()
 
     def _number(self, name: str) -> int:
         return int(name.removeprefix(self.front))
@@ -243,16 +243,16 @@ class Managed(Store):
         self.make_ready()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
-            if not 1 <= asked <= self.most(what):
+        for what, requested in (("front_ends", front_ends), ("accounts", accounts)):
+            if not 1 <= requested <= self.most(what):
                 raise UserError(
-                    self.place, f"{what.replace('_', '-')}: {asked} requested", f"request 1 to {self.most(what)}"
+                    self.place, f"{what.replace('_', '-')}: {requested} requested", f"request 1 to {self.most(what)}"
                 )
         if there := self.daemons.elsewhere():
             return self._look(there, front_ends, accounts)
         self.require()
         self.drives.require()
-        self.mend()
+        self.repair()
         with self.daemons.lock():
             try:
                 self.prepare()
@@ -296,11 +296,11 @@ class Managed(Store):
                 raise UserError(self.place, f"{name} on {there} does not answer: {error}", hint) from None
 
     def _start(self, front_ends: int) -> None:
-        asked = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
-        wanted = sorted(asked | set(self.front_ends()), key=self._number)
+        requested = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
+        wanted = sorted(requested | set(self.front_ends()), key=self._number)
         fresh = False
         for stage in self.stages(wanted):
-            started = [d for n in stage if not self._taken_over(d := self.daemon(n), stale=fresh)]
+            started = [d for n in stage if not self._keep_running(d := self.daemon(n), stale=fresh)]
             self.daemons.check_ports(started)
             for daemon in started:
                 self.daemons.start(daemon)
@@ -311,7 +311,7 @@ class Managed(Store):
             # more reliable.
             fresh = fresh or bool(started)
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Return True if the daemon already runs as configured and is healthy; otherwise stop it if it runs."""
         pid = self.daemons.running().get(daemon.name) or self.daemons.adopt(daemon)
         if not pid:
@@ -346,7 +346,7 @@ class Managed(Store):
         if not self.folder.exists() or self.daemons.elsewhere():
             return []
         with contextlib.suppress(UserError):  # an unrepairable fault must not prevent stopping the store
-            self.mend()
+            self.repair()
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()
@@ -438,7 +438,7 @@ class Managed(Store):
 
     def ask_version(self, program: Path) -> str:
         """Return the version that the program prints; '' if it prints none."""
-        done = processes.ask([program, self.version_flag], 30, environment(self.folder, {}))
+        done = processes.run_command([program, self.version_flag], 30, environment(self.folder, {}))
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
 
@@ -476,8 +476,8 @@ class Managed(Store):
     def known_actors(self, front_ends: int) -> list[str]:
         return list(dict.fromkeys([*self.daemon_actors(front_ends), *self.data_actors()]))
 
-    def mend(self) -> list[str]:
-        return [] if self.daemons.elsewhere() else super().mend()
+    def repair(self) -> list[str]:
+        return [] if self.daemons.elsewhere() else super().repair()
 
     def timeouts(self) -> dict[str, Any]:
         """Return the settings that determine when the system notices a loss; {} if none differs from the default."""
@@ -548,13 +548,13 @@ class Managed(Store):
         try:
             self.program_of(version)
         except UserError as error:
-            raise UserError(place, error.problem, error.mend) from None
+            raise UserError(place, error.problem, error.hint) from None
 
     def version_of(self, actor: str) -> str:
         """Return the version that a daemon runs."""
-        return self.told_version(self.versions[actor]) if actor in self.versions else self.version()
+        return self.reported_version(self.versions[actor]) if actor in self.versions else self.version()
 
-    def told_version(self, version: str) -> str:
+    def reported_version(self, version: str) -> str:
         """Return the version as the program prints it; run the program once only, because it is slow."""
         if version not in self._known_versions:
             self._known_versions[version] = self.ask_version(self.program_of(version))

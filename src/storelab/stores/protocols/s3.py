@@ -37,10 +37,10 @@ from storelab.stores.protocols.access import (
     Access,
     AccessRefused,
     BucketExists,
+    BucketNotEmpty,
     Entry,
     NoSuchBucket,
     Retention,
-    StillHolds,
 )
 
 ERRORS = (BotoCoreError, ClientError, ResponseParserError)
@@ -156,7 +156,7 @@ class S3Access(Access):
         following: dict[str, Any] = {}
         before: set[str] = set()  # entries of the last page: some servers repeat its last entry
         firsts: set[str] = set()
-        asked: list[dict[str, Any]] = []
+        requested: list[dict[str, Any]] = []
         empty = 0
         for _ in range(MAX_PAGES):
             page = getattr(self.s3, operation)(**query, **following)
@@ -175,9 +175,9 @@ class S3Access(Access):
                 return
             if not following:
                 raise self._incomplete(operation, query, "the server reports more entries, but no token to continue")
-            if following in asked or empty > MAX_EMPTY_PAGES:
+            if following in requested or empty > MAX_EMPTY_PAGES:
                 raise self._incomplete(operation, query, "its pages repeat")
-            asked = [*asked[-9:], following]
+            requested = [*requested[-9:], following]
         raise self._incomplete(operation, query, f"it has no end after {MAX_PAGES} pages")
 
     def _incomplete(self, operation: str, query: Mapping[str, Any], why: str) -> MeasurementFailed:
@@ -276,7 +276,7 @@ class S3Access(Access):
                 lock = f"{rule.get('Mode')} for {time_}" if time_ else "on" if found.get("ObjectLockEnabled") else ""
         return Retention(versioning, mfa, lock)
 
-    def held_by(self, bucket: str, entry: Entry) -> str:
+    def protected_by(self, bucket: str, entry: Entry) -> str:
         this, out = {"Bucket": bucket, "Key": entry.key, "VersionId": entry.id}, []
         if entry.id and entry.kind in (OBJECT, OLD_VERSION):
             with suppress(ClientError, KeyError):
@@ -344,7 +344,7 @@ class S3Access(Access):
             if pause is None:
                 break
             time.sleep(pause)
-        raise StillHolds(f"{self.place}: bucket {bucket}", held)
+        raise BucketNotEmpty(f"{self.place}: bucket {bucket}", held)
 
     def _held(self, bucket: str) -> str:
         """Return a key in the bucket, also of an old version or a delete marker; '' if there is none."""
@@ -448,7 +448,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
 # Check that the server is S3
 
 
-def greet(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
+def server_header(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
     """Send one signed list through a boto3 client; return the `Server` header of the answer.
 
     The request is a GET, because an answer to HEAD has no error code. bucket: list this bucket below `prefix`; without

@@ -46,7 +46,7 @@ def strict(session: Any) -> None:
     session.unregister("before-call.s3", handlers.add_expect_header)
     session.get_component("event_emitter").register_last("before-parameter-build.s3", _no_redirect)
     session.register("before-call.s3.GetObject", _note_range)
-    session.register("after-call.s3.GetObject", _as_asked)
+    session.register("after-call.s3.GetObject", _check_range)
     session.register("after-call.s3.HeadObject", _has_length)
 
 
@@ -58,22 +58,22 @@ def _note_range(params: dict[str, Any], context: dict[str, Any], **_: Any) -> No
     context["storelab_range"] = params["headers"].get("Range", "")
 
 
-def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    status, asked = http_response.status_code, _RANGE.fullmatch(context.get("storelab_range", ""))
-    if status >= 300 or not asked:
+def _check_range(http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    status, requested = http_response.status_code, _RANGE.fullmatch(context.get("storelab_range", ""))
+    if status >= 300 or not requested:
         return
     came = _CONTENT_RANGE.fullmatch(parsed.get("ContentRange", ""))
     # Some servers (rclone) answer a range with status 200 and a correct Content-Range.
     if (
         status in (200, 206)
         and came
-        and came[1] == asked[1]
-        and (came[2] == asked[2] or (came[3] != "*" and int(came[2]) == int(came[3]) - 1))
+        and came[1] == requested[1]
+        and (came[2] == requested[2] or (came[3] != "*" and int(came[2]) == int(came[3]) - 1))
     ):
         return
     parsed["Body"].close()
     if status == 206:
-        raise _wrong(f"Content-Range {parsed.get('ContentRange')!r} instead of {asked[1]}-{asked[2]}", status)
+        raise _wrong(f"Content-Range {parsed.get('ContentRange')!r} instead of {requested[1]}-{requested[2]}", status)
     raise _wrong(f"the answer to a range has status {status}", status, "NotPartial")
 
 
@@ -258,13 +258,13 @@ def _refuse_writes(model: Any, **_: Any) -> None:
 def keys(account: int | None = None) -> Credentials:
     """Return the keys in this process's environment, or those of a further account. Raises UserError without keys."""
     prefix = "AWS_" if account is None else account_prefix(account)
-    if not (own := Credentials.found(os.environ, prefix)):
+    if not (found := Credentials.found(os.environ, prefix)):
         raise UserError(
             f"{prefix}ACCESS_KEY_ID",
             "the client has no credentials in its environment",
             f"set it and {prefix}SECRET_ACCESS_KEY",
         )
-    return own
+    return found
 
 
 def store(
@@ -282,7 +282,7 @@ def store(
     """
     from obstore.store import S3Store
 
-    own, virtual = keys(account), endpoint.addressing == "virtual"
+    credentials, virtual = keys(account), endpoint.addressing == "virtual"
     connection: dict[str, Any] = {
         "allow_http": True,
         "http1_only": True,
@@ -297,10 +297,10 @@ def store(
         endpoint=endpoint.url.replace("://", f"://{bucket}.", 1) if bucket and virtual else endpoint.url,
         virtual_hosted_style_request=virtual or not bucket,
         region=endpoint.region,
-        access_key_id=own.access_key,
-        secret_access_key=own.secret_key,
+        access_key_id=credentials.access_key,
+        secret_access_key=credentials.secret_key,
         client_options=connection | dict(client_options),
         retry_config={"max_retries": 0},
-        **({"session_token": own.session_token} if own.session_token else {}),
+        **({"session_token": credentials.session_token} if credentials.session_token else {}),
         **options,
     )

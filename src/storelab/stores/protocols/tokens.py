@@ -16,7 +16,7 @@ from datetime import datetime
 
 from storelab.core.errors import UserError
 from storelab.core.redaction import conceal
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 
 FILE = "_FILE"
 PROXY = "X509_USER_PROXY"
@@ -36,12 +36,12 @@ def bearer(name: str | None, environ: Mapping[str, str]) -> str:
     """
     value = environ.get(name or "", "")
     if value and is_file(name or ""):
-        value = own_file(name or "", value).decode(errors="replace").strip()
+        value = credential_file(name or "", value).decode(errors="replace").strip()
     conceal(value)
     return value
 
 
-def own_file(name: str, path: str) -> bytes:
+def credential_file(name: str, path: str) -> bytes:
     """Return the content of a file that a variable names.
 
     Raises UserError if it is unreadable, open to others, or not a regular file: a pipe can block, and it can be read
@@ -84,7 +84,7 @@ def _decoded(text: str) -> bytes:
 
 def certificate_ends(path: str) -> float | None:
     """Return the expiry of the first certificate in a PEM file, which is a proxy's own; None if it is unknown."""
-    done = ask(["openssl", "x509", "-in", path, "-noout", "-enddate"], 20)
+    done = run_command(["openssl", "x509", "-in", path, "-noout", "-enddate"], 20)
     found = re.search(r"notAfter=(.+)", done.stdout)
     try:
         return float(ssl.cert_time_to_seconds(found[1].strip())) if found else None
@@ -123,7 +123,7 @@ def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError 
 def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> None:
     """Give a TLS context the certificate and key of the file that the variable names. Raises UserError."""
     path = environ.get(name, "")
-    own_file(name, path)
+    credential_file(name, path)
     try:
         context.load_cert_chain(path)
     except (OSError, ValueError):  # includes ssl.SSLError
@@ -137,4 +137,4 @@ def named(names: Mapping[str, str], environ: Mapping[str, str]) -> None:
         if not (value := environ.get(name)):
             raise UserError(place, f"the environment variable {name} is not set", "set it to the credential")
         if is_file(name):
-            own_file(name, value)
+            credential_file(name, value)

@@ -28,7 +28,7 @@ from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import debian, program
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.base import Managed, short_name
 from storelab.stores.managed.daemon import Daemon, within
@@ -39,8 +39,8 @@ from storelab.stores.protocols.endpoint import Endpoint
 from storelab.stores.protocols.filesystems import XROOTD
 from storelab.stores.xrootd import asking, conf
 
-MOST_SERVERS = 16
-MOST_DOORS = 4
+MAX_SERVERS = 16
+MAX_GATEWAYS = 4
 NODES = {"redirector": "r", "manager": "r", "proxy": "p", "server": "s", "cmsd": "s", "xrootd": "x"}
 JOIN_S = 20.0  # seconds until a redirector must know all data servers
 USERS = ("xrootd", "nobody")
@@ -85,7 +85,7 @@ class Settings(ManagedSettings):
     servers: int = Field(
         1,
         ge=1,
-        le=MOST_SERVERS,
+        le=MAX_SERVERS,
         description="Number of data servers; from 2 on, each has its own namespace, and clients connect to a gateway.",
     )
     gateway: Literal["redirector", "proxy"] = Field(
@@ -136,7 +136,7 @@ class XRootD(Managed):
         self.protocol = settings.protocol
         self.several = settings.servers > 1
         self.front = f"{settings.gateway}-" if self.several else "xrootd-"
-        self.most_front_ends = MOST_DOORS if self.several else 1
+        self.most_front_ends = MAX_GATEWAYS if self.several else 1
         super().__init__(name, settings, state)
 
     @cached_property
@@ -177,9 +177,9 @@ class XRootD(Managed):
 
         The ports may be the same, because each deployment has its own namespaces.
         """
-        own = ipaddress.IPv4Network(settings.subnet, strict=False)
-        first = own.network_address + own.num_addresses * index
-        return settings.model_copy(update={"subnet": f"{first}/{own.prefixlen}"})
+        subnet = ipaddress.IPv4Network(settings.subnet, strict=False)
+        first = subnet.network_address + subnet.num_addresses * index
+        return settings.model_copy(update={"subnet": f"{first}/{subnet.prefixlen}"})
 
     # Nodes and daemons
 
@@ -190,8 +190,8 @@ class XRootD(Managed):
 
     def all_nodes(self) -> list[str]:
         """Return all possible nodes, so that each has the same address every time."""
-        doors = [f"{kind}{i}" for kind in "rp" for i in range(1, MOST_DOORS + 1)]
-        return doors + [f"s{i}" for i in range(1, self.settings.servers + 1)]
+        gateways = [f"{kind}{i}" for kind in "rp" for i in range(1, MAX_GATEWAYS + 1)]
+        return gateways + [f"s{i}" for i in range(1, self.settings.servers + 1)]
 
     def servers(self) -> list[str]:
         return [f"server-{i}" for i in range(1, self.settings.servers + 1)]
@@ -262,7 +262,7 @@ class XRootD(Managed):
         """Return the number of data servers that a redirector would send clients to; -1 if it does not answer."""
         try:
             here = self.address_of(self.node_of(redirector))
-            return len(asking.servers_known(here, self.settings.port, self.ca_file(), ASK_S))
+            return len(asking.servers_known(here, self.settings.port, self.ca_file(), CONDITION_TIMEOUT_S))
         except MeasurementFailed:
             return -1
 
@@ -405,11 +405,11 @@ class XRootD(Managed):
             super().warm_up_one(endpoint if endpoint.protocol == "http" else self._at("x1", "http"))
         if endpoint.protocol == "root":
             environ = dict(os.environ) | ({"X509_CERT_FILE": endpoint.ca_file} if endpoint.ca_file else {})
-            done = processes.ask([sys.executable, "-c", PROBE, endpoint.url], 30, environ)
+            done = processes.run_command([sys.executable, "-c", PROBE, endpoint.url], 30, environ)
             if done.returncode:
                 raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
 
-    def beside(self, client: int) -> tuple[str, ...]:
+    def command_prefix(self, client: int) -> tuple[str, ...]:
         """Return a prefix with `nsenter`, because a client does not need the mount namespace of `ip netns exec`."""
         if not (self.several and self.settings.jobs_on_servers):
             return ()
@@ -440,13 +440,13 @@ class XRootD(Managed):
             return {"device": INSIDE, "namespace": self.namespace.name}  # type: ignore[attr-defined]
         return {"device": INSIDE, "namespace": self.namespace.space(self.node_of(actor))}  # type: ignore[attr-defined]
 
-    def answered(self) -> dict[str, dict[str, int] | None]:
+    def request_counts(self) -> dict[str, dict[str, int] | None]:
         """Return the servers' counts, requested in parallel so that a hanging server does not delay the others."""
         if not self.several:
             return {}
         if self.settings.gateway == "proxy":  # its connections stay open, so wait for its report
             time.sleep(1.2 * conf.REPORT)
-        doors = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
+        gateways = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
 
         def ask(name: str) -> dict[str, int] | None:
             try:
@@ -454,7 +454,7 @@ class XRootD(Managed):
             except MeasurementFailed:
                 return None
 
-        names = [*doors, *self.servers()]
+        names = [*gateways, *self.servers()]
         with ThreadPoolExecutor(len(names)) as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
 

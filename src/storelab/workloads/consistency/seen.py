@@ -41,7 +41,7 @@ class Seen:
         """Return the answer to a deletion, which also succeeded if there was nothing to delete."""
         return replace(self, state=OK) if self.state == ABSENT else self
 
-    def said(self) -> str:
+    def status_text(self) -> str:
         """Return status and error of the store, for evidence."""
         return " ".join(str(part) for part in (self.status or "", self.error or self.state) if part)
 
@@ -127,7 +127,7 @@ def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
 def difference(seen: Seen, key: str, version: int, expected: bytes) -> str | None:
     """Return what is wrong with an answer that must be `expected`; None if it is right."""
     if seen.state == ABSENT:
-        return f"does not exist ({seen.said()})"
+        return f"does not exist ({seen.status_text()})"
     if seen.data == expected:
         return None
     found = recognise(seen.data or b"", len(expected))
@@ -165,7 +165,7 @@ ONCE = (  # checked by only one worker of the point
 # Columns of the rows of operations and anomalies.
 OPERATION = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
 ANOMALY = ("scenario", "key", "same_front_end", "start_ns", "lasted_ns", "watched_ns", "evidence")
-MOST_ROWS = 20_000  # anomalies that are recorded individually; further ones are only counted
+MAX_ROWS = 20_000  # anomalies that are recorded individually; further ones are only counted
 
 
 class TimeUp(Exception):
@@ -219,7 +219,7 @@ class Ledger:
         with self.lock:
             self.count(scenario, same, "tried")
             self.count(scenario, same, "anomalies")
-            if len(self.anomalies) < MOST_ROWS:
+            if len(self.anomalies) < MAX_ROWS:
                 self.anomalies.append((scenario, key, same, since_ns, lasted_ns, watched_ns, evidence[:500]))
 
     def left_ns(self) -> int:

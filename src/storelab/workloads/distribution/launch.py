@@ -34,7 +34,7 @@ from storelab.core.axes.distribution import KEPT
 from storelab.core.model import derive_seed
 from storelab.datasets.release import catalogs, names
 from storelab.datasets.release.catalogs import REGULAR, SYMLINK
-from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.error_classes import classify, error_message
 from storelab.engines.common.guard import Guard
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.stores.protocols import filesystems
@@ -43,7 +43,7 @@ from storelab.workloads.probe.plain_http import Connection
 
 NEAR = 0.7  # probability that the next file is in the same folder
 SIGMA = 0.25  # standard deviation of the logarithm of the number of files
-MOST = 3.0  # maximum number of files of a start, in units of the median
+MAX_FILES_RATIO = 3.0  # maximum number of files of a start, in units of the median
 TRIES = 50  # maximum number of subtrees that are tried until one has files
 Place = tuple[int, int]  # the two halves of the MD5 of a path, which is the key in a catalog
 _FILES = """SELECT md5path_1, md5path_2, parent_1, parent_2 FROM catalog WHERE (flags & ?) = ?
@@ -65,7 +65,7 @@ def choose(root: str, fetch: catalogs.Fetch, repository: str, seed: int, number:
     for _ in range(TRIES):
         catalogs, files = _subtree(root, fetch, repository, rng)
         if files:
-            return Application(catalogs, walked(files, rng, math.ceil(MOST * start_files)))
+            return Application(catalogs, walked(files, rng, math.ceil(MAX_FILES_RATIO * start_files)))
     raise LookupError(f"the repository {repository} has no file in {TRIES} subtrees")
 
 
@@ -103,20 +103,20 @@ def drawn(weights: list[int], at: float) -> int:
 class _Pool:
     """A collection with fast random access and removal."""
 
-    def __init__(self, things: Iterable[Place]) -> None:
-        self.things = list(things)
-        self.at = {thing: i for i, thing in enumerate(self.things)}
+    def __init__(self, items: Iterable[Place]) -> None:
+        self.items = list(items)
+        self.at = {item: i for i, item in enumerate(self.items)}
 
     def __len__(self) -> int:
-        return len(self.things)
+        return len(self.items)
 
     def one(self, at: float) -> Place:
-        return self.things[int(at * len(self.things))]
+        return self.items[int(at * len(self.items))]
 
-    def remove(self, thing: Place) -> None:
-        i, last = self.at.pop(thing), self.things.pop()
-        if last != thing:
-            self.things[i], self.at[last] = last, i
+    def remove(self, item: Place) -> None:
+        i, last = self.at.pop(item), self.items.pop()
+        if last != item:
+            self.items[i], self.at[last] = last, i
 
 
 def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> list[Place]:
@@ -142,7 +142,7 @@ def start(seed: int, client: int, number: int, applications: int, start_files: i
     rng = random.Random(derive_seed(seed, "start", client, number))
     which = int(rng.random() * applications)
     z = NormalDist().inv_cdf(max(rng.random(), 1e-9))
-    return which, max(1, min(round(start_files * math.exp(SIGMA * z)), math.ceil(MOST * start_files)))
+    return which, max(1, min(round(start_files * math.exp(SIGMA * z)), math.ceil(MAX_FILES_RATIO * start_files)))
 
 
 TIMEOUT_S = 60.0
@@ -186,7 +186,7 @@ class LaunchClient(Client):
         self.rows: dict[str, list[Any]] = {name: [] for name in records.LAUNCHES}
         self.messages: dict[str, str] = {}
         self.sums = dict.fromkeys(("bytes", "gets", "done", "failures", "kept", "objects"), 0)
-        self.lock, self.own, self.numbers = threading.Lock(), threading.local(), count()
+        self.lock, self.local, self.numbers = threading.Lock(), threading.local(), count()
         self.wires: list[Connection] = []
         self.pool: ThreadPoolExecutor | None = None
         self.deadline_ns = 0
@@ -259,12 +259,12 @@ class LaunchClient(Client):
 
     def _missing(self, keys: Iterator[str]) -> Iterator[str]:
         """Yield each of these keys once, without those that the client has."""
-        asked: set[str] = set()
+        requested: set[str] = set()
         for key in keys:
-            if key in asked or key in self.kept:
+            if key in requested or key in self.kept:
                 self._count(objects=1, kept=1)
             else:
-                asked.add(key)
+                requested.add(key)
                 yield key
 
     def _fetch_all(self, keys: Iterator[str]) -> None:
@@ -324,7 +324,7 @@ class LaunchClient(Client):
             elif digest and hashlib.sha1(body).hexdigest() != digest:
                 error, message = MISMATCH, f"{len(body)} bytes with a wrong SHA-1"
         except (OSError, HTTPException, Refuted) as problem:
-            error, message = classify(problem)[0], said(problem)
+            error, message = classify(problem)[0], error_message(problem)
         size = 0 if error else len(body)
         self._note(worker, key, size, begin, status, error)
         if error:
@@ -334,13 +334,13 @@ class LaunchClient(Client):
 
     def _wire(self) -> tuple[int, Connection]:
         """Return number and connection of this thread."""
-        if not hasattr(self.own, "wire"):
-            self.own.number = next(self.numbers)
+        if not hasattr(self.local, "wire"):
+            self.local.number = next(self.numbers)
             url, endpoint = self.proxy or self.url, self.job.endpoint
             context = filesystems.tls_context(endpoint) if url.startswith("https") else None
-            self.own.wire = Connection(url, context, TIMEOUT_S)
-            self.wires.append(self.own.wire)
-        return self.own.number, self.own.wire
+            self.local.wire = Connection(url, context, TIMEOUT_S)
+            self.wires.append(self.local.wire)
+        return self.local.number, self.local.wire
 
     def _count(self, **more: int) -> None:
         with self.lock:

@@ -180,7 +180,7 @@ class Replicator:
             raise Other(f"{where}: stratum 1 has revision {theirs['S']}, stratum 0 only {mine.get('S')}")
 
 
-BESIDE = "STORELAB_OTHER_STORE_"  # prefix of the variables with the keys of the second store
+SECOND_STORE = "STORELAB_OTHER_STORE_"  # prefix of the variables with the keys of the second store
 PUBLISHED, UNCHANGED, FAILED, CUT = "published", "unchanged", "failed", "cut"  # states of a day in a stratum
 COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "failures")
 
@@ -230,7 +230,7 @@ class PublishClient(Client):
 
     def open(self) -> None:
         self.zero = self.stratum(
-            self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True
+            self.job.endpoint, self.job.account_buckets[0], Credentials.found(os.environ), limited=True
         )
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
@@ -287,11 +287,11 @@ class PublishClient(Client):
         return {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
 
     def all_done(self) -> Check:
-        asked = self.axes["days"]
+        requested = self.axes["days"]
         states = [s for s, stratum in zip(self.rows["state"], self.rows["stratum"], strict=True) if not stratum]
-        done = f"{self.done} of {asked} days done, {states.count(FAILED)} of them failed"
-        late = "; the deadline was reached: raise `duration`" if self.done < asked else ""
-        return Check("days", self.done == asked, done + late)
+        done = f"{self.done} of {requested} days done, {states.count(FAILED)} of them failed"
+        late = "; the deadline was reached: raise `duration`" if self.done < requested else ""
+        return Check("days", self.done == requested, done + late)
 
     def result(self) -> Result:
         settings = {"head_before_put": self.pattern.head}
@@ -301,19 +301,19 @@ class PublishClient(Client):
         self, check: Check, settings: dict[str, Any], requests: dict[str, int], tables: dict[str, Any]
     ) -> Result:
         """Return the result of the stratum in the point's store, with more settings; requests: of each operation."""
-        own = self.recorded()
+        record = self.recorded()
         settings = {"workers": self.axes["workers"]} | settings | {"x_amz_acl": self.pattern.acl or ""}
         return Result(
-            own.log.ops(),
+            record.log.ops(),
             engine={
                 "name": self.axes["engine"],
                 "version": self.version(),
                 "settings": settings | WAITS,
                 "requests_per_operation": requests,
-                "errors": own.log.messages,
+                "errors": record.log.messages,
             },
             checks=[check],
-            connections={"max": len(own.wires) or self.axes["workers"], "samples": []},
+            connections={"max": len(record.wires) or self.axes["workers"], "samples": []},
             tables=tables,
         )
 
@@ -345,9 +345,11 @@ class ReplicateClient(PublishClient):
 
     def open(self) -> None:
 
-        place, keys = self.job.extra["stratum0"], Credentials.found(os.environ, BESIDE)
+        place, keys = self.job.extra["stratum0"], Credentials.found(os.environ, SECOND_STORE)
         self.zero = self.stratum(Endpoint(**place["endpoint"]), Bucket(**place["bucket"]), keys, limited=False)
-        self.one = self.stratum(self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True)
+        self.one = self.stratum(
+            self.job.endpoint, self.job.account_buckets[0], Credentials.found(os.environ), limited=True
+        )
         self.replicator = Replicator(self.zero, self.one, self.settings.repository, self.axes["workers"])
 
     def one_day(self, n: int) -> bool:

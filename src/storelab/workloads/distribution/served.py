@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from storelab.core import units
-from storelab.core.axes.distribution import MOST_BYTES, PATTERNS, TUNED, objects_of
+from storelab.core.axes.distribution import MAX_BYTES, PATTERNS, TUNED, objects_of
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
@@ -35,7 +35,7 @@ from storelab.workloads.distribution import proof
 from storelab.workloads.distribution.publish import publish
 from storelab.workloads.distribution.stratum import Log, Stratum
 from storelab.workloads.probe import signing
-from storelab.workloads.probe.plain_http import Connection, Reply, said
+from storelab.workloads.probe.plain_http import Connection, Reply, status_text
 from storelab.workloads.staging import buckets, stage, written
 
 THREADS = 8
@@ -61,7 +61,7 @@ def made(name: str, repository: str) -> list[Made]:
     """Return the possible objects of the repository."""
     begin = f"launch/{name}/"
     return [
-        Made(objects_of(begin, repository), 1, MOST_BYTES),
+        Made(objects_of(begin, repository), 1, MAX_BYTES),
         Made(rf"{begin}{re.escape(MARK)}", len(name), len(name)),
     ]
 
@@ -92,7 +92,7 @@ def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> 
             day = source.day(n, folder)
             sizes = [item.bytes for item in day.objects()]
             objects, size = objects + len(sizes), size + sum(sizes)
-            stage.check_room(store, sum(sizes), "a day", "`release.factor`")
+            stage.require_space(store, sum(sizes), "a day", "`release.factor`")
             _send(store, place, prefix, day)
             shutil.rmtree(day.folder)
     finally:
@@ -127,7 +127,7 @@ def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
                 one.result()
 
 
-SPREADS_S = 5.0  # maximum time until rights take effect in the whole store
+RIGHTS_TIMEOUT_S = 5.0  # maximum time until rights take effect in the whole store
 _OPEN: set[tuple[str, str]] = set()  # (URL of a store, bucket) with a policy of this process
 
 
@@ -145,12 +145,12 @@ def _connection(url: str, endpoint: Endpoint, timeout: float = 60.0) -> Connecti
     return Connection(url, context, timeout)
 
 
-def asked(url: str, endpoint: Endpoint) -> str:
+def denied_reason(url: str, endpoint: Endpoint) -> str:
     """Return the answer to an unsigned GET of this URL; '' if it is served."""
     with closing(_connection(url, endpoint, 10.0)) as wire:
         try:
             reply = wire.send("GET", urlsplit(url).path)
-            return "" if reply.status == 200 else said(reply)
+            return "" if reply.status == 200 else status_text(reply)
         except (OSError, HTTPException) as error:
             return str(error) or type(error).__name__
 
@@ -165,16 +165,16 @@ class Opened:
         self, store: Store, endpoint: Endpoint, bucket: Bucket, prefix: str, trial: str, what: str = "of `launch`"
     ):
         """trial: key, below the prefix, of an existing object; what: the sweeps that need it, for messages."""
-        self.endpoint, self.bucket, self.own = endpoint, bucket, (endpoint.url, bucket.name)
+        self.endpoint, self.bucket, self.opened_key = endpoint, bucket, (endpoint.url, bucket.name)
         self.keys = store.credentials(bucket.account)
         self.url, self.policy = url_of(endpoint, bucket, prefix), False
         wanted = f"{self.url}/{quote(trial)}"
-        if not (why := asked(wanted, endpoint)):
+        if not (why := denied_reason(wanted, endpoint)):
             return
         if self.keys is not None and endpoint.protocol == "s3":
             refused = self._open(f"{bucket.prefix}{prefix}")
-            end = time.monotonic() + SPREADS_S
-            while self.policy and (why := asked(wanted, endpoint)) and time.monotonic() < end:
+            end = time.monotonic() + RIGHTS_TIMEOUT_S
+            while self.policy and (why := denied_reason(wanted, endpoint)) and time.monotonic() < end:
                 time.sleep(0.1)
             why = refused or why
         if why:
@@ -189,16 +189,16 @@ class Opened:
         """Make the prefix publicly readable; return the reason of a failure, or ''."""
         if self.bucket.prefix:
             return "storelab did not make the bucket"
-        if self.own in _OPEN:
+        if self.opened_key in _OPEN:
             return "another role has made its bucket public, and a bucket has only one policy"
         assert self.keys is not None
         for owner in (self.keys.access_key, None):  # most servers do not accept an access key as a name
             reply = self._ask("PUT", signing.policy(self.bucket.name, prefix, owner))
             if reply.good:
                 self.policy = True
-                _OPEN.add(self.own)
+                _OPEN.add(self.opened_key)
                 return ""
-        return f"a policy of the bucket: {said(reply)}"
+        return f"a policy of the bucket: {status_text(reply)}"
 
     def _ask(self, method: str, body: bytes | None = None) -> Reply:
         """Send a signed request for `?policy` of the bucket. Raises MeasurementFailed without an answer."""
@@ -216,5 +216,5 @@ class Opened:
         """Remove the policy, if there is one."""
         if self.policy:
             self.policy = False
-            _OPEN.discard(self.own)
+            _OPEN.discard(self.opened_key)
             self._ask("DELETE")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, records
-from storelab.core.axes.distribution import CVMFS, MOST_BYTES, NOWHERE, PATTERNS, SQUID, TUNED, days_of, objects_of
+from storelab.core.axes.distribution import CVMFS, MAX_BYTES, NOWHERE, PATTERNS, SQUID, TUNED, days_of, objects_of
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.datasets.release import names
@@ -23,7 +23,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload, refuse
-from storelab.workloads.objects import MOST_BATCH
+from storelab.workloads.objects import MAX_BATCH
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -35,13 +35,13 @@ if TYPE_CHECKING:  # a client process must start fast
 TOOL = "cvmfs"  # engine: the real tool
 TRIAL = ".cvmfstrial"  # object that exists only during the test for public read access
 LEVEL = 6  # zlib level of the tool, which cannot be changed
-MOST_LISTED = 60_000  # maximum number of files of all applications in the job
+MAX_LISTED = 60_000  # maximum number of files of all applications in the job
 LOCAL = "local"  # kind of a launcher
 
 
 @dataclass
 class Attempt:
-    """The open resources of an attempt until `ended`, and its findings."""
+    """The open resources of an attempt until `cleanup`, and its findings."""
 
     opened: "Opened | None" = None  # its repository, publicly readable
     cache: "Squid | None" = None
@@ -70,7 +70,7 @@ def _refuse_days(point: Point) -> None:
 class Distribution(Workload):
     """The base of workloads that publish a repository or read from one."""
 
-    def ended(self, job: GangJob) -> None:
+    def cleanup(self, job: GangJob) -> None:
         """Stop the cache, and end public access to the repository."""
         attempt = _attempts.pop(job.attempt, Attempt())
         if attempt.cache:
@@ -91,7 +91,7 @@ class Publish(Distribution):
         clients, hint = point.axes["clients"], "leave the axis out; `workers` are its connections"
         refuse(point, ("clients", clients > 1, f"{clients} clients, but a repository has one publisher", hint))
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         given = point.axes
         try:
             days_of(given["expired"])
@@ -99,9 +99,9 @@ class Publish(Distribution):
             hint = "write it like 22-25, or none"
             refuse(point, ("expired", True, f"{given['expired']!r} is not a day or a range of days", hint))
         self.one_release(point)
-        own_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
+        default_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
         problem = "obstore signs requests itself, and sends no x-amz-acl"
-        refuse(point, ("engine", own_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
+        refuse(point, ("engine", default_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
         if given["engine"] == TOOL:
             self.by_the_tool(point)
         most = PATTERNS[given["pattern"]].most
@@ -121,8 +121,8 @@ class Publish(Distribution):
             problem = f"{level}, but cvmfs_swissknife compresses at level {LEVEL}"
             raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
-        return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MOST_BYTES)]
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
+        return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MAX_BYTES)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the bucket. The real tool reads without a signature, so the attempt's prefix is made public for it."""
@@ -168,12 +168,12 @@ class Replicate(Publish):
 
     number = 1
 
-    def beside(self, point: Point) -> str:
+    def second_store(self, point: Point) -> str:
         return "" if point.axes["stratum0"] == NOWHERE else str(point.axes["stratum0"])
 
-    def possible(self, point: Point) -> None:
-        super().possible(point)
-        zero, both = self.beside(point), f"both strata are on {point.store}"
+    def validate(self, point: Point) -> None:
+        super().validate(point)
+        zero, both = self.second_store(point), f"both strata are on {point.store}"
         refuse(
             point,
             ("stratum0", not zero, "no store to replicate from is named", "set another one of `stores`"),
@@ -187,11 +187,11 @@ class Replicate(Publish):
         from storelab.workloads.staging import left_over, stage, written
 
         super().before(config, store, point, job)
-        _attempt(job).zero = zero = all_stores(config)[self.beside(point)]
+        _attempt(job).zero = zero = all_stores(config)[self.second_store(point)]
         place = stage.buckets_of(config, zero, 1)[0]
         left_over.remove(config, zero)
         left_over.add(config, zero.name, point, a_day(point.fixed["release"])[1] * point.axes["days"], 1)
-        written.note_attempt(config, zero, job.attempt, point, self.makes(point, job.attempt))
+        written.note_attempt(config, zero, job.attempt, point, self.expected_objects(point, job.attempt))
         buckets.prepare(config, zero, [place])
         endpoint = zero.endpoints(1)[0]
         job.extra = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
@@ -213,7 +213,7 @@ class Replicate(Publish):
 class CollectGarbage(Publish):
     """The workload that deletes the objects of a repository that only older days need."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         self.one_release(point)
         given = point.axes
         keep, batch, untuned = given["keep"], given["batch"], given["pattern"] != TUNED
@@ -224,7 +224,7 @@ class CollectGarbage(Publish):
         refuse(
             point,
             ("keep", keep >= given["days"], none, "keep fewer, or publish more `days`"),
-            ("batch", batch > MOST_BATCH, many, f"at most {MOST_BATCH}"),
+            ("batch", batch > MAX_BATCH, many, f"at most {MAX_BATCH}"),
             ("batch", batch > 1 and untuned, one, f"sweep pattern `{TUNED}`, or a batch of 1"),
             ("engine", obstore and untuned, "obstore sends no x-amz-acl", f"sweep `wire`, or pattern `{TUNED}`"),
         )
@@ -282,18 +282,23 @@ def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> 
 class Launch(Distribution):
     """The workload in which clients start applications from a published repository."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         from storelab.workloads.distribution import launch
 
         _refuse_days(point)
         given = point.axes
-        files = given["applications"] * given["start_files"] * launch.MOST
+        files = given["applications"] * given["start_files"] * launch.MAX_FILES_RATIO
         many = f"{given['applications']} applications of {given['start_files']} files are too many for a job"
         secret = given["http_cache"] == SQUID and given["scheme"] == "https"
         hint = "sweep scheme http, or http_cache none"
         refuse(
             point,
-            ("applications", files > MOST_LISTED, many, f"keep their product below {MOST_LISTED / launch.MOST:.0f}"),
+            (
+                "applications",
+                files > MAX_LISTED,
+                many,
+                f"keep their product below {MAX_LISTED / launch.MAX_FILES_RATIO:.0f}",
+            ),
             ("http_cache", secret, "https bypasses an HTTP cache", hint),
         )
 
@@ -337,7 +342,7 @@ class Launch(Distribution):
         attempt = _attempt(job)
         if attempt.cache is None:
             return []
-        attempt.cache_counts = counts = attempt.cache.told()
+        attempt.cache_counts = counts = attempt.cache.record()
         statuses = records.read_table(sorted(folder.glob("ops.*.parquet")), ["status"])["status"].to_pylist()
         sent = sum(status is not None and status > 0 for status in statuses)  # requests that were answered
         counted = f"{sent} requests sent, {counts['requests']} counted by the cache, {counts['hits']} of them hits"

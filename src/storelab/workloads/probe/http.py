@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.filesystems import authorization
-from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.byteranges import CONDITIONAL, CONNECTION, DAVIX, RANGES, names_work, unfit_names
 from storelab.workloads.probe.context import LISTED, SMALL, ByKey, overwritten
-from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header
+from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, require_status
 
 
 class Http(ByKey):
@@ -45,18 +45,18 @@ class Http(ByKey):
         )
 
     @cached_property
-    def own(self) -> str:
+    def client_folder(self) -> str:
         """Make and return the client's own folder."""
         folder = super().key("")
         self.send("MKCOL", folder)
         return folder
 
     def key(self, name: str) -> str:
-        return self.own + name
+        return self.client_folder + name
 
     def propfind(self, key: str, depth: str) -> list[str]:
         """Return the decoded paths of a PROPFIND. Raises Refuted."""
-        reply = answered(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
+        reply = require_status(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
         tags = (e for e in ElementTree.fromstring(reply.body).iter() if e.tag.rpartition("}")[2] == "href")
         return [unquote(urlsplit((e.text or "").strip()).path) for e in tags]
 
@@ -70,14 +70,14 @@ def put_get_head(c: Http) -> Answer:
     length = head.headers.get("content-length")
     demand(length == str(len(SMALL)), f"HEAD reports {length} bytes", Otherwise)
     demand(made.status == 201, f"a new file answers {made.status} instead of 201", Otherwise)
-    return yes(f"201, 200, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
+    return confirm(f"201, 200, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
 
 
 def missing(c: Http) -> Answer:
     """Check that GET and HEAD of a file that does not exist answer 404."""
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
     demand(got.status == head.status == 404, f"GET {got.status}, HEAD {head.status} instead of 404", Otherwise)
-    return yes("404; HEAD 404")
+    return confirm("404; HEAD 404")
 
 
 def names(c: Http) -> Answer:
@@ -89,22 +89,22 @@ def delete(c: Http) -> Answer:
     """Check that a file cannot be read after DELETE."""
     key = c.key("delete")
     overwritten(c, key)
-    gone = answered(c.send("DELETE", key), "DELETE")
+    gone = require_status(c.send("DELETE", key), "DELETE")
     demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the file can still be read")
-    return yes(f"{gone.status}, then 404")
+    return confirm(f"{gone.status}, then 404")
 
 
 def copy(c: Http) -> Answer:
     """Check that COPY makes a second file with the same content."""
     reply, _ = _moved(c, "COPY")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def move(c: Http) -> Answer:
     """Check that MOVE gives a file a new name and removes the old one."""
     reply, old = _moved(c, "MOVE")
     demand(c.send("HEAD", old).status == 404, "the old name is still there", Otherwise)
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def _moved(c: Http, method: str) -> tuple[Reply, str]:
@@ -112,7 +112,7 @@ def _moved(c: Http, method: str) -> tuple[Reply, str]:
     old, new, scheme = c.key(f"{method}-source"), c.key(f"{method}-target"), "https" if c.wire.secure else "http"
     c.put(old, SMALL)
     to = {"Destination": f"{scheme}://{c.wire.host}{c.target(new)}", "Overwrite": "T"}
-    reply = answered(c.send(method, old, to), method)
+    reply = require_status(c.send(method, old, to), method)
     demand(c.holds(new, SMALL), f"{method} answered {reply.status}, but the new file does not have the bytes")
     return reply, old
 
@@ -126,7 +126,7 @@ def etag(c: Http) -> Answer:
     demand(bool(seen[0]), "no ETag")
     demand(seen[0] != seen[1], "the same ETag for two contents that were written within a second", Otherwise)
     demand(seen[0].removeprefix("W/").startswith('"'), f"without quotes: {seen[0]}", Otherwise)
-    return yes(f"{'weak' if seen[0].startswith('W/') else 'strong'}, changes with the content")
+    return confirm(f"{'weak' if seen[0].startswith('W/') else 'strong'}, changes with the content")
 
 
 def _adler32(body: bytes) -> str:
@@ -137,7 +137,7 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
     """Check `Want-Digest` (RFC 3230), as answered by XRootD, dCache and EOS."""
     digest = ""
     for method in ("HEAD", "GET"):
-        reply = answered(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
+        reply = require_status(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
         digest = reply.headers.get("digest", "")
         if digest:
             break
@@ -147,27 +147,27 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
     demand(bool(got), f"returned as {digest[:60]} instead", Otherwise)
     wanted = checksum(c.body)
     demand(got.lower() == wanted.lower(), f"{got} instead of {wanted}", Otherwise)
-    return yes(f"{name} {got}, the known object's")
+    return confirm(f"{name} {got}, the known object's")
 
 
 def listing(c: Http) -> Answer:
     """Check that PROPFIND lists a folder with LISTED files completely."""
-    answered(c.send("MKCOL", c.key("many/")), "MKCOL")
+    require_status(c.send("MKCOL", c.key("many/")), "MKCOL")
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
     got = wanted & {p.rstrip("/").rpartition("/")[2] for p in c.propfind(c.key("many/"), "1")}
     demand(len(got) == LISTED, f"{len(got)} of {LISTED} files listed")
-    return yes(f"PROPFIND, {LISTED} files in one answer")
+    return confirm(f"PROPFIND, {LISTED} files in one answer")
 
 
 def recursive(c: Http) -> Answer:
     """Check that DELETE of a folder also removes its files."""
     c.send("MKCOL", c.key("many/"))
     c.put(c.key("many/0000"), b"x")
-    reply = answered(c.send("DELETE", c.key("many/")), "DELETE of a folder")
+    reply = require_status(c.send("DELETE", c.key("many/")), "DELETE of a folder")
     demand(c.send("HEAD", c.key("many/0000")).status == 404, f"answered {reply.status}, but its files are still there")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def without_token(c: Http) -> Answer:
@@ -175,7 +175,7 @@ def without_token(c: Http) -> Answer:
     demand(bool(c.token), "this endpoint is used without a token", NotTried)
     reply = c.send("GET", c.known, token=False)
     demand(not reply.good, f"read without the token: {reply.status}")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 QUESTIONS: Questions = {

@@ -17,7 +17,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.engines import contract
 from storelab.engines.contract import Client, GangJob, Result
-from storelab.stores.base import ERROR, NOT_TRIED, Store, Told
+from storelab.stores.base import ERROR, NOT_TRIED, AdminAnswer, Store
 from storelab.stores.managed.accounts import QUESTIONS
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
@@ -30,14 +30,14 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 SPARE = 100_000  # number of the first bucket that the probe makes; sweeps have far fewer buckets
-MOST_BYTES = 64 * 10**6  # maximum size of an object of the probe
+MAX_BYTES = 64 * 10**6  # maximum size of an object of the probe
 SPECIAL = 3  # buckets in addition to the counted ones: one for short uses, one with versions, one that is public
 
 
 PROTOCOLS = {"s3": "s3", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # protocol -> module
 
 
-def ask_administration(store: Store) -> list[Told]:
+def ask_administration(store: Store) -> list[AdminAnswer]:
     """Return an answer of the store's administration to each question, for every store.
 
     A failing tool gives an `error`, because it shows nothing about the system.
@@ -45,10 +45,10 @@ def ask_administration(store: Store) -> list[Told]:
     without = f"storelab runs {store.settings.kind} without users"
     why = without if store.managed else "no administration that storelab may use"
     try:
-        return store.administration() or [Told(name, NOT_TRIED, why) for name in QUESTIONS]
+        return store.administration() or [AdminAnswer(name, NOT_TRIED, why) for name in QUESTIONS]
     except Exception as error:  # noqa: BLE001  an error here must not end the probe
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-        return [Told(name, ERROR, why) for name in QUESTIONS]
+        return [AdminAnswer(name, ERROR, why) for name in QUESTIONS]
 
 
 def _module(protocol: str) -> Any:
@@ -80,16 +80,16 @@ class ProbeClient(Client):
 
         hidden = self.context.secrets()
         for check in self.checks:
-            self.asked.append(answers.ask(check, self.context, deadline_ns, hidden))
+            self.asked.append(answers.ask_question(check, self.context, deadline_ns, hidden))
 
     def result(self) -> Result:
         from storelab import __version__
-        from storelab.workloads.probe.answers import Asked
+        from storelab.workloads.probe.answers import TimedAnswer
 
         now = clock.now_ns()
         administration = self.job.extra.get("administration", []) if self.job.client == 0 else []
         self.asked += [
-            Asked("administration", t["check"], t["answer"], t["evidence"], now, now) for t in administration
+            TimedAnswer("administration", t["check"], t["answer"], t["evidence"], now, now) for t in administration
         ]
         n = len(self.asked)
         columns = {
@@ -131,7 +131,7 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
         return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
     if getattr(store.settings, "bucket", None):
         return {"spare_buckets": [], "why_none": "storelab may not make buckets here: the store's `bucket` is set"}
-    room = config.limits.buckets - len(buckets.own_buckets(store, config.name))
+    room = config.limits.buckets - len(buckets.campaign_buckets(store, config.name))
     if room < 1:
         return {"spare_buckets": [], "why_none": "limits.buckets allows no further bucket"}
     counted = min(point.axes["max_buckets"], room)
@@ -154,7 +154,7 @@ def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int
         gone += buckets.delete_prefix(ways[place.account], place, PREFIX, ours=ours).objects
     if store.protocol == "s3" and not getattr(store.settings, "bucket", None):
         first = store.bucket(campaign, SPARE, 0).name
-        for bucket in buckets.own_buckets(store, campaign):
+        for bucket in buckets.campaign_buckets(store, campaign):
             number = bucket.name.rpartition("-")[2]
             if bucket.account == 0 and len(bucket.name) == len(first) and number.isdigit() and int(number) >= SPARE:
                 gone += _drop(ways.get(0) or store.access(0), bucket, ours)
@@ -175,13 +175,13 @@ def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
 class Probe(Workload):
     """The workload that checks which operations of its protocol a store supports."""
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         from storelab.workloads.probe import context
 
         begin = re.escape(context.folder_of(attempt))
         return [
             Made(begin + context.KNOWN, context.SIZE, context.SIZE),
-            Made(rf"{begin}(?P<client>0|[1-9]\d*)/.+", 0, MOST_BYTES),
+            Made(rf"{begin}(?P<client>0|[1-9]\d*)/.+", 0, MAX_BYTES),
             Made("|".join(map(re.escape, context.IN_SPARES)), 0, context.SIZE, rf".+-[1-9]\d{{{len(str(SPARE)) - 1}}}"),
         ]
 
@@ -212,7 +212,7 @@ class Probe(Workload):
     def after(self, store: Store, point: Point, job: GangJob, folder: Any) -> list[dict[str, Any]]:
         """Remove only what the probe left. A store that cannot delete is an answer of the probe, not a failure."""
         try:
-            ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
+            ours = written.written_by(store, point, job.attempt, self.expected_objects(point, job.attempt))
             left = tidy(store, job.extra["campaign"], job.buckets, ours)
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:

@@ -42,7 +42,7 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 BLOCK = 2**20  # any value but 0, which requests a stream from HTTP: the cache is made here
 
 
-def _whole(part: bytes, start: int, stop: int) -> bytes:
+def _complete(part: bytes, start: int, stop: int) -> bytes:
     """Return the received bytes. Raises WrongAnswer if the length is not the requested one."""
     if len(part) != stop - start:
         raise WrongAnswer(f"{len(part)} bytes received for {start} to {stop - 1}")
@@ -94,7 +94,7 @@ class FileRanges:
         out = []
         for start, stop in zip(starts, stops, strict=True):
             self.requests += 1
-            out.append(_whole(self.file._fetch_range(start, stop), start, stop))
+            out.append(_complete(self.file._fetch_range(start, stop), start, stop))
         return out
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class CachedFile:
     def read(self, start: int, stop: int) -> bytes:
         """Return these bytes, from the cache or the store. Raises the errors of FileRanges."""
         self.file.seek(start)
-        return _whole(self.file.read(stop - start), start, stop)
+        return _complete(self.file.read(stop - start), start, stop)
 
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planned.Counted:
@@ -150,7 +150,7 @@ def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planne
     return planned.Counted(inner, planned.port_wire(endpoint), planned.versions_of(endpoint))
 
 
-KEEPS_BLOCKS = 32  # of fsspec's `blockcache`
+CACHED_BLOCKS = 32  # of fsspec's `blockcache`
 
 
 def pass_of(n_entries: int, step: int) -> int:
@@ -235,7 +235,7 @@ class Steps(PlannedClient):
         layout = self.steps.layout
         offset, size = layout.offset[new], layout.size[new]
         stamps.append(clock.now_ns())
-        data, requests, asked, planning_ns = self.fetch(offset, size) if len(new) else ([], 0, 0, 0)
+        data, requests, requested, planning_ns = self.fetch(offset, size) if len(new) else ([], 0, 0, 0)
         stamps.append(clock.now_ns())
         self.verify(new, data)
         stamps.append(clock.now_ns())
@@ -245,7 +245,7 @@ class Steps(PlannedClient):
         stamps.append(clock.now_ns())
         looked, transfer, *others = (b - a for a, b in itertools.pairwise(stamps))
         times = looked + planning_ns, transfer - planning_ns, *others
-        return Done(len(self.branches), len(new), decoded, int(size.sum()), requests, asked, *times)
+        return Done(len(self.branches), len(new), decoded, int(size.sum()), requests, requested, *times)
 
     def settle(self, timeout_s: float) -> None:
         if self.opening is not None:
@@ -297,7 +297,7 @@ class CachedEvents(Steps):
             "library": "fsspec",
             "cache": self.cache,
             "read_ahead_bytes": self.read_ahead,
-            **({"blocks_kept": KEEPS_BLOCKS} if self.cache == "blockcache" else {}),
+            **({"blocks_kept": CACHED_BLOCKS} if self.cache == "blockcache" else {}),
         }
 
     def begin_pass(self) -> None:
@@ -312,15 +312,15 @@ class CachedEvents(Steps):
         return self.file
 
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
-        before, asked = self.transport.requests, self.transport.asked
+        before, requested = self.transport.requests, self.transport.asked
         if self.stale:
             self.file.renew()
             self.stale = False
         data = []
         for at, length in zip(offset.tolist(), size.tolist(), strict=True):
-            self.hurry()
+            self.check_deadline()
             data.append(np.frombuffer(self.file.read(at, at + length), np.uint8))
-        return data, self.transport.requests - before, self.transport.asked - asked, 0
+        return data, self.transport.requests - before, self.transport.asked - requested, 0
 
     def close(self) -> None:
         if hasattr(self, "transport"):

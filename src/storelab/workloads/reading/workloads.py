@@ -38,13 +38,13 @@ BUCKETS = replace(
     axes.BUCKETS, help="Buckets with a copy of the file each; client i reads copy i mod n. 1: shared by all."
 )
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
-OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # after these
+READER_AXES = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # after these
 READER = (
     "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and "
     "decoder; `root`: ROOT itself; `davix`: davix's vector reads, and storelab's decoder."
 )
 # Axes that change which bytes are read, or how they are requested, but not the cost of a request.
-OF_READS = (
+READ_AXES = (
     *("entry_fraction", "volume_fraction", "navigation", "step", "merge", "max_range_gap"),
     *("thrift", "max_amplification", "header", "access"),
 )
@@ -56,7 +56,7 @@ def measures_link(point: Point) -> bool:
     return point.axes["engine"] == "planned" or "merge" in point.axes
 
 
-def tell_links(config: "Config", point: Point, job: "GangJob") -> None:
+def pass_links(config: "Config", point: Point, job: "GangJob") -> None:
     """Give the clients the links of an earlier point if there are any, otherwise the path for their own."""
     if measures_link(point):
         path = links_file(config, point)
@@ -74,8 +74,8 @@ def keep_links(point: Point, job: "GangJob", folder: Path) -> None:
 
 
 def links_file(config: "Config", point: Point) -> Path:
-    """Return the file with the links of all points of the sweep that differ from this one only in `OF_READS`."""
-    axes = {name: value for name, value in point.axes.items() if name not in OF_READS}
+    """Return the file with the links of all points of the sweep that differ from this one only in `READ_AXES`."""
+    axes = {name: value for name, value in point.axes.items() if name not in READ_AXES}
     facts = json.dumps([point.store, point.workload, point.sweep, axes, point.dataset], sort_keys=True, default=str)
     return config.campaign_dir / "work" / "links" / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
 
@@ -97,7 +97,7 @@ class Linked(Workload):
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Give the clients the links that an earlier point of the sweep measured."""
-        tell_links(config, point, job)
+        pass_links(config, point, job)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         keep_links(point, job, folder)
@@ -121,7 +121,7 @@ class Reading(Linked):
 class Replay(Reading):
     """The workload that requests the ranges of a reader again, without decoding."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if planned requests have a fixed gap, or those with a fixed gap have a thrift or a bound."""
         merge, planned = point.axes["merge"], point.axes["merge"] == "planned"
         hint = "sweep merge gap" if planned else "sweep merge planned"
@@ -141,7 +141,7 @@ READ_VOLUME = Reading(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *LATER,
-        *OF_READERS,
+        *READER_AXES,
         axes.CLIENTS_PER_NODE,
     ),
     "All entries of the smallest branches of a ROOT file: opened, planned, transferred, decompressed, deserialised.",
@@ -159,7 +159,7 @@ READ_ENTRIES = Reading(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *LATER,
-        *OF_READERS,
+        *READER_AXES,
         axes.CLIENTS_PER_NODE,
     ),
     "Random entries of a ROOT file: opened, planned, transferred, decompressed, deserialised.",
@@ -188,7 +188,7 @@ REPLAY = Replay(
 class Events(Linked):
     """The workload in which jobs read files event by event, through a cache."""
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if two jobs would share a file, or if `step` or `read_ahead` cannot be used."""
         values = point.axes
         few = f"{values['clients']} clients read one file each, but there are {values['files']}"

@@ -26,10 +26,10 @@ from storelab.stores.protocols.access import (
     Access,
     AccessRefused,
     BucketExists,
+    BucketNotEmpty,
     Entry,
     NoSuchBucket,
     Ours,
-    StillHolds,
 )
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import written
@@ -252,7 +252,7 @@ class Removed(NamedTuple):
         """Return True if no known entry of storelab is left."""
         return not any(k.count for k in self.kept)
 
-    def told(self) -> str:
+    def remainder(self) -> str:
         """Return a description of the entries that were not deleted, '' if there are none."""
         out = []
         if self.stays:
@@ -273,7 +273,7 @@ class Removed(NamedTuple):
     def __str__(self) -> str:
         more = f", {self.hidden} old versions, delete markers and unfinished uploads" if self.hidden else ""
         done = f"{_counted(self.objects, 'object')}{more}, {_counted(self.buckets, 'bucket')}"
-        return f"{done}; {rest}" if (rest := self.told()) else done
+        return f"{done}; {rest}" if (rest := self.remainder()) else done
 
 
 def plain(text: str) -> str:
@@ -320,10 +320,10 @@ class _Purge:
         before, self.found, self.theirs = self.kinds.copy(), {}, (0, "")
         held: set[str] = set()
         tried: Counter[str] = Counter()
-        own = self._own(held, markers)
+        entries = self._campaign_entries(held, markers)
         with ThreadPoolExecutor(8) as pool:
             step = self.access.deletes_at_once
-            while wave := list(itertools.islice(own, 8 * step)):  # bounded: a bucket may hold millions
+            while wave := list(itertools.islice(entries, 8 * step)):  # bounded: a bucket may hold millions
                 if not delete:
                     continue
                 parts = [wave[i : i + step] for i in range(0, len(wave), step)]
@@ -337,7 +337,7 @@ class _Purge:
         self.kinds = Counter({kind: max(0, before[kind] - again[kind]) + tried[kind] for kind in {*before, *tried}})
         self.held = held | {e.key for e in self.refused if e.kind != UPLOAD}
 
-    def _own(self, held: set[str], markers: bool) -> Iterator[Entry]:
+    def _campaign_entries(self, held: set[str], markers: bool) -> Iterator[Entry]:
         """Yield the entries to delete; count those that are not ours."""
         for number, entry in enumerate(self.access.entries(self.bucket.name, self.bucket.prefix + self.prefix), 1):
             if not number % PROGRESS:
@@ -371,7 +371,7 @@ class _Purge:
         reasons = self.access.retention(self.bucket.name).reason() if kept else ""
         out = []
         for why, entries in kept.items():
-            by = self.access.held_by(self.bucket.name, entries[0]) if why != HIDING else ""
+            by = self.access.protected_by(self.bucket.name, entries[0]) if why != HIDING else ""
             reason = why if why == HIDING else f"{reasons}, {why}" if reasons else f"the server refuses: {why}"
             out.append(Kept(reason, len(entries), self._shown(entries[0]) + (f" ({by})" if by else "")))
         if self._again():
@@ -433,7 +433,7 @@ def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Remov
         try:
             if not bucket.prefix:
                 access.drop_bucket(bucket.name)
-        except StillHolds as held:
+        except BucketNotEmpty as held:
             access.write(bucket.name, MARKER, data)
             return gone._replace(stays=1, first=plain(f"{bucket.name}/{held.first}"), left=(stays,))
         return gone._replace(buckets=1)
@@ -453,10 +453,10 @@ def _candidates(access: Access, store: Store, campaign: str, account: int) -> It
         return [Bucket(name, "", account) for name in access.bucket_names() if pattern.match(name)]
     except AccessRefused:
         numbered = (store.bucket(campaign, number, account) for number in itertools.count())
-        return list(itertools.takewhile(lambda bucket: _there(access, bucket), numbered))
+        return list(itertools.takewhile(lambda bucket: _exists(access, bucket), numbered))
 
 
-def _there(access: Access, bucket: Bucket) -> bool:
+def _exists(access: Access, bucket: Bucket) -> bool:
     """Return True if the bucket exists. Raises AccessRefused."""
     try:
         marked(access, bucket)
@@ -480,7 +480,7 @@ def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | N
     return out
 
 
-def own_buckets(store: Store, campaign: str) -> list[Bucket]:
+def campaign_buckets(store: Store, campaign: str) -> list[Bucket]:
     """Return the buckets (or prefixes in the one given bucket) of all accounts with this campaign's mark, by name."""
     return [bucket for bucket, mark in _named(store, campaign) if mark and mark["campaign"] == campaign]
 
@@ -497,15 +497,17 @@ def remove(
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
     named = _named(store, campaign)
-    own = [(bucket, mark) for bucket, mark in named if mark and mark["campaign"] == campaign]
-    ways = accesses(store, [bucket for bucket, _ in own])
+    campaign_buckets = [(bucket, mark) for bucket, mark in named if mark and mark["campaign"] == campaign]
+    ways = accesses(store, [bucket for bucket, _ in campaign_buckets])
     unmarked = tuple(f"{bucket.name}/{bucket.prefix}".rstrip("/") for bucket, mark in named if not mark)
     gone, failed = Removed(0, unmarked=unmarked), []
-    for bucket, mark in own:  # a failure in one bucket must not prevent removing the others
+    for bucket, mark in campaign_buckets:  # a failure in one bucket must not prevent removing the others
         try:
             gone = gone.and_(drop(ways[bucket.account], bucket, ours, foreign(mark)))
         except MeasurementFailed as error:
             failed.append(str(error))
     if failed:
-        raise MeasurementFailed(f"{failed[0]}; {len(failed)} of {len(own)} buckets failed; of the others: {gone}")
+        raise MeasurementFailed(
+            f"{failed[0]}; {len(failed)} of {len(campaign_buckets)} buckets failed; of the others: {gone}"
+        )
     return gone

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import evidence, folders, records, units
+from storelab.core import folders, integrity, records, units
 from storelab.core.axes import mixes
 from storelab.core.campaign.release import a_day, a_night
 from storelab.core.engines import CATALOGUE
@@ -30,7 +30,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import buckets, upload, written
-from storelab.workloads.staging.upload import Shown, report
+from storelab.workloads.staging.upload import ProgressLine, report
 from storelab.workloads.staging.written import root_copies
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 BLOCK = 50_000  # keys of a folder of many keys that are given to s5cmd at a time
-MOST_OTHERS = 10**6  # maximum number of foreign objects that are listed among those of a data set
+MAX_OTHERS = 10**6  # maximum number of foreign objects that are listed among those of a data set
 UNKNOWN_BYTES = 10**9  # assumed size of a file behind a URL before it is downloaded
 
 
@@ -72,12 +72,12 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
-    folders.own(config)
+    folders.require_trusted(config)
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/{written.STAGED}"
-    if path.exists() and not again and not evidence.flaw_of_manifest(path):
+    if path.exists() and not again and not integrity.error_of_manifest(path):
         manifest = records.read_json(path)
         if (
             _read(first, places[0], marker) == _mark_of(manifest)
@@ -97,7 +97,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
                 f"data set {dataset['name']} is not staged and the store is read-only",
                 "stage it with a writable account first",
             )
-        check_room(store, dataset_bytes(dataset), f"data set {dataset['name']}", "`objects`")
+        require_space(store, dataset_bytes(dataset), f"data set {dataset['name']}", "`objects`")
         buckets.prepare(config, store, places)
         written.note_dataset(config, store, dataset, [body["size"] for body in manifest["bodies"]], places)
         if dataset["kind"] == "keys":
@@ -169,11 +169,11 @@ def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
 
 def trying(name: str) -> Callable[[int], None]:
     """Return a function that shows the progress of the trial of a file's branches: `own_file.look`'s `step`."""
-    shown: list[Shown] = []
+    shown: list[ProgressLine] = []
 
     def step(total: int) -> None:
         if not shown:
-            shown.append(Shown(name, total, "trying", "branches"))
+            shown.append(ProgressLine(name, total, "trying", "branches"))
         shown[0].step()
 
     return step
@@ -197,7 +197,7 @@ def manifest_of(
     }
 
 
-def check_room(store: Store, size: int, what: str, lower: str) -> None:
+def require_space(store: Store, size: int, what: str, lower: str) -> None:
     """Raise UserError if the store has less room than `what` takes. lower: the setting that reduces the size."""
     free = store.free_bytes()
     if free is not None and free < size:
@@ -225,8 +225,8 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
         for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
             if (found := (index, key.removeprefix(place.prefix))) in wanted:
                 listed[found] = size
-            elif (others := others + 1) > MOST_OTHERS:
-                raise MeasurementFailed(f"staging: the store lists more than {MOST_OTHERS} foreign objects")
+            elif (others := others + 1) > MAX_OTHERS:
+                raise MeasurementFailed(f"staging: the store lists more than {MAX_OTHERS} foreign objects")
     for found, size in wanted.items():
         if (got := listed.get(found)) != size:
             raise MeasurementFailed(f"staging: the store lists {got} B for {found[1]} instead of {size} B")
@@ -236,7 +236,7 @@ def stage_keys(
     store: Store, ways: Mapping[int, Access], places: list[Bucket], dataset: Mapping[str, Any], body: Path
 ) -> None:
     """Upload the missing keys, so that every folder has its keys and nothing else. Raises MeasurementFailed."""
-    there = [_there(ways[place.account], place, dataset) for place in places]
+    there = [_listed_objects(ways[place.account], place, dataset) for place in places]
     missing = (
         (place, payload.keys_folder(dataset) + payload.key_name(dataset["keys"], dataset["depth"], n), body)
         for place, known in zip(places, there, strict=True)
@@ -244,17 +244,17 @@ def stage_keys(
         if not known[n]
     )
     count = sum(known.count(0) for known in there)
-    shown = Shown(dataset["name"], count)
+    shown = ProgressLine(dataset["name"], count)
     while block := list(islice(missing, BLOCK)):
         upload.put_items(store, dataset["name"], block, shown)
     for place in places:
-        if left := _there(ways[place.account], place, dataset).count(0):
+        if left := _listed_objects(ways[place.account], place, dataset).count(0):
             raise MeasurementFailed(f"staging: bucket {place.name} does not list {left} of {dataset['keys']} keys")
     size = units.human_size(dataset["objects"] * dataset["object_size"])
     report(f"    staged {dataset['name']} in {store.name}: {dataset['objects']} objects, {size}")
 
 
-def _there(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
+def _listed_objects(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
     """Return, for each number, 1 if its object is listed with its size. Raises MeasurementFailed for foreign keys."""
     found, below = bytearray(dataset["keys"]), place.prefix + payload.keys_folder(dataset)
     for key, size in buckets.list_keys(access, place, payload.keys_folder(dataset)):
@@ -307,14 +307,14 @@ def scratch_bytes(point: Point) -> int:
 
 def summarise(points: list[Point], store: str) -> Summary:
     """Return the totals of the points of one store; a data set counts once."""
-    out, own = Summary(), [p for p in points if p.store == store]
-    for p in own:
+    out, store_points = Summary(), [p for p in points if p.store == store]
+    for p in store_points:
         out.points[p.workload] += 1
         out.seconds[p.workload] += p.fixed["duration_ns"] / 1e9
         out.buckets = max(out.buckets, p.axes.get("buckets", p.axes.get("accounts", 1)))
         out.scratch_bytes = max(out.scratch_bytes, sum(scratch_bytes(part.point) for part in p.parts()))
-    datasets = {q.dataset["name"]: q.dataset for q in in_parts(own) if q.dataset}.values()
-    made = [_made(p) for p in own]
+    datasets = {q.dataset["name"]: q.dataset for q in in_parts(store_points) if q.dataset}.values()
+    made = [_made(p) for p in store_points]
     out.staged_bytes = sum(map(dataset_bytes, datasets)) + max((size for _, size in made), default=0)
     staged = (d.get("objects") or root_copies(d) for d in datasets)
     out.staged_objects = sum(staged) + max((n for n, _ in made), default=0)
@@ -324,15 +324,15 @@ def summarise(points: list[Point], store: str) -> Summary:
 def _made(point: Point) -> tuple[int, int]:
     """Return (number, bytes) of the objects that are made for a point before its clients start."""
     parts = in_parts([point])
-    own: list[tuple[int, float]] = [
+    sizes: list[tuple[int, float]] = [
         (q.fixed["objects"], q.axes["object_size"]) for q in parts if q.workload == "delete"
     ]
     for q in parts:
         if q.workload == "collect_garbage":
             n, size = a_day(q.fixed["release"])
-            own.append((n * q.axes["days"], size / n))
-    own += [(q.fixed["objects"], mixes.mean(q.fixed["sizes"])) for q in parts if "sizes" in q.fixed]
-    return sum(n for n, _ in own), round(sum(n * size for n, size in own))
+            sizes.append((n * q.axes["days"], size / n))
+    sizes += [(q.fixed["objects"], mixes.mean(q.fixed["sizes"])) for q in parts if "sizes" in q.fixed]
+    return sum(n for n, _ in sizes), round(sum(n * size for n, size in sizes))
 
 
 def in_parts(points: list[Point]) -> list[Point]:

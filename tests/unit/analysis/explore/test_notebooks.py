@@ -39,7 +39,7 @@ from storelab.analysis.explore.picker import Picker
 from storelab.analysis.figures import catalogue
 from storelab.analysis.report import page
 from storelab.analysis.tables import verdicts as rules
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 NOTEBOOKS = {p.stem: json.loads(p.read_text())["cells"] for p in sorted((ROOT / "notebooks").glob("*.ipynb"))}
@@ -73,7 +73,7 @@ def staged(tmp_path_factory):
             run = json.loads(path.read_text())
             run["clients"][0]["engine"] |= {"link": link} if link else {}
             records.write_summed(path, run)
-        evidence.write_sums(folder / "raw")
+        integrity.write_sums(folder / "raw")
         folders[link is not None] = folder
     return folders
 
@@ -115,7 +115,7 @@ def there(lab, kept, monkeypatch):
                 names |= parameters
         picker = names["pick"]
         picker.names = names
-        IPython.display.display(picker.said())
+        IPython.display.display(picker.selection_text())
         assert len(shown) == 1 + sum(map(len, picker.shown)) and all(picker.shown)
         return picker
 
@@ -126,7 +126,9 @@ def there(lab, kept, monkeypatch):
 def undrawn_figures(monkeypatch):
     """Replace each declared figure that has rows by an empty one."""
     empty = {"title": "", "caption": "", "note": "", "panels": []}
-    monkeypatch.setattr(opened.charts, "drawn_chart", lambda of, table, *more: empty if len(of.told(table)) else None)
+    monkeypatch.setattr(
+        opened.charts, "drawn_chart", lambda f, table, *more: empty if len(f.captioned_rows(table)) else None
+    )
 
 
 def of_kind(things, kind):
@@ -249,9 +251,9 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert set(states["workload"]) == {"get"} and states["points"].sum() == len(each) == 18
     (medians,) = frames(picker, 2)
     assert len(medians) == 6 and "get" in drill.measured(picker.opened)[0][0]
-    assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
+    assert picker.selection_text() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     kept = len(picker.opened.table("environment"))
-    assert kept == len(picker.opened.whole("environment")) > 0, "a table without this column is not filtered"
+    assert kept == len(picker.opened.full_table("environment")) > 0, "a table without this column is not filtered"
 
 
 def test_what_has_no_engine_or_size_stays():
@@ -279,7 +281,7 @@ def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(example,
     shown = list(drill.down(o, figure, symbol, key))
     row, behind, *tables = of_kind(shown, pd.DataFrame)
     assert len(row) == 1 and row["n"].iloc[0] == (behind["state"] == "ok").sum()
-    whole = o.whole(catalogue.of(o.plan)[figure].table).loc[symbol]
+    whole = o.full_table(catalogue.figures_of_plan(o.plan)[figure].table).loc[symbol]
     for one in behind["key"]:  # every point agrees with the row in all axes that it has
         point = next(p for p in o.plan["points"] if p["key"] == one)
         assert (point["store"], point["workload"]) == (whole["store"], whole["workload"])
@@ -343,7 +345,7 @@ def test_drill_offers_every_point_that_counts(example, kept):
     o = kept(example)
     name, figure = drill.figures(o)[-1]
     keys = {key for _, key in drill.points(o, figure, drill.symbols(o, figure)[0][1])}
-    points = o.whole("points")
+    points = o.full_table("points")
     assert name == drill.ANY and keys == {*points.loc[points["state"] == "ok", "key"]}
     key = next(iter(keys))
     assert "".join(of_kind(drill.down(o, figure, drill.ANY, key), str)).startswith("#### ")
@@ -396,13 +398,13 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
     o = opened.open_campaign(lab / "results/several")
     key = next(p["key"] for p in o.plan["points"] if p["sweep"] == "faults" and p["axes"]["fault"] == "killed")
     rep = int(key[-3:])
-    tables_of = [f for f in drill.of_point(o, key) if isinstance(f, pd.DataFrame)]
+    tables_of = [f for f in drill.show_point(o, key) if isinstance(f, pd.DataFrame)]
     (errors,) = (f for f in tables_of if "error" in f)
     by_status = errors.groupby("status")["operations"].sum().to_dict()
     assert by_status == {503: (several.noticed(rep) - several.KILLED) * 20 // 1000, 0: (4200 - several.KILLED) // 100}
     assert set(errors["error"]) == {"Refused"} and errors["first_s"].min() >= several.KILLED / 1000
 
-    one = [f for f in drill.of_point(o, key, client=1) if isinstance(f, pd.DataFrame)]
+    one = [f for f in drill.show_point(o, key, client=1) if isinstance(f, pd.DataFrame)]
     (few,) = (f for f in one if "error" in f)
     assert set(few["client"]) == {1} and 0 < few["operations"].sum() < errors["operations"].sum()
     workers, slowest = (next(f for f in one if c in f) for c in ("p50_ms", "ms"))
@@ -416,7 +418,7 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
 def test_drill_says_why_a_point_has_no_record(there, example):
     o = opened.open_campaign(example)
     key = next(iter(o.campaign.failures))
-    heading, found = drill.of_point(o, key)
+    heading, found = drill.show_point(o, key)
     assert (
         heading.startswith("#### ") and "client 3 did not arrive" in found and "\\_all\\_" in found
     )  # text, no markup
@@ -531,7 +533,7 @@ def test_overlay_draws_what_two_campaigns_have_in_common(upgraded):
     (panel,) = charts.figures["overlay"]["panels"]
     drawn = {line["name"]: dict(zip(line["x"], line["y"], strict=True)) for line in panel["lines"]}
     every = {
-        f"{name}: alpha": opened.open_campaign(upgraded.folder.parent / name).whole("throughput")
+        f"{name}: alpha": opened.open_campaign(upgraded.folder.parent / name).full_table("throughput")
         for name in ("before", "after")
     }
     small = {name: rows[rows["object_size_bytes"] == 4000] for name, rows in every.items()}
@@ -629,7 +631,7 @@ def test_verdicts_show_evidence_and_what_to_try(there):
 
 def test_each_verdict_has_the_groups_that_it_is_about(lab):
     o = opened.open_campaign(lab / "results/broad")
-    for _, row in o.whole("verdicts").iterrows():
+    for _, row in o.full_table("verdicts").iterrows():
         groups = verdicts._groups(o, row)
         column = "throughput_median_mb_per_s" if row["unit"] == "MB/s" else "rate_median_per_s"
         assert groups[column].iloc[0] == pytest.approx(row["best"], rel=1e-6)

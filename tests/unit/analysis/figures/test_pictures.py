@@ -50,11 +50,13 @@ class Picture:
 
     @property
     def specification(self):
-        return catalogue.of(records.read_json(campaigns.built(self.campaign) / "raw" / "plan.json"))[self.name]
+        return catalogue.figures_of_plan(records.read_json(campaigns.built(self.campaign) / "raw" / "plan.json"))[
+            self.name
+        ]
 
     def savefig(self, path: Path, table: pd.DataFrame | None = None, **options) -> None:
         """Render the figure, of another table where one is given, with few colours to keep the file small."""
-        others = (build.read(campaigns.built(self.campaign), name) for name in self.specification.beside)
+        others = (build.read(campaigns.built(self.campaign), name) for name in self.specification.further_tables)
         with mpl.rc_context(PLAIN):
             fig = draw(self.specification, self.table if table is None else table, *others)
             image = Image.open(io.BytesIO(write.render(fig, "png", self.dpi))).convert("RGB")

@@ -13,7 +13,7 @@ def test_throughput_is_the_speed_from_one_megabyte_on():
     ]
     columns = ["workload", "object_size_bytes", "range_size_bytes", "state", "overlap_throughput_mb_per_s"]
     t = pd.DataFrame(rows, columns=columns).assign(overlap_rate_per_s=[1.0, 2, 3, 4, 5, 6, None])
-    found = groups.of_points(t)
+    found = groups.point_rows(t)
     assert list(zip(found["metric"], found["value"], strict=True)) == [
         *[("rate", 1), ("throughput", 20), ("rate", 3), ("throughput", 40), ("rate", 5), ("throughput", 70)]
     ]
@@ -24,5 +24,5 @@ def test_throughput_is_the_speed_from_one_megabyte_on():
 def test_names_and_kinds_of_metrics():
     named = {"throughput": "throughput [MB/s]", "rate": "rate [1/s]", "speed": "speed"}
     named |= {"latency_p50": "latency p50 [ms]", "latency_p99": "latency p99 [ms]"}
-    assert {m: groups.said(m) for m in named} == named
+    assert {m: groups.metric_text(m) for m in named} == named
     assert [groups.kind(m) for m in ("throughput", "rate", "latency_p50")] == ["speed", "speed", "latency_p50"]

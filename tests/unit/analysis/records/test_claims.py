@@ -34,7 +34,7 @@ def test_findings_are_complete():
         assert math.isfinite(value) == bool(claim["published"]), name
         assert (
             claim["statement"].endswith(".")
-            and claims.asked(claim)
+            and claims.query_text(claim)
             and claims.expected(claim)
             and isinstance(unit, str)
         )

@@ -21,7 +21,7 @@ import campaigns
 from storelab.analysis.report import build, details, page
 from storelab.analysis.report.charts import one_line
 from storelab.analysis.tables import build as tables
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.errors import UserError
 
 CAMPAIGNS = ("broad", "roles", pytest.param("reference", marks=pytest.mark.heavy))
@@ -191,10 +191,10 @@ def test_every_planned_point_has_its_details(made, pages, name):
     assert list(content) == order == table["cells"][table["columns"].index("key")]
     for place, key in enumerate(order):
         assert key in blocks[f"details-{place // head['part']}"], "the page looks for the value there"
-        if not evidence.has(made(name) / "raw", key):
+        if not integrity.has(made(name) / "raw", key):
             assert content[key]["facts"][0][0] == "Failed"
             continue
-        record = evidence.read(made(name) / "raw", key)
+        record = integrity.read(made(name) / "raw", key)
         tables = {t["title"]: t["rows"] for t in content[key]["tables"]}
         assert len(tables["Clients"]) == len(record["clients"])
         assert [row[0] for row in tables.get("Checks", [])] == [check["name"] for check in record["checks"]]
@@ -323,12 +323,12 @@ def test_page_of_the_reference_is_below_5_mb(made):
 
 
 def test_large_tables_are_cut(monkeypatch):
-    monkeypatch.setattr(build, "MOST_CELLS", 10)
+    monkeypatch.setattr(build, "MAX_CELLS", 10)
     cut = build.table_block([["a", "b"], *([str(i), ""] for i in range(100))], ["1"] * 100)
     assert cut["rows"] == 100 and cut["cells"][0] == ["0", "1", "2", "3", "4"] and len(cut["behind"]) == 5
-    clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MOST_CLIENTS + 9)]
+    clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MAX_CLIENTS + 9)]
     columns, found = details._clients({"clients": clients})
-    assert len(found) == details.MOST_CLIENTS + 1 and len(found[-1]) == len(columns)
+    assert len(found) == details.MAX_CLIENTS + 1 and len(found[-1]) == len(columns)
     assert found[-1][0].endswith(f" {len(clients)}")
     assert len(details._text("x" * 10**6)) < 2 * details.LONGEST
 

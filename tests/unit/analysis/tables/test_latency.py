@@ -19,7 +19,7 @@ from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex.rates import latencies
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, latency, points
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.engines.common import bins
 
 MS = 1_000_000
@@ -46,7 +46,7 @@ def one(tmp_path):
         run = records.read_json(folder / "run.json") | head
         run["clients"][0]["engine"] = facts or {}
         records.finish(folder, run)
-        evidence.write_sums(tmp_path / "raw")
+        integrity.write_sums(tmp_path / "raw")
         return build.Tables(load(tmp_path))
 
     return write
@@ -81,7 +81,7 @@ def test_figures_name_loops_and_loads(table):
 def test_figure_cuts_too_many_panels(table):
     many = pd.concat([table.assign(store=f"s{i:02d}") for i in range(12)])
     fig = draw(catalogue.FIGURES["latency_closed"], many)
-    assert len(fig.axes) == panels.room() == 15 and "15 of 24 panels" in texts(fig).replace("\n", " ")
+    assert len(fig.axes) == panels.max_panels() == 15 and "15 of 24 panels" in texts(fig).replace("\n", " ")
     caption = catalogue.caption(catalogue.FIGURES["latency_closed"], many)
     assert caption.endswith("Shown: 15 of 24 panels, all are in latency.csv.")
 

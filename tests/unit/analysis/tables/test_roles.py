@@ -13,7 +13,7 @@ from campaigns import built
 from storelab.analysis.figures import catalogue, timeline
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import roles as latex
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, points, roles
 from storelab.cli import measuring
@@ -218,8 +218,8 @@ def test_invalid_runs_are_left_out():
 
 
 def figure(tables, name):
-    found = catalogue.of(planned())[name]
-    return found, draw(found, tables[found.table], *(tables[other] for other in getattr(found, "beside", ())))
+    found = catalogue.figures_of_plan(planned())[name]
+    return found, draw(found, tables[found.table], *(tables[other] for other in getattr(found, "further_tables", ())))
 
 
 def test_names_of_figures():
@@ -308,7 +308,7 @@ def test_names_of_figures_over_time():
 def test_many_groups_have_several_figures():
     sweep = copy.deepcopy(several.CONFIG["sweeps"]["tenants"])
     sweep["roles"]["aggressor"]["axes"]["arrival_rate"] = list(range(10, 150, 10))
-    figures = timeline.of_plan(planned(sweeps={"tenants": sweep}))
+    figures = timeline.figures_of_plan(planned(sweeps={"tenants": sweep}))
     assert list(figures) == ["timeline_tenants", "timeline_tenants_two", "timeline_tenants_three"]
     assert [len(f.function.args[0]) for f in figures.values()] == [6, 6, 2]
     assert "One of 3 figures" in next(iter(figures.values())).caption
@@ -356,15 +356,15 @@ def test_figure_of_phases_has_panel_for_each_fault(tables):
 
 
 def test_axes_of_roles_in_words():
-    assert words.heading("uploads.workers") == "Uploads: workers"
-    assert words.value_text("uploads.clients", 2) == "uploads: 2 clients"
-    assert words.value_text("uploads.object_size_bytes", 10**6) == "uploads: 1 MB objects"
-    assert words.value_text("fault", "killed") == "killed" and words.value_text("fault", "none") == ""
-    assert words.value_text("workload", "roles-beside") == "beside" and words.heading("fault") == "Fault"
+    assert labels.heading("uploads.workers") == "Uploads: workers"
+    assert labels.value_text("uploads.clients", 2) == "uploads: 2 clients"
+    assert labels.value_text("uploads.object_size_bytes", 10**6) == "uploads: 1 MB objects"
+    assert labels.value_text("fault", "killed") == "killed" and labels.value_text("fault", "none") == ""
+    assert labels.value_text("workload", "roles-beside") == "beside" and labels.heading("fault") == "Fault"
     found = [("fault", "killed"), ("uploads.engine", "obstore"), ("uploads.clients", 2), ("downloads.clients", 1)]
-    assert words.settings(found) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
-    assert words.is_default("uploads.buckets", 1) and not words.is_default("uploads.clients", 2)
-    key = words.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")
+    assert labels.settings(found) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
+    assert labels.is_default("uploads.buckets", 1) and not labels.is_default("uploads.clients", 2)
+    key = labels.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")
     assert key[2:] == ["fault k", "uploads: workers 8", "rep 1"]
 
 
@@ -410,14 +410,14 @@ def test_headline_has_the_worst_case_and_the_range_of_the_others(tables):
     kept = dict(zip(rows.index[rows["role"] == "victim"], (1.0, 0.9, 0.5), strict=True))
     for part in ("median", "low", "high"):
         rows = rows.assign(**{f"rate_over_before_{part}_ratio": rows.index.map(kept).astype(float)})
-    (found,) = latex.of_roles(rows)
+    (found,) = latex.role_headlines(rows)
     assert found.value == r"50~\%" and "aggressor: open loop, 400 operations/s due" in found.where
     assert r"90 to 100~\%" in found.where and "at aggressor: due/s 100 to 200" in found.where
     ratios = {f"latency_p99_over_before_{part}_ratio": 1170.0 for part in ("median", "low", "high")}
     bound = rows.assign(lower_bounds="latency_p99_over_before", **ratios)
-    assert r"$\geq$" in next(latex.of_roles(bound)).of
+    assert r"$\geq$" in next(latex.role_headlines(bound)).of
 
 
 def test_headline_of_ledgers_has_bound(tables):
-    (found,) = latex.of_ledgers(tables["durability"])
+    (found,) = latex.ledger_headlines(tables["durability"])
     assert found.value == r"1 of 120\,000" and found.where.startswith(r"at most 0.00395")

@@ -21,7 +21,7 @@ from storelab.analysis.figures import plots
 from storelab.analysis.history import entries
 from storelab.analysis.history.series import Change, History, Series
 from storelab.analysis.pages import Page, Section
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.statistics import ratios
 
 HEAD = ("point", "measure", "oldest", "newest", "newest / before", "newest is", "changes")
@@ -34,7 +34,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
     """
     first, last = found.entries[0], found.entries[-1]
     n = len(found.entries)
-    title = f"{campaign}: {words.plural(n, 'entry') if n == 1 else f'{n} entries'}, {first.name} to {last.name}"
+    title = f"{campaign}: {labels.plural(n, 'entry') if n == 1 else f'{n} entries'}, {first.name} to {last.name}"
     under = (
         "Medians over the runs of an entry, in brackets their 95 % interval (with fewer than 6 runs the range); the "
         "whole as a ratio to the oldest entry. The newest entry is compared with those since the last change, with the "
@@ -43,7 +43,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
     newest = _newest(found)
     if drawn:
         newest.drawing = svg(figure(found))
-        newest.shows = f"medians over time of {words.plural(len(found.series), 'series')}; the table has their numbers"
+        newest.shows = f"medians over time of {labels.plural(len(found.series), 'series')}; the table has their numbers"
     return Page(title, under, [newest, _changes(found), _entries(found)])
 
 
@@ -63,17 +63,17 @@ def _newest(found: History) -> Section:
         out.rows.append(
             [
                 name,
-                groups.said(s.metric),
-                words.number(s.values[0].median),
-                words.spread([newest.median, newest.low, newest.high]) if newest else "--",
-                words.spread(s.ratio),
+                groups.metric_text(s.metric),
+                labels.number(s.values[0].median),
+                labels.spread([newest.median, newest.low, newest.high]) if newest else "--",
+                labels.spread(s.ratio),
                 s.verdict if s.lasts else "missing",
                 str(len(s.steps)),
             ]
         )
     points = found.frame()
     points = points[points["workload"] != compare.ALL]
-    out.lines += [f"Held fixed: {said}" for said in compare.in_common(points)]
+    out.lines += [f"Held fixed: {text}" for text in compare.in_common(points)]
     reasons = [(s.reason, s.workload) for s in found.series if s.reason]
     out.lines += [f"No verdict: {reason}" for reason in dict.fromkeys(reason for reason, _ in reasons)]
     if (tested := sum(math.isfinite(s.newest.p) for s in found.series if s.workload != compare.ALL)) > 1:
@@ -86,7 +86,7 @@ def _newest(found: History) -> Section:
 
 def change_text(name: str, s: Series, change: Change) -> str:
     """Return `get, 4 kB objects: rate x0.86 [0.80, 0.92], slower`."""
-    ratio = words.spread([change.ratio, change.low, change.high])
+    ratio = labels.spread([change.ratio, change.low, change.high])
     return f"{name}: {s.metric.replace('_', ' ')} x{ratio}, {change.verdict}"
 
 
@@ -125,18 +125,18 @@ def table(found: History) -> pd.DataFrame:
         steps = {c.at: c for c in s.steps}
         for v in s.values:
             step, entry = steps.get(v.entry), found.entries[v.entry]
-            own = {"entry": entry.name, "measured": entry.measured, "n": v.n}
-            own |= {"median": v.median, "low": v.low, "high": v.high, "unit": groups.UNITS.get(s.metric, "ratio")}
-            own |= {"unit": "ratio"} if s.workload == compare.ALL else {}
-            own |= {"change": step.ratio, "change_low": step.low, "change_high": step.high} if step else {}
-            out.append(row | own | ({"verdict": step.verdict} if step else {}))
+            entry_row = {"entry": entry.name, "measured": entry.measured, "n": v.n}
+            entry_row |= {"median": v.median, "low": v.low, "high": v.high, "unit": groups.UNITS.get(s.metric, "ratio")}
+            entry_row |= {"unit": "ratio"} if s.workload == compare.ALL else {}
+            entry_row |= {"change": step.ratio, "change_low": step.low, "change_high": step.high} if step else {}
+            out.append(row | entry_row | ({"verdict": step.verdict} if step else {}))
     mine = ["entry", "measured", "n", "median", "low", "high", "unit", "change", "change_low", "change_high", "verdict"]
     return pd.DataFrame(out, columns=[*head.columns, *mine]).astype(head.dtypes.to_dict())
 
 
 # --- the figure ---
 
-MOST = 60  # panels
+MAX_PANELS = 60  # panels
 HEIGHT = 1.9  # inches of a panel
 LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # can be distinguished without colour
 OTHER = "0.6"  # colour of lines where the environment changed
@@ -145,7 +145,7 @@ OTHER = "0.6"  # colour of lines where the environment changed
 def figure(found: History) -> Figure:
     """Draw the series of all points together first, then those that changed, then the others; at most MOST panels."""
     each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
-    left = f"; {len(each) - MOST} more series are in the table" if len(each) > MOST else ""
+    left = f"; {len(each) - MAX_PANELS} more series are in the table" if len(each) > MAX_PANELS else ""
     small = "bars: 95 % interval of the median, with fewer than 6 runs the range; levels: mean of the medians of a "
     small += f"stretch{left}"
     at = pd.to_datetime([e.measured for e in found.entries], utc=True).tz_localize(None).to_numpy()
@@ -153,7 +153,7 @@ def figure(found: History) -> Figure:
         at[i] for i in range(1, len(at)) if entries.differences(found.entries[i - 1].facts, found.entries[i].facts)
     ]
     with plots.style():
-        fig, cells = plots.grid(min(len(each), MOST), HEIGHT, small)
+        fig, cells = plots.grid(min(len(each), MAX_PANELS), HEIGHT, small)
         for ax, (name, s) in zip(cells, each, strict=False):
             _panel(ax, s, at, moved)
             plots.title(ax, f"{name}: {s.metric.replace('_', ' ')}", 2)
@@ -185,7 +185,7 @@ def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> N
     for change in s.steps:
         mark, dash = LOOKS[change.verdict]
         ax.axvline(at[change.at], color=mark, linestyle=dash, linewidth=1, zorder=1)
-        text = f"x{words.number(change.ratio)}"
+        text = f"x{labels.number(change.ratio)}"
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 6.5}
         ax.annotate(text, (at[change.at], 1), (2, -7), color=mark, **place)
     locator = AutoDateLocator(minticks=2, maxticks=5)
