@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from common import BIN, environ, options, report, run, say, sized
 
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.model import Point
 from storelab.engines.common import bins
 from storelab.stores import config
@@ -133,7 +133,7 @@ def make(folder: Path, rows: int) -> None:
             records.write_table(place / f"ops.{client}.parquet", records.OPS, columns, sync=False)
         records.finish(place, run_json(point, start))
     records.write_json(folder / "raw" / "plan.json", plan.to_json(chosen, points, WORKLOADS))
-    evidence.write_sums(folder / "raw")
+    integrity.write_sums(folder / "raw")
 
 
 def two_cores() -> None:
@@ -167,7 +167,7 @@ def main() -> None:
     try:
         begun = time.monotonic()
         make(folder, rows)
-        size = sum(p.stat().st_size for p in evidence.raw_files(folder / "raw"))
+        size = sum(p.stat().st_size for p in integrity.raw_files(folder / "raw"))
         say(
             f"analysis_scale: {rows} rows and the same number of operations in bins, {size / 1e9:.2f} GB, "
             f"made in {time.monotonic() - begun:.0f} s"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common import BIN, ROOT, absent, options, report, run, say, sized, timed
 
-from storelab.core import evidence
+from storelab.core import integrity
 
 
 def copy_tree(target: Path) -> None:
@@ -47,7 +47,7 @@ def without_network() -> list[str]:
 def sealed() -> list[str]:
     """Return the names of the sealed campaigns in the repository, those with the fewest points first."""
     seals = [p.parents[1] for p in (ROOT / "results").glob("*/raw/SEAL")]
-    return [p.name for p in sorted(seals, key=lambda p: (evidence.seal_of(p / "raw")["points"], p.name))]
+    return [p.name for p in sorted(seals, key=lambda p: (integrity.seal_of(p / "raw")["points"], p.name))]
 
 
 def main() -> None:

@@ -77,7 +77,7 @@ def ratios(rng: np.random.Generator, draws: int, source: str, n: int, factor: fl
 
 
 def cannot_tell(rng: np.random.Generator, draws: int, source: str, n: int) -> float:
-    return share(r.verdict == comparing.CANNOT_TELL for r in ratios(rng, draws, source, n))
+    return share(r.verdict == comparing.UNDECIDED for r in ratios(rng, draws, source, n))
 
 
 def power(rng: np.random.Generator, draws: int, source: str, n: int, factor: float = 1.05) -> float:
@@ -157,7 +157,7 @@ def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) ->
         found = [comparing.ratio(a, b) for a, b in zip(*np.exp(sides), strict=True)]
         q = comparing.corrected([r.p for r in found])
         decided = [comparing.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
-        out.append([verdict != comparing.CANNOT_TELL for verdict in decided])
+        out.append([verdict != comparing.UNDECIDED for verdict in decided])
     return out
 
 
@@ -174,7 +174,7 @@ def between_days(rng: np.random.Generator, draws: int, days: int, day: float, fa
         runs = np.exp(shifts[:2, None, None] + rng.normal(0, SPREAD, (2, POINTS, n)))
         a, b = ([dict(enumerate(point)) for point in side] for side in (runs[0], factor * runs[1]))
         found = comparing.with_days(comparing.whole(a, b), *comparing.day_variance(logs[None, 2:]))
-        told.append(found.verdict != comparing.CANNOT_TELL)
+        told.append(found.verdict != comparing.UNDECIDED)
     return share(told)
 
 
@@ -251,7 +251,7 @@ def newest_detected(rng: np.random.Generator, draws: int, draw: Draw, n: int, sh
         values = draw(rng, n)
         values[-1] -= shift
         found = history.find_changes(values)
-        steps = history.told_steps(values, found.places, found.p)
+        steps = history.significant_steps(values, found.places, found.p)
         told.append(history.judge_newest(values, [s.at for s in steps]).p < 0.05)
     return share(told)
 

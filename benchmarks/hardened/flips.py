@@ -20,7 +20,7 @@ import unsealed
 
 from storelab.analysis.records import campaign
 from storelab.cli import workflow
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.errors import UserError
 
 REAL_EVERY = 10
@@ -36,7 +36,7 @@ def laid_out(folder: Path, sealed: bool) -> Path:
         shutil.copytree(ROOT / "results" / NAME / "raw", target / "raw")
     else:
         unsealed.write(ROOT / "results" / NAME / "raw", target / "raw")
-        evidence.write_sums(target / "raw")
+        integrity.write_sums(target / "raw")
     return target
 
 
@@ -94,7 +94,7 @@ def figures(number: int, seed: int = 1) -> dict[str, float]:
                 refused(partial(campaign.load, place), place),
             ]
             if (path.parent / "run.json").exists() and (folder.name == "collected" or path.suffix == ".parquet"):
-                looks.append(not evidence.load_run(path.parent))
+                looks.append(not integrity.load_run(path.parent))
             if i % REAL_EVERY == 0:
                 looks.append(commands(folder, place))
             if not all(looks):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from common import environ, laboratory, say, storelab
 
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 
 LOOK_EVERY = 10
 SWEEPS = {"up": {"workload": "put", "duration": "300 ms", "warm_up": "50 ms", "axes": {"engine": "fsspec"}}}
@@ -53,7 +53,7 @@ def started(folder: Path, act: int, *command: str) -> subprocess.Popen[bytes]:
 
 
 def heads(raw: Path) -> dict[str, bytes]:
-    return {key: (raw / key / "run.json").read_bytes() for key in evidence.heads(raw)}
+    return {key: (raw / key / "run.json").read_bytes() for key in integrity.heads(raw)}
 
 
 def violations(raw: Path, before: dict[str, bytes], chosen: str) -> list[str]:
@@ -63,7 +63,7 @@ def violations(raw: Path, before: dict[str, bytes], chosen: str) -> list[str]:
         out.append(f"{key}: its record is gone")
     for key, head in now.items():
         folder = raw / key
-        if wrong := evidence.flaw(folder, None):
+        if wrong := integrity.first_error(folder, None):
             out.append(f"{wrong.path.relative_to(raw)} {wrong.problem}")
         elif key != chosen and head != before.get(key):
             out.append(f"{key}: was changed, although {chosen} was measured")

@@ -13,7 +13,7 @@ from paths import ROOT
 
 import campaigns
 from storelab.analysis.artefact import archive, members
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 NAME = "example"
@@ -142,4 +142,4 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
         "as in a checkout"
     )
     assert f"loadgen {found.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)
-    assert evidence.verify(lab / f"results/{NAME}/raw")
+    assert integrity.verify(lab / f"results/{NAME}/raw")

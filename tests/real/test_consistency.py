@@ -13,7 +13,7 @@ from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
 from store_clients import for_store
 
 from storelab.analysis.tables import build, guarantees
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.measure import plan_file
 from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency.seen import OBJECTS, ONCE
@@ -96,7 +96,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
     assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets were removed"
     # … and the table.
     campaign = folder.parents[3]
-    evidence.write_sums(campaign / "raw")
+    integrity.write_sums(campaign / "raw")
     build.build(campaign)
     with open(campaign / "tables" / "consistency.csv", newline="") as f:
         rows = list(csv.DictReader(f))
@@ -132,8 +132,8 @@ def test_each_lie_is_caught_in_its_scenario_only(run, seaweedfs, behind):
     right_again = [a for a in found if a["lasted_ns"] is not None]
     assert len(right_again) >= len(found) - workers and all(c["ok"] for c in record["checks"])
     assert {a["key"] for a in found if a["scenario"] == "listed_bucket_exists"} == {PHANTOM}
-    evidence = {a["scenario"]: a["evidence"] for a in found}
-    assert "is version 1 instead of 2" in evidence["overwrite"] and "404 NoSuchKey" in evidence["read_after_write"]
+    integrity = {a["scenario"]: a["evidence"] for a in found}
+    assert "is version 1 instead of 2" in integrity["overwrite"] and "404 NoSuchKey" in integrity["read_after_write"]
     assert {a["same_front_end"] for a in found} == {True, False}
 
 

@@ -5,7 +5,7 @@ import pytest
 from laboratory import configured
 
 from storelab.analysis.tables import build
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import catalogs, names
 from storelab.measure import check, plan_file, point
@@ -57,7 +57,7 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
         assert read[0] == read[1] and len(read[0]) > 100
         ops = pq.read_table(config.raw / chosen.key / "ops.0.parquet").to_pylist()
         assert {r["error"] for r in ops} == {None} and {r["op"] for r in ops} >= {"PUT", "HEAD"}
-    evidence.write_sums(config.raw)
+    integrity.write_sums(config.raw)
     build.build(config.campaign_dir)
     table = build.read(config.campaign_dir, "releases")
     assert len(table) == 2 * 4 * 2 and table["n"].eq(1).all() and table["factor"].eq(0.0003).all()
@@ -107,7 +107,7 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
         alive = set(catalogs.references(fields["C"], fetch, REPOSITORY))
         listed = {key.partition(begin)[2] for key, _ in access.keys(bucket.name, bucket.prefix + begin)}
         assert listed == alive | {f"{REPOSITORY}/{name}" for name in (names.MANIFEST, names.REFLOG)}
-    evidence.write_sums(config.raw)
+    integrity.write_sums(config.raw)
     build.build(config.campaign_dir)
     rows = build.read(config.campaign_dir, "collections").set_index("role")
     assert set(rows.index) == {"deletions", "several"} and (rows["dead"] == rows["deletes"]).all()

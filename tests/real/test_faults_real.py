@@ -66,7 +66,7 @@ def test_killed_and_hung_daemons_are_taken_back(store):
     records = store.daemons.records()
     assert records["volume-1"]["pid"] == after["volume-1"], "daemons.json stays correct"
     assert not (store.folder / "faults.json").exists()
-    fault_report = runner.told()
+    fault_report = runner.as_dict()
     assert (
         fault_report["most_lost"] == ["volume-1", "volume-2"]
         and fault_report["beyond_redundancy"]
@@ -128,7 +128,7 @@ def test_next_run_repairs_after_a_killed_one(store):
     child = subprocess.Popen([sys.executable, "-c", KILLED, arguments])
     try:
         managed.until(lambda: stopped(store) and not drive.exists() and "volume-3" not in store.actors())
-        assert store.mend() == [] and stopped(store), "its faults stay while it runs"
+        assert store.repair() == [] and stopped(store), "its faults stay while it runs"
     finally:
         child.kill()
         child.wait()
@@ -145,7 +145,7 @@ def test_store_that_never_recovers_is_reported(store, monkeypatch):
         runner.start(clock.now_ns())
         managed.until(lambda: "degraded" in managed.states(runner))
         runner.settle(1.5)
-        assert runner.recovered is False and runner.told()["recovered"] is False
+        assert runner.recovered is False and runner.as_dict()["recovered"] is False
         assert "sw is not healthy 1.5 s after the run: degraded, master: 2 of 3 volume servers" in found[0]
         monkeypatch.undo()
     store.up(2)

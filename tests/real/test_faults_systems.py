@@ -88,7 +88,7 @@ def test_lost_drives_are_noticed(store):
                 managed.until(lambda runner=runner: "degraded" in managed.states(runner))
             runner.settle(60)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, (lost, how)
-        fault_report = runner.told()
+        fault_report = runner.as_dict()
         assert (
             len(fault_report["most_lost"]) == lost
             and fault_report["bears"] == 3

@@ -78,7 +78,7 @@ def test_space_follows_copies(tmp_path):
         ) as store:
             store.up()
             bucket, way = bucket_for(store, "space"), store.access()
-            empty, factor = store.used_bytes(), store.bears() + 1
+            empty, factor = store.used_bytes(), store.tolerated_failures() + 1
             for i in range(4):
                 way.write(bucket.name, f"k{i}", os.urandom(5_000_000))
             grown = partial(_grown, store, empty)

@@ -8,7 +8,7 @@ import pytest
 from laboratory import configured
 
 from storelab.analysis.tables import build
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.errors import UserError
 from storelab.install import debian
 from storelab.measure import check, plan_file, point
@@ -63,7 +63,7 @@ def test_starts_through_squid_and_past_it(campaign):
         assert 0.9 * size <= cache["origin_bytes"] <= size + 2048 * len(different)
     assert squids() == before
     assert {p for p in squid.PORTS if not network.free(squid.ADDRESS, p)} == ports
-    evidence.write_sums(config.raw)
+    integrity.write_sums(config.raw)
     build.build(config.campaign_dir)
     table = build.read(config.campaign_dir, "launches")
     assert len(table) == 4 and (table["first_median_s"] > 0).all() and (table["files_median_per_s"] > 0).all()

@@ -22,7 +22,7 @@ from process_table import having
 from storelab.core.config import Launcher
 from storelab.core.errors import MeasurementFailed
 from storelab.core.records import RunRecord
-from storelab.gang import coordinator, credentials, nodes, post
+from storelab.gang import coordinator, credentials, nodes, relay
 from storelab.gang.launchers.remote import RemoteLauncher
 from storelab.host import scratch
 from storelab.measure import jobs
@@ -52,10 +52,12 @@ class Posted(ByHand):
     """Nodes that share no folder."""
 
     def command(self) -> list[str]:
-        self.url, self.ticket = self.office.url, self.office.ticket()
+        self.url, self.ticket = self.relay_server.url, self.relay_server.access()
         agent, ticket = " ".join(self.agent()), self.folder / "ticket"
         own = [f"cp {ticket} {ticket}.{n}" for n in range(len(self.nodes))]  # as a batch system brings it to each node
-        start = [f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))]
+        start = [
+            f"SLURMD_NODENAME=node{n} {relay.TOKEN_FILE}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))
+        ]
         return ["bash", "-c", "\n".join([*own, *start, "wait"])]
 
 
@@ -195,7 +197,7 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     assert rows == sum(r.operations for r in results) > 0
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
     with pytest.raises(OSError):
-        post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
+        relay.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
 
 
 @pytest.mark.heavy
@@ -229,28 +231,28 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
 
 
 def test_the_post_office_serves_who_knows_the_token(tmp_path):
-    office = post.Office(tmp_path, (), "127.0.0.1")
+    relay_server = relay.RelayServer(tmp_path, (), "127.0.0.1")
     try:
-        place = post.RemoteFolder(office.url, office.ticket())
+        place = relay.RemoteFolder(relay_server.url, relay_server.access())
         place.put("ready.0", {"a": 1})
         assert place.put_once("ready.1", {}) and not place.put_once("ready.1", {"b": 2})
         assert place.present("ready") == {0, 1} and place.get("go") is None
         assert place.get("ready.0") == {"a": 1} and place.get("ready.1") == {}
         assert all(place.put_once("seen.0", {"clients": {7: 1}}) for _ in range(2))  # the second time: tried again
         with pytest.raises(OSError, match="403"):
-            post.RemoteFolder(office.url, {**office.ticket(), "token": "guessed"}).get("ready.0")
+            relay.RemoteFolder(relay_server.url, {**relay_server.access(), "token": "guessed"}).get("ready.0")
         with pytest.raises(OSError, match="400"):
             place.get(".hidden")
-        with socket.create_connection(("127.0.0.2", urlsplit(office.url).port), 5):
+        with socket.create_connection(("127.0.0.2", urlsplit(relay_server.url).port), 5):
             pass  # nodes know this host by another address than it does itself
-        other = post.Office(tmp_path, (), "127.0.0.1")
+        other = relay.RelayServer(tmp_path, (), "127.0.0.1")
         try:
             with pytest.raises(OSError, match="certificate verify failed"):
-                post.RemoteFolder(other.url, office.ticket()).get("ready.0")
+                relay.RemoteFolder(other.url, relay_server.access()).get("ready.0")
         finally:
             other.close()
     finally:
-        office.close()
+        relay_server.close()
 
 
 def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch):
@@ -272,6 +274,6 @@ def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch)
 def test_an_agent_alone_tells_why_it_cannot(tmp_path):
     """Its folder is not the coordinator's: an error reports it, and nothing hangs."""
     command = [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"]
-    environ = os.environ | {post.TICKET: str(tmp_path / "none")}
+    environ = os.environ | {relay.TOKEN_FILE: str(tmp_path / "none")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "none" in done.stderr

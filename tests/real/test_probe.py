@@ -72,7 +72,7 @@ def probed(seaweedfs, tmp_path_factory):
     own, spare = (bucket_for(seaweedfs, "probed", index) for index in (0, workload.SPARE + 2))
     foreign = bucket_for(seaweedfs, "other")
     point = Point("", "probe", {"clients": 1}, 1, "", "", 0, 0)
-    written.note_attempt(lab.config, seaweedfs, "dead", point, workload.PROBE.makes(point, "dead"))
+    written.note_attempt(lab.config, seaweedfs, "dead", point, workload.PROBE.expected_objects(point, "dead"))
     s3 = for_store(seaweedfs)
     s3.put_object(Bucket=own.name, Key="data/kept", Body=b"kept")
     s3.put_object(Bucket=own.name, Key="probe/mine", Body=b"of somebody")

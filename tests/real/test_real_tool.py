@@ -17,7 +17,7 @@ from managed import until
 from release_reader import restore
 
 from storelab.analysis.tables import build
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import MeasurementFailed
 from storelab.datasets.release import catalogs, names
@@ -139,7 +139,7 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     secret = seaweedfs.credentials().secret_key.encode()
     for path in config.campaign_dir.rglob("*"):
         assert not path.is_file() or secret not in path.read_bytes(), path
-    evidence.write_sums(config.raw)
+    integrity.write_sums(config.raw)
     build.build(config.campaign_dir)
     table = build.read(config.campaign_dir, "releases")
     assert table["publication_median_s"].isna().all() and (table["whole_median_s"] > 0).all() and len(table) == 3

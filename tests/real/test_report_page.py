@@ -12,7 +12,7 @@ from paths import ROOT
 
 import campaigns
 from storelab.analysis.report import build, page
-from storelab.core import evidence
+from storelab.core import integrity
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 AXE = ROOT / ".storelab" / "node" / "node_modules" / "axe-core" / "axe.min.js"
@@ -130,7 +130,7 @@ def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made,
     tab.evaluate("document.querySelector('main td a').click()")
     tab.until(f"document.querySelector('main code')?.textContent === {json.dumps(key)}")
     result = tab.evaluate("document.querySelector('main').innerText")
-    run = evidence.read(made["reference"].parent / "raw", key)
+    run = integrity.read(made["reference"].parent / "raw", key)
     assert run["environment"]["kernel"] in result and run["engine"]["version"] in result and "operations/s" in result
     quiet(tab, made["reference"])
 

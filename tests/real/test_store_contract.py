@@ -109,11 +109,11 @@ def cases(wanted=lambda kind, store: True):
 
 
 def keeps(kind, store):
-    return store.keeps
+    return store.retains_data
 
 
 def speaks_s3(kind, store):
-    return store.keeps and store.protocol == "s3"
+    return store.retains_data and store.protocol == "s3"
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def lab(request, tmp_path_factory):
     """Return a running store, and an object that measures points on it."""
     case = request.param
     given = managed.settings_of(**CASES[case])
-    wanted = {k: v for k, v in sweeps(case).items() if stores.load(given["kind"]).keeps}
+    wanted = {k: v for k, v in sweeps(case).items() if stores.load(given["kind"]).retains_data}
     calibrates = {"c": {"workload": "calibrate", "axes": {"operation": "put"}}}
     lab = managed.Lab(tmp_path_factory.mktemp(case), given, wanted or calibrates)
     lab.case = case
@@ -239,7 +239,7 @@ class TestContract:
         with pytest.raises(UserError, match="accounts: 33 requested"):
             store.up(1, 33)
 
-    @cases(lambda kind, store: store.keeps and store.most_front_ends > 1)
+    @cases(lambda kind, store: store.retains_data and store.most_front_ends > 1)
     def test_front_ends_show_the_same_objects(self, store):
         pids = store.actors()
         store.up(3)
@@ -256,7 +256,7 @@ class TestContract:
         kept = 10 if store.protocol == "file" else 0  # seconds: the kernel keeps what a mount showed for a while
         managed.until(lambda: other.read(bucket, "d/k1") is None, kept)
 
-    @cases(lambda kind, store: store.keeps)
+    @cases(lambda kind, store: store.retains_data)
     def test_too_many_front_ends_are_refused(self, store):
         most = store.most("front_ends")
         with pytest.raises(UserError, match=f"front-ends: {most + 1} requested"):
@@ -299,10 +299,10 @@ class TestContract:
             assert store.access().read(bucket, "after") == victim.encode()
             pids = now
 
-    @cases(lambda kind, store: store.keeps and kind not in ("versitygw", "rclone", "nginx", "xrootd", "openafs"))
+    @cases(lambda kind, store: store.retains_data and kind not in ("versitygw", "rclone", "nginx", "xrootd", "openafs"))
     def test_lost_data_server_is_noticed_and_comes_back(self, store):
         """Objects are written and read while it is away, and all is whole afterwards."""
-        assert store.bears() > 0
+        assert store.tolerated_failures() > 0
         bucket = bucket_for(store, "faulty").name
         bodies = {f"k{i}": os.urandom(50_000) for i in range(12)}
         act = {"act": "kill"} if store.data_actors()[0] in leaders(store) else {"act": "remove_drive"}
@@ -315,15 +315,15 @@ class TestContract:
             assert {key: way.read(bucket, key) for key in bodies} == bodies
             runner.settle(120)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, runner.events
-        fault_report = runner.told()
+        fault_report = runner.as_dict()
         assert (
             len(fault_report["most_lost"]) == 1
             and not fault_report["beyond_redundancy"]
-            and fault_report["bears"] == store.bears()
+            and fault_report["bears"] == store.tolerated_failures()
         )
         assert store.status().state == "up" and intact(store, bucket, bodies)
 
-    @cases(lambda kind, store: store.keeps and store.protocol != "file")  # whose records `up` cannot do without
+    @cases(lambda kind, store: store.retains_data and store.protocol != "file")  # whose records `up` cannot do without
     def test_crash_of_the_manager_leaves_no_stranger(self, store):
         """storelab died before it could record the daemons."""
         pids, front_ends = leaders(store), len(store.front_ends())
@@ -408,7 +408,7 @@ class TestContract:
         assert record["store"]["deployment"]["system"] == store.system
         assert not re.search("secret", str(record).lower()) and str(store.folder) not in str(record["store"])
 
-    @cases(lambda kind, store: store.keeps and kind != "seaweedfs")  # see test_probe.py
+    @cases(lambda kind, store: store.retains_data and kind != "seaweedfs")  # see test_probe.py
     def test_answers_to_the_probe(self, lab, store):
         _, _, at = lab.measured("asked")
         found, case = {(r["topic"], r["check"]): r for r in managed.rows_of(at, "answers")}, lab.case

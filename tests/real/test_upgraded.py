@@ -81,6 +81,6 @@ def test_next_run_brings_back_what_a_killed_one_upgraded(site):
     child = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert child.stdout == "upgraded\n" and child.returncode == -9, child.stderr
     assert len(set(programs(store).values())) == 2, "one runs the other version"
-    assert store.mend() == ["sw: undid upgrade of s3-1, which was left behind"]
+    assert store.repair() == ["sw: undid upgrade of s3-1, which was left behind"]
     store.up(1)
     assert set(programs(store).values()) == {os.path.realpath(store.program())}

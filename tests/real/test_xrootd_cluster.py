@@ -62,10 +62,10 @@ def ask(store: XRootD, front_end: int, folder: str, *names: str) -> list[str]:
 
 
 def test_clients_are_sent_to_all_servers(cluster):
-    bucket, before = bucket_for(cluster, "sent"), cluster.answered()
+    bucket, before = bucket_for(cluster, "sent"), cluster.request_counts()
     servers = ask(cluster, 0, bucket.name, "a", "b", "c")
     assert {s.rpartition(":")[0] for s in servers} == {cluster.address_of(f"s{i}") for i in (1, 2, 3)}  # round robin
-    after = cluster.answered()
+    after = cluster.request_counts()
     opened = {n: after[n]["opens"] - before[n]["opens"] for n in cluster.servers()}
     assert sorted(opened.values()) == [2, 2, 3]  # written and read; two ranges of the first one
     assert after["redirector-2"]["opens"] == before["redirector-2"]["opens"]
@@ -106,7 +106,7 @@ def test_lost_server_is_reported_and_comes_back(cluster):
     acts.ready({"act": "kill"}, "server-2")()
     managed.until(lambda: cluster.condition().state == "degraded")
     assert cluster.condition().detail == "redirector: 2 of 3 data servers"
-    assert cluster.answered()["server-2"] is None
+    assert cluster.request_counts()["server-2"] is None
     lost = [p.name for p in (cluster.objects("s2") / bucket.name).iterdir()]
     with pytest.raises(UserError, match="cannot be reached"):  # not `None`: it is not gone
         cluster.access().read(bucket.name, lost[0])
@@ -121,10 +121,10 @@ def test_proxy_joins_the_servers(tmp_path):
     with managed.running(new(tmp_path / "state", 1, door="proxy", servers=2)) as store:
         store.up()
         assert list(store.deployment()["daemons"]) == ["manager", "cmsd", "server", "redirector", "proxy"]
-        bucket, before = bucket_for(store, "joined"), store.answered()
+        bucket, before = bucket_for(store, "joined"), store.request_counts()
         servers = ask(store, 0, bucket.name, "a", "b")
         assert {s.rpartition(":")[0] for s in servers} == {store.address_of("p1")}  # no client is redirected
-        after = store.answered()
+        after = store.request_counts()
         assert [after[n]["opens"] - before[n]["opens"] >= 2 for n in store.servers()] == [True, True]
         fs = filesystems.data(store._at("p1", "http"), {}, 4)
         listed = {name for name in "ab" if fs.cat_file(f"{store._url('p1', 'http')}/{bucket.name}/{name}")}

@@ -9,7 +9,7 @@ import make_examples
 
 from storelab.analysis.records import campaign
 from storelab.cli import workflow
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 from storelab.stores.config import Config
 
@@ -23,7 +23,7 @@ def write(folder: Path) -> None:
     entries = records.file_entries([raw / "manifests/alpha/d.baskets.parquet"])
     records.write_summed(raw / "manifests/alpha/d.json", {"schema": 1, "objects": {}, "files": entries})
     records.write_summed(raw / "plan.json", records.read_json(raw / "plan.json"))
-    evidence.write_sums(raw)
+    integrity.write_sums(raw)
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def looks(folder: Path) -> list[str]:
     """Return the message of each way to look at a campaign: `verify`, the analysis, the workflow; '' for none."""
     messages = []
     for look in (
-        lambda: evidence.verify(folder / "raw"),
+        lambda: integrity.verify(folder / "raw"),
         lambda: campaign.load(folder),
         lambda: workflow.existing(folder / "raw", "example"),
     ):

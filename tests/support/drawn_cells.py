@@ -16,7 +16,7 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
@@ -214,7 +214,7 @@ def write(folder):
                 records.write_table(folder / "raw" / key / f"{name}.{client}.parquet", kinds, columns)
         records.finish(folder / "raw" / key, copy.deepcopy(run.record))
     records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    evidence.write_sums(folder / "raw")
+    integrity.write_sums(folder / "raw")
 
 
 # Comparison of tables with what was drawn

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.model import Point
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
@@ -19,7 +19,7 @@ def write(folder: Path, settings: dict[str, Any], record: Callable[[Point], None
     for point in points:
         record(point)
     records.write_json(folder / "raw" / "plan.json", plan.to_json(checked, points, WORKLOADS))
-    evidence.write_sums(folder / "raw")
+    integrity.write_sums(folder / "raw")
     return points
 
 

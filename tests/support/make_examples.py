@@ -12,7 +12,7 @@ from typing import Any
 
 import example_monitor
 
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.model import Point
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
@@ -350,7 +350,7 @@ def make(
         else:
             write_point(raw, point, point.sweep not in invalid)
     records.write_json(raw / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    evidence.write_sums(raw)
+    integrity.write_sums(raw)
     return points
 
 

@@ -12,7 +12,6 @@ from dataclasses import asdict
 
 import made_records
 
-from storelab.core import evidence as evidence
 from storelab.core import records
 
 S, MS, MB = 10**9, 10**6, 10**6

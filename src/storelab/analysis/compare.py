@@ -17,7 +17,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Column, Table
 
-from storelab.analysis.parts import derived, groups, words
+from storelab.analysis.parts import derived, groups, labels
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
@@ -26,7 +26,7 @@ from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows over all points
 CORRECTED = ("p_corrected", "verdict_corrected")
-TOLD = ("rep", "value", "bound_by")  # columns of a run, in addition to those that identify it
+RUN_COLUMNS = ("rep", "value", "bound_by")  # columns of a run, in addition to those that identify it
 Key = tuple[Any, ...]
 
 
@@ -140,7 +140,7 @@ def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
 
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
-    """Return the runs by (store or None, workload, axes …, metric): rep, value and the other columns of `TOLD`."""
+    """Return the runs by (store or None, workload, axes …, metric): the columns of `RUN_COLUMNS`."""
     rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
     own, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
@@ -148,12 +148,12 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
         values = rows[column] if column in rows else [None] * len(rows)
         missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
         own_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))
-        axes.append(groups.alike(own_or_default))
+        axes.append(groups.comparable(own_or_default))
     stores = list(rows["store"]) if side.store is None else [None] * len(rows)
     places: dict[Key, list[int]] = {}
     for i, key in enumerate(zip(stores, workloads, *axes, rows["metric"], strict=True)):
         places.setdefault(key, []).append(i)
-    shown = rows[[c for c in TOLD if c in rows]]
+    shown = rows[[c for c in RUN_COLUMNS if c in rows]]
     return {key: shown.iloc[indices] for key, indices in places.items()}
 
 
@@ -290,7 +290,7 @@ def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]
 
 
 def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
-    return [text for c in columns if not pd.isna(row[c]) and (text := words.value_text(c, row[c]))]
+    return [text for c in columns if not pd.isna(row[c]) and (text := labels.value_text(c, row[c]))]
 
 
 def described(points: pd.DataFrame) -> list[str]:
@@ -323,7 +323,7 @@ def in_common(points: pd.DataFrame) -> list[str]:
 
 # Output of `storelab compare`: one row per comparable point, then those over all points.
 
-COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "dim"}
+COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.UNDECIDED: "dim"}
 RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
 
 
@@ -356,14 +356,14 @@ def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: S
     yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
     yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
     if sum(alone):
-        yield f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
+        yield f"Without a counterpart: {labels.plural(alone[0], 'point')} of A, {labels.plural(alone[1], 'point')} of B"
     if (tested := int(points["p"].notna().sum())) > 1:
         yield (
             f"Corrected for {tested} rows (Benjamini and Hochberg): of the rows called different, at most 5 % are so "
             "by chance; in brackets the uncorrected verdict."
         )
     if days:
-        yield f"Intervals include the variation between days, from {words.plural(len(days), 'campaign')}."
+        yield f"Intervals include the variation between days, from {labels.plural(len(days), 'campaign')}."
     elif other_days(a, b):
         on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(dates, (a, b)))
         yield (
@@ -373,15 +373,15 @@ def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: S
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    ratio = words.spread([row["ratio"], row["low"], row["high"]])
+    ratio = labels.spread([row["ratio"], row["low"], row["high"]])
     bound = f" (bound by the {row['bound_by']})" if isinstance(row["bound_by"], str) else ""
-    medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
+    medians = [labels.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
     verdict_word, uncorrected = row["verdict_corrected"], row["verdict"]
     verdict = f"[{COLOURS[verdict_word]}]{verdict_word}[/]{bound}" + (
         f" ({uncorrected})" if uncorrected != verdict_word else ""
     )
     return [
-        groups.said(row["metric"]).replace("[", r"\["),
+        groups.metric_text(row["metric"]).replace("[", r"\["),
         *medians,
         f"{row['n_a']}, {row['n_b']}",
         ratio.replace("[", r"\["),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from storelab.analysis.papers import origin
 from storelab.analysis.papers.members import Member, gathered, is_campaign
-from storelab.analysis.papers.origin import Thing
+from storelab.analysis.papers.origin import PaperItem
 from storelab.core import sealed
 from storelab.core.errors import UserError, nearest, shown
 
@@ -18,24 +18,24 @@ MOST = 5  # points that are listed if there are more
 KINDS = {"figures": origin.FIGURE, "tables": origin.TABLE, "tex": origin.TEX}
 
 
-def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | None = None) -> list[Thing] | Path:
+def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | None = None) -> list[PaperItem] | Path:
     """Return the things that a text names, or `codes.csv` of the joined paper whose own table has this code.
 
     folders: campaigns to search for codes and numbers. A number of `preferred` is used if that campaign has it. Raises
     UserError if nothing has this name.
     """
-    if things := _of_file(what):
-        return things
+    if items := _of_file(what):
+        return items
     members = [m for folder in folders for m in _readable(folder)]
-    if origin.is_code(what) and (things := origin.named(members).get(what.upper())):
-        return things
+    if origin.is_code(what) and (items := origin.named(members).get(what.upper())):
+        return items
     if origin.is_code(what) and (page := _of_paper(what.upper(), results)):
         return page
-    things = [t for m in members for t in _of_name(m, what)]
-    if near := [t for t in things if preferred and t.member.folder.resolve() == preferred.resolve()]:
+    items = [t for m in members for t in _of_name(m, what)]
+    if near := [t for t in items if preferred and t.member.folder.resolve() == preferred.resolve()]:
         return near
-    if things:
-        return things
+    if items:
+        return items
     if origin.is_code(what) and what.upper() == what:
         problem = f"{what} is not a code in {_searched(folders, results)}"
         hint = "a code belongs to unchanged records: rebuild the paper, or name its campaign with --campaign-dir"
@@ -63,18 +63,18 @@ def _readable(folder: Path) -> list[Member]:
         return []
 
 
-def _of_file(what: str) -> list[Thing]:
+def _of_file(what: str) -> list[PaperItem]:
     """Return the things of a file: `results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
     path = Path(what)
     kind, folder = KINDS.get(path.parent.name), path.parent.parent
     if kind is None or not is_campaign(folder):
         return []
     member = gathered([folder])[0]
-    things = [t for t in origin.things(member) if t.kind == kind and t.name == path.stem]
-    if not things:
-        known = [t.name for t in origin.things(member) if t.kind == kind]
+    items = [t for t in origin.items(member) if t.kind == kind and t.name == path.stem]
+    if not items:
+        known = [t.name for t in origin.items(member) if t.kind == kind]
         raise UserError(what, "is not a result of the campaign", nearest(path.stem, known, "it has:"))
-    return things
+    return items
 
 
 def _of_paper(code: str, results: Path) -> Path | None:
@@ -83,28 +83,28 @@ def _of_paper(code: str, results: Path) -> Path | None:
     return next((page for page in pages if (pd.read_csv(page)["code"] == code).any()), None)
 
 
-def _of_name(member: Member, name: str) -> list[Thing]:
+def _of_name(member: Member, name: str) -> list[PaperItem]:
     """Return the numbers of this name; without any, the claims, figures or tables."""
     kinds = (origin.NUMBER, origin.CLAIM, origin.FIGURE, origin.TABLE, origin.TEX)
-    things = [t for t in origin.things(member) if t.kind in kinds and name in (t.name, t.name.partition(", ")[0])]
-    first = next((kind for kind in kinds if any(t.kind == kind for t in things)), None)
-    return [t for t in things if t.kind == first]
+    items = [t for t in origin.items(member) if t.kind in kinds and name in (t.name, t.name.partition(", ")[0])]
+    first = next((kind for kind in kinds if any(t.kind == kind for t in items)), None)
+    return [t for t in items if t.kind == first]
 
 
-def text(thing: Thing, every: bool = False) -> Iterator[str]:
+def text(item: PaperItem, every: bool = False) -> Iterator[str]:
     """Yield the lines about one thing.
 
     every: all points, not only the first few.
     """
-    member, keys = thing.member, thing.keys
-    yield f"{thing.code}  {thing.kind} {thing.name} of the campaign {member.name}: {member.folder / thing.file}"
-    if thing.kind == origin.NUMBER:
-        r = member.table("numbers").set_index("name").loc[thing.name]
+    member, keys = item.member, item.keys
+    yield f"{item.code}  {item.kind} {item.name} of the campaign {member.name}: {member.folder / item.file}"
+    if item.kind == origin.NUMBER:
+        r = member.table("numbers").set_index("name").loc[item.name]
         yield f"  value     {r['value']}{' ' if r['unit'] else ''}{r['unit']}, from {r['source']}"
-    if thing.kind == origin.CLAIM and thing.row is not None:
-        r = member.table("claims").iloc[thing.row]
+    if item.kind == origin.CLAIM and item.row is not None:
+        r = member.table("claims").iloc[item.row]
         yield f"  says      {r['says']} ({r['source']}): {r['verdict']}; {r['query']}; {r['expected']}"
-    for rows in thing.rows:
+    for rows in item.rows:
         yield f"  rows      {member.folder / 'tables' / f'{rows.table}.csv'}: {rows.lines}"
     if not keys:
         yield "  points    none: it does not depend on measured points"

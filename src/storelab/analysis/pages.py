@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.tables import build, verdicts
 from storelab.core import units
@@ -100,7 +100,7 @@ def under(tables: dict[str, pd.DataFrame], seconds: float) -> str:
     store = f"store {tables['points']['store'].iloc[0]}"
     system, cores = _text(groups.get((store, "version"))), _text(groups.get(("environment", "cores")))
     begun = str(tables["points"]["started"].dropna().min())
-    runs = words.interval_text(tables["throughput"]["n"])
+    runs = labels.interval_text(tables["throughput"]["n"])
     return (
         f"{f'The server identifies itself as {system}. ' if system else ''}"
         f"Measured by storelab from a host of {cores} cores on "
@@ -114,7 +114,7 @@ def can(answers: pd.DataFrame) -> Section:
     tried = answers[~answers["answer"].isin(["not tried", "error"])]
     yes, out = tried[tried["answer"] == "yes"], Section("Capabilities")
     if len(answers):
-        out.lines.append(f"{len(yes)} of {words.plural(len(tried), 'question')} were answered with a plain yes.")
+        out.lines.append(f"{len(yes)} of {labels.plural(len(tried), 'question')} were answered with a plain yes.")
     for r in tried[tried["answer"] != "yes"].itertuples():
         evidence = " ".join(str(r.evidence).split())
         out.lines.append(f"  {r.answer}: {_plain(r.topic)}, {_plain(r.check)}: {evidence[:160]}")
@@ -138,8 +138,8 @@ def _ordered(moved: pd.DataFrame) -> pd.DataFrame:
 
 def _moved(r: Any) -> tuple[str, str]:
     """Return the moved objects of a row, and the number of requests in flight."""
-    size = words.cell("object_size_bytes", r.object_size_bytes)
-    return f"{words.value_text('workload', r.workload)} of {size}", f"{int(r.clients * r.workers)}"
+    size = labels.cell("object_size_bytes", r.object_size_bytes)
+    return f"{labels.value_text('workload', r.workload)} of {size}", f"{int(r.clients * r.workers)}"
 
 
 def rates(found: pd.DataFrame) -> Section:
@@ -150,9 +150,9 @@ def rates(found: pd.DataFrame) -> Section:
         out.rows.append(
             [
                 *_moved(r),
-                words.spread([r.rate_median_per_s, r.rate_low_per_s, r.rate_high_per_s]),
-                words.spread([r.throughput_median_mb_per_s, r.throughput_low_mb_per_s, r.throughput_high_mb_per_s]),
-                words.number(r.errors),
+                labels.spread([r.rate_median_per_s, r.rate_low_per_s, r.rate_high_per_s]),
+                labels.spread([r.throughput_median_mb_per_s, r.throughput_low_mb_per_s, r.throughput_high_mb_per_s]),
+                labels.number(r.errors),
             ]
         )
     return out
@@ -168,7 +168,7 @@ def latencies(found: pd.DataFrame) -> Section:
         out.rows.append(
             [
                 *_moved(r),
-                *("-" if pd.isna(v) else ("≥ " if q in bound else "") + words.number(v) for q, v in values.items()),
+                *("-" if pd.isna(v) else ("≥ " if q in bound else "") + labels.number(v) for q, v in values.items()),
             ]
         )
     if any("-" in row[2:] for row in out.rows):
@@ -186,14 +186,14 @@ def sparse(found: pd.DataFrame) -> Section:
     )
     for r in found.itertuples():
         named = [f for f in FRACTIONS if not pd.isna(getattr(r, f, None))]
-        what = words.value_text(named[0], getattr(r, named[0])) if named else words.value_text("workload", r.workload)
+        what = labels.value_text(named[0], getattr(r, named[0])) if named else labels.value_text("workload", r.workload)
         out.rows.append(
             [
-                f"{what}, {words.value_text('engine', r.engine)}",
-                words.spread([r.entries_median_per_s, r.entries_low_per_s, r.entries_high_per_s]),
-                words.number(r.needed_median_mb_per_s),
-                words.number(r.amplification_median_ratio),
-                words.number(r.requests_median_per_read),
+                f"{what}, {labels.value_text('engine', r.engine)}",
+                labels.spread([r.entries_median_per_s, r.entries_low_per_s, r.entries_high_per_s]),
+                labels.number(r.needed_median_mb_per_s),
+                labels.number(r.amplification_median_ratio),
+                labels.number(r.requests_median_per_read),
             ]
         )
     out.lines += [f"{name}: {text}." for name, text in READERS.items() if (found["engine"] == name).any()]

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.errors import UserError
 
 
@@ -80,7 +80,7 @@ def record_bytes(campaign: Campaign) -> tuple[float, float]:
     for key, run in campaign.runs.items():
         clients += len(run["clients"])
         operations += sum(c["operations"] for c in run["clients"])
-        rest += sum(map(len, evidence.texts(campaign.raw, key).values()))
+        rest += sum(map(len, integrity.texts(campaign.raw, key).values()))
         for name, entry in run["files"].items():
             if name.startswith("ops."):
                 rows += entry["bytes"]

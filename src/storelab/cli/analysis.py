@@ -15,7 +15,7 @@ from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.cli import Settings, known, pass_settings
 from storelab.cli.machine import json_option, print_json, rows
-from storelab.core import evidence, records, sealed
+from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError, require_known
 
 
@@ -44,8 +44,8 @@ def _report_files(paths: list[Path]) -> None:
 def verify(campaign_dir: Path, as_json: bool) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
     campaign = load(campaign_dir)
-    found_seal = evidence.seal_of(campaign.raw)
-    measured, failed, files = len(campaign.runs), len(campaign.failures), len(evidence.raw_files(campaign.raw))
+    found_seal = integrity.seal_of(campaign.raw)
+    measured, failed, files = len(campaign.runs), len(campaign.failures), len(integrity.raw_files(campaign.raw))
     if as_json:
         sealed = found_seal["time"] if found_seal else None
         print_json("verify", folder=str(campaign_dir), measured=measured, failed=failed, files=files, sealed=sealed)
@@ -60,7 +60,7 @@ def verify(campaign_dir: Path, as_json: bool) -> None:
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
     """Seal a complete campaign: it is not measured again, and its records do not change any more."""
-    earlier, merged = evidence.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
+    earlier, merged = integrity.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
     found = seal_campaign(campaign_dir, with_failures)
     points, failed, time = found["points"], found["failed"], found["time"]
     if as_json:

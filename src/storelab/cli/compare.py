@@ -205,7 +205,7 @@ def history(
     """
     if ctx.invoked_subcommand:
         return
-    from storelab.analysis.history import entries, said, series
+    from storelab.analysis.history import entries, series, views
 
     campaign = _folder(ctx.obj, campaign_dir)
     found = series.history(entries.read(campaign, store, since))
@@ -214,7 +214,7 @@ def history(
         rule = {"fail_on": fail_on, "margin_percent": margin, "worse": len(worse) if fail_on else None}
         print_json("history", folder=str(campaign), **_history_values(found), **rule)
     else:
-        click.echo(said.page(campaign, found).text(), nl=False)
+        click.echo(views.page(campaign, found).text(), nl=False)
     if output:
         _write_history(output, campaign, found)
     if worse:
@@ -224,24 +224,24 @@ def history(
 
 
 def _write_history(path: Path, campaign: Path, found: "History") -> None:
-    from storelab.analysis.history import said
+    from storelab.analysis.history import views
 
     if path.suffix == ".csv":
-        data = said.table(found).to_csv(index=False, float_format="%.9g").encode()
+        data = views.table(found).to_csv(index=False, float_format="%.9g").encode()
     elif path.suffix in (".html", ".txt"):
-        page = said.page(campaign, found, path.suffix == ".html")
+        page = views.page(campaign, found, path.suffix == ".html")
         data = (page.html() if path.suffix == ".html" else page.text()).encode()
     else:
         from storelab.analysis.figures.write import render
 
-        data = render(said.figure(found), path.suffix[1:])
+        data = render(views.figure(found), path.suffix[1:])
     records.write_atomic(path, data)
     click.echo(path, err=True)
 
 
 def _history_values(found: "History") -> dict[str, Any]:
     """Return the history with the keys of `answers.History`."""
-    from storelab.analysis.history import entries, said
+    from storelab.analysis.history import entries, views
 
     before = [found.entries[0], *found.entries]
     described = [
@@ -256,7 +256,7 @@ def _history_values(found: "History") -> dict[str, Any]:
         for b, e in zip(before, found.entries, strict=False)
     ]
     heads = rows(found.frame(), {"axes": found.columns})
-    in_words = said.names(found)
+    in_words = views.names(found)
     return {
         "entries": described,
         "series": [

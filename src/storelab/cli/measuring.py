@@ -9,7 +9,7 @@ import click
 
 from storelab.cli import Settings
 from storelab.cli.machine import json_option, print_json
-from storelab.core import evidence, records, units
+from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def check(settings: Settings, as_json: bool) -> None:
     if not as_json:
         _show_demands(config.name, demands)
     checks.everything(config, points, WORKLOADS, stores)
-    todo = evidence.missing(config.raw, [p.key for p in points])
+    todo = integrity.missing(config.raw, [p.key for p in points])
     state = {
         "points": len(points),
         "measured": len(points) - len(todo),
@@ -155,7 +155,7 @@ def _show_ready(state: dict[str, Any]) -> None:
 def plan(settings: Settings, write: bool, as_json: bool) -> None:
     """List the points in the order of measuring: number, state, engine and size, key."""
     from storelab import workloads
-    from storelab.core.model import SAID_ALWAYS, said
+    from storelab.core.model import ALWAYS_SHOWN, axis_texts
     from storelab.workloads import WORKLOADS
 
     if write and as_json:
@@ -173,7 +173,7 @@ def plan(settings: Settings, write: bool, as_json: bool) -> None:
         planned = [_planned(p, _state(config, p)) for p in points]
         print_json("plan", campaign=config.name, folder=str(config.campaign_dir), points=planned)
         return
-    descriptions = {p.key: " ".join(said(p, workloads.of(p), SAID_ALWAYS)) for p in points}
+    descriptions = {p.key: " ".join(axis_texts(p, workloads.of(p), ALWAYS_SHOWN)) for p in points}
     width = max(map(len, descriptions.values()))
     shown = {"measured": "done", "failed": "failed", "to do": "-"}
     for p in points:
@@ -182,9 +182,9 @@ def plan(settings: Settings, write: bool, as_json: bool) -> None:
 
 def _state(config: "Config", point: "Point") -> str:
     """Return the state of a point: measured, failed or to do."""
-    if evidence.has(config.raw, point.key):
+    if integrity.has(config.raw, point.key):
         return "measured"
-    return "failed" if evidence.has(config.raw, point.key, records.FAILED) else "to do"
+    return "failed" if integrity.has(config.raw, point.key, records.FAILED) else "to do"
 
 
 def _planned(point: "Point", state: str) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
             # Record the failure, so that the paper of the other points can be built and reports it.
             for waiting, dataset_read in reads:
                 if (waiting.store, dataset_read) == (p.store, read):
-                    attempts.leave(config, waiting, f"its data set {read['name']} is not staged: {error}")
+                    attempts.skip(config, waiting, f"its data set {read['name']} is not staged: {error}")
             raise
 
 
@@ -259,7 +259,7 @@ def collect(settings: Settings) -> None:
 
     config, points = load(settings)
     if records.sealed(config.raw):
-        evidence.verify(config.raw)
+        integrity.verify(config.raw)
         return
     collecting.refuse(config, points)
     for name, store in load_stores(config, past=True).items():
@@ -272,7 +272,7 @@ def collect(settings: Settings) -> None:
                 click.echo(f"{name}: objects that points uploaded could not be removed yet: {error}", err=True)
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
-    if failed := evidence.missing(config.raw, [p.key for p in points]):
+    if failed := integrity.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
         count = f"{len(failed)} of {len(points)} points failed"
         click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)

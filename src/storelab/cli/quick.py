@@ -142,7 +142,7 @@ def spelled(name: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(*map(plain, (error.place, error.problem, error.mend))) from None
+        raise UserError(*map(plain, (error.place, error.problem, error.hint))) from None
     except MeasurementFailed as error:
         raise MeasurementFailed(plain(str(error))) from None
 

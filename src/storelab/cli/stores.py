@@ -167,7 +167,7 @@ def _repair(config: "Config") -> None:
     """Undo the faults that a killed storelab process left in any store."""
     for store in load_stores(config, past=True).values():
         try:
-            lines = store.mend()
+            lines = store.repair()
         except UserError as error:
             lines = [str(error)]
         for line in lines:

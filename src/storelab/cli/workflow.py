@@ -21,7 +21,7 @@ from storelab.analysis import papers
 from storelab.analysis.figures import KINDS
 from storelab.analysis.parts import derived
 from storelab.analysis.records import links
-from storelab.core import config, evidence, records, sealed
+from storelab.core import config, integrity, records, sealed
 from storelab.core.errors import Exit, UserError, of_system
 from storelab.core.model import Point
 from storelab.stores.config import load, load_rebuild
@@ -217,7 +217,7 @@ def prepare(
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
     changed = not plan_file.up_to_date(full, planned, WORKLOADS)
-    collect_again = bool(stale) or changed or (verifying and not evidence.is_collected(raw))
+    collect_again = bool(stale) or changed or (verifying and not integrity.is_collected(raw))
     # Remove the markers of missing records, so that Snakemake runs their rules.
     invalid = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * collect_again
     for marker in invalid:
@@ -248,7 +248,7 @@ def campaign_overrides(overrides: Mapping[str, Any], name: str, main: Path) -> d
             light = load_rebuild(main, (), without_file)
         except UserError:  # not a valid name of records
             return {**rest, "campaign": name}
-        if (Path(light.results) / name / "raw" / evidence.PLAN).exists():
+        if (Path(light.results) / name / "raw" / integrity.PLAN).exists():
             return without_file
     return {**rest, "campaign": name}
 
@@ -353,7 +353,7 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
     else:
         srun.keep(os.environ)
         nodes = {key: choose.nodes_of(full, p) for key, p in points.items()}
-    overhead_s = srun.BESIDE_S + START_S
+    overhead_s = srun.OVERHEAD_S + START_S
     return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + overhead_s) / 60) for key, p in points.items()}
 
 
@@ -365,16 +365,16 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     altered.
     """
     sealed.refuse_half_sealed(raw)
-    if not (raw / evidence.PLAN).exists():
+    if not (raw / integrity.PLAN).exists():
         raise UserError(
             f"campaign {name}",
             f"has no records in {raw}",
             "measure it first: `make measure CAMPAIGN=" + name + "` or `--config measure=true`",
         )
-    plan = evidence.plan_of(raw)
+    plan = integrity.plan_of(raw)
     if verifying:
-        evidence.complete(raw, plan)
-    return [str(p) for p in (raw / evidence.PLAN, raw / evidence.SUMS, links.path(raw.parent)) if p.exists()]
+        integrity.complete(raw, plan)
+    return [str(p) for p in (raw / integrity.PLAN, raw / integrity.SUMS, links.path(raw.parent)) if p.exists()]
 
 
 # Source files that a target depends on. A stage of the paper depends on all files of its folders. After an edit, more

@@ -40,7 +40,7 @@ def _unit(kind: str, value: Any) -> int:
             raise UserError("", f"{shown(value)} is more than any store can hold", "give a smaller size")
         return number
     except UserError as error:
-        raise ValueError(f"{error.problem}; {error.mend}") from None
+        raise ValueError(f"{error.problem}; {error.hint}") from None
 
 
 def _name(value: Any) -> str:
@@ -178,7 +178,7 @@ Scalars = Annotated[Any, BeforeValidator(_scalars)]  # one, or a list of them
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 
-class Closed(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
     )

@@ -44,15 +44,15 @@ class Exit(IntEnum):
 class UserError(Exception):
     """A mistake of the user, reported on one line with place, problem (with its value) and hint; exit code 2."""
 
-    def __init__(self, place: str, problem: str, mend: str = ""):
-        place, problem, mend = map(without_tokens, (place, problem, mend))
-        self.place, self.problem, self.mend = place, problem, mend
-        line = f"{place}: {problem}" + (f"; {mend}" if mend else "")
+    def __init__(self, place: str, problem: str, hint: str = ""):
+        place, problem, hint = map(without_tokens, (place, problem, hint))
+        self.place, self.problem, self.hint = place, problem, hint
+        line = f"{place}: {problem}" + (f"; {hint}" if hint else "")
         super().__init__(_one_line(line))
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
         """Support unpickling from a process pool, which needs the arguments instead of the line."""
-        return type(self), (self.place, self.problem, self.mend)
+        return type(self), (self.place, self.problem, self.hint)
 
 
 class MeasurementFailed(Exception):
@@ -69,7 +69,7 @@ def _one_line(text: str) -> str:
 
 
 LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which have no path
-MENDS = {
+HINTS = {
     errno.ENOSPC: "free space on this disk",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EDQUOT: "free space in your quota",
@@ -99,7 +99,7 @@ def of_system(error: OSError) -> UserError:
     number = error.errno or _number_in(str(error))
     place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
     reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
-    hint = MENDS.get(number, "check this path and its file system")
+    hint = HINTS.get(number, "check this path and its file system")
     if not place and number in LOCKLESS:
         hint = "put `results`, `state` and `scratch` on a file system with flock (NFS: start its lock service)"
         return UserError("a lock of a file", reason[0].lower() + reason[1:], hint)
@@ -135,20 +135,20 @@ def shown(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
 
 
-def nearest(word: Any, known: Iterable[str], told: str = "known:") -> str:
-    """Return a hint for an unknown word: the most similar known one, else all of them, after `told`."""
+def nearest(word: Any, known: Iterable[str], label: str = "known:") -> str:
+    """Return a hint for an unknown word: the most similar known one, else all of them, after `label`."""
     names = list(known)
     near = difflib.get_close_matches(str(word)[:100], names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"{told} {', '.join(names)}"
+    return f"did you mean {near[0]!r}?" if near else f"{label} {', '.join(names)}"
 
 
-def require_known(place: str, word: Any, known: Collection[str], problem: str, told: str) -> None:
+def require_known(place: str, word: Any, known: Collection[str], problem: str, label: str) -> None:
     """Raise UserError with the `problem` if the word is not known; the hint is that of `nearest`."""
     if word not in known:
-        raise UserError(place, problem, nearest(word, known, told))
+        raise UserError(place, problem, nearest(word, known, label))
 
 
-MOST_SAID = 300  # characters that are kept of a library's message
+MAX_ERROR_TEXT = 300  # characters that are kept of a library's message
 
 
 def text_of(error: BaseException) -> str:
@@ -159,11 +159,13 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return class and message of a library's exception in one line; without a message, where it was raised."""
     name, text = type(error).__name__, text_of(error)
     if not text and error.__traceback__ is not None:
         place = traceback.extract_tb(error.__traceback__)[-1]
         line = f": {place.line}" if place.line else ""
-        return f"{name} without a message, raised by {place.name}() in {Path(place.filename).name}{line}"[:MOST_SAID]
-    return f"{name}: {text}"[:MOST_SAID] if text else name
+        return f"{name} without a message, raised by {place.name}() in {Path(place.filename).name}{line}"[
+            :MAX_ERROR_TEXT
+        ]
+    return f"{name}: {text}"[:MAX_ERROR_TEXT] if text else name

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from storelab.core.config_types import Closed, Scalars
+from storelab.core.config_types import Scalars, StrictModel
 from storelab.core.errors import require_known
 from storelab.core.model import Axis, Workload
 
@@ -85,14 +85,14 @@ def _listed(value: Any) -> Any:
 Names = Annotated[list[str], BeforeValidator(_listed)]
 
 
-class Limit(Closed):
+class Limit(StrictModel):
     """A line for comparison."""
 
     at: float = Field(description="Position, in the unit of the metric.")
     label: str = Field("", description="Label of the line.")
 
 
-class Figure(Closed):
+class Figure(StrictModel):
     """A figure that the campaign declares: medians with their intervals, see docs/figures.md.
 
     Columns are axes, `store` or `workload`.

@@ -14,7 +14,7 @@ from storelab.core.errors import UserError
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-MEND = "remove it, or name another folder"
+HINT = "remove it, or name another folder"
 
 
 def private(path: Path, place: str) -> Path:
@@ -30,9 +30,9 @@ def private(path: Path, place: str) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise UserError(place, f"{path} is a link or a file instead of a folder", MEND)
+        raise UserError(place, f"{path} is a link or a file instead of a folder", HINT)
     if found.st_uid != os.getuid():
-        raise UserError(place, f"{path} is owned by another user (uid {found.st_uid})", MEND)
+        raise UserError(place, f"{path} is owned by another user (uid {found.st_uid})", HINT)
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UserError(place, f"other users can write in {path}", f"chmod 700 {path}")
     return path
@@ -48,7 +48,7 @@ def trusted(path: str | Path, place: str) -> None:
             return
         if above.st_mode & stat.S_IWOTH and part != part.parent and found.st_uid not in (0, os.getuid()):
             problem = f"{part} is owned by another user (uid {found.st_uid}), in a folder that everybody may write"
-            raise UserError(place, problem, MEND)
+            raise UserError(place, problem, HINT)
 
 
 def own(config: "Config") -> None:

@@ -16,7 +16,7 @@ from storelab.core.errors import UserError, shown
 MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
 PLAN_SCHEMA = 1
-Facts = dict[str, Any]  # a JSON object; docs/records.md lists its keys
+JsonObject = dict[str, Any]  # a JSON object; docs/records.md lists its keys
 PREFIX = "roles-"  # before the name of a sweep with roles: its workload
 OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
@@ -38,7 +38,7 @@ class Axis:
     help: str
     minimum: int = 1
     choices: tuple[str, ...] = ()
-    # Labels, see `analysis/parts/words.py`. heading: of a column; words: template of a value, with `{}` for it (a size
+    # Labels, see `analysis/parts/labels.py`. heading: of a column; words: template of a value, with `{}` for it (a size
     # with its unit; counted if there is a `noun`: `2 clients`); values: texts of special values, '' to omit the value.
     heading: str = ""
     words: str = ""
@@ -53,7 +53,7 @@ class Axis:
     ceiling: bool = False
     load: bool = False
     curve: bool = False
-    told: bool = False
+    always_shown: bool = False
 
     def declared(self) -> dict[str, Any]:
         """Return the properties that `plan.json` stores: the allowed values and the column in tables."""
@@ -222,19 +222,19 @@ class Plan:
     Fields that are None are left out of the file. Older plans lack some fields.
     """
 
-    campaign: Facts  # name, title and the settings of the whole campaign
-    stores: dict[str, Facts]  # settings without secrets
-    limits: Facts
-    workloads: dict[str, Facts]  # name -> help, axes as `Axis.declared`, and roles if it has any
+    campaign: JsonObject  # name, title and the settings of the whole campaign
+    stores: dict[str, JsonObject]  # settings without secrets
+    limits: JsonObject
+    workloads: dict[str, JsonObject]  # name -> help, axes as `Axis.declared`, and roles if it has any
     points: list[Point]
     schema: int = PLAN_SCHEMA
-    figures: Facts | None = None  # those that the campaign declares
-    claims: Facts | None = None
-    together: Facts | None = None  # sweep -> axes that vary together, and their rows
+    figures: JsonObject | None = None  # those that the campaign declares
+    claims: JsonObject | None = None
+    together: JsonObject | None = None  # sweep -> axes that vary together, and their rows
     software: dict[str, str] | None = None  # package that measures -> version
     file: str | None = None  # the campaign file
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
         return {"schema": self.schema, **out, "points": [point.to_json() for point in self.points]}
 
@@ -260,20 +260,20 @@ def accounts_of(client: int, clients: int, accounts: int) -> tuple[int, ...]:
     return tuple(range(client % accounts, accounts, clients))
 
 
-SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that are shown even at their default
+ALWAYS_SHOWN = ("engine", "object_size", "scale")  # axes that are shown even at their default
 
 
-def said(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
-    """Return axes of a point for display, `engine=s5cmd`: those off their default, `SAID_ALWAYS`, or only `names`."""
+def axis_texts(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
+    """Return axes of a point for display, `engine=s5cmd`: those off their default, `ALWAYS_SHOWN`, or only `names`."""
     axes = [a for a in workload.axes if a.name in point.axes]
     plain = {a.name: a.name.rpartition(OF_ROLE)[2] for a in axes}  # without the name of the role
     wanted = [
         a
         for a in axes
-        if (plain[a.name] in names if names else plain[a.name] in SAID_ALWAYS or point.axes[a.name] != a.default)
+        if (plain[a.name] in names if names else plain[a.name] in ALWAYS_SHOWN or point.axes[a.name] != a.default)
     ]
     # Axes of roles come first, so that those of one role stay together.
-    first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in SAID_ALWAYS)
+    first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in ALWAYS_SHOWN)
     return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 

@@ -1,7 +1,7 @@
 """Records: the contract between measuring and analysis. `docs/records.md` explains every column.
 
 A file is either complete at its final path or absent: it is written to a temporary name, synced and renamed. `run.json`
-is written last. `core/evidence.py` checks that the files are still as they were measured.
+is written last. `core/integrity.py` checks that the files are still as they were measured.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from storelab.core.errors import UserError
-from storelab.core.model import Facts, Point
+from storelab.core.model import JsonObject, Point
 from storelab.core.redaction import redacted, without_tokens
 
 if TYPE_CHECKING:  # a process that writes no table starts without
@@ -139,7 +139,7 @@ class Budget:
     before_errors: int | None = None  # until the first act of a fault
     before_operations: int | None = None
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         out = asdict(self)
         return out if self.before_errors is not None else {k: v for k, v in out.items() if not k.startswith("before_")}
 
@@ -150,14 +150,14 @@ class RoleRecord:
 
     name: str
     workload: str
-    axes: Facts
+    axes: JsonObject
     clients: list[int]
     begin_ns: int
     end_ns: int
-    engine: Facts
+    engine: JsonObject
     budget: Budget
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"budget": self.budget.to_json()}
 
 
@@ -178,27 +178,27 @@ class RunRecord:
     start_ns: int = 0
     deadline_ns: int = 0
     lead_ns: int = 0
-    clients: list[Facts] = field(default_factory=list)  # each a `contract.ClientResult`
-    host: Facts = field(default_factory=dict)
-    store: Facts = field(default_factory=dict)
-    environment: Facts = field(default_factory=dict)
-    engine: Facts = field(default_factory=dict)
-    checks: list[Facts] = field(default_factory=list)
-    events: list[Facts] = field(default_factory=list)
+    clients: list[JsonObject] = field(default_factory=list)  # each a `contract.ClientResult`
+    host: JsonObject = field(default_factory=dict)
+    store: JsonObject = field(default_factory=dict)
+    environment: JsonObject = field(default_factory=dict)
+    engine: JsonObject = field(default_factory=dict)
+    checks: list[JsonObject] = field(default_factory=list)
+    events: list[JsonObject] = field(default_factory=list)
     roles: list[RoleRecord] | None = None
-    nodes: list[Facts] | None = None
-    coordinator: Facts | None = None  # its host, where the clients ran on other nodes
+    nodes: list[JsonObject] | None = None
+    coordinator: JsonObject | None = None  # its host, where the clients ran on other nodes
     shared_machine: bool | None = None
-    cold: Facts | None = None
-    fault: Facts | None = None
-    observed: Facts | None = None
-    durability: Facts | None = None
-    fill: Facts | None = None
-    servers: list[Facts] | None = None
-    earlier: list[Facts] | None = None  # attempts before this one, see `tries`
-    files: dict[str, Facts] | None = None  # name -> {sha256, bytes}
+    cold: JsonObject | None = None
+    fault: JsonObject | None = None
+    observed: JsonObject | None = None
+    durability: JsonObject | None = None
+    fill: JsonObject | None = None
+    servers: list[JsonObject] | None = None
+    earlier: list[JsonObject] | None = None  # attempts before this one, see `tries`
+    files: dict[str, JsonObject] | None = None  # name -> {sha256, bytes}
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
         out["point"] = self.point.to_json()
         if self.budget:
@@ -306,7 +306,7 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
-def read_as(path: Path, kind: Any, mend: str) -> Any:
+def read_as(path: Path, kind: Any, hint: str) -> Any:
     """Return the content of a JSON file after checking its type, such as `list[int]` or a dataclass.
 
     mend: hint for the error. Raises UserError: the file cannot be read, is not JSON, or has another type.
@@ -317,12 +317,12 @@ def read_as(path: Path, kind: Any, mend: str) -> Any:
         data = path.read_bytes()
         TypeAdapter(kind).validate_json(data, strict=True)
     except OSError as error:
-        raise UserError(str(path), f"cannot be read ({error.strerror})", mend) from None
+        raise UserError(str(path), f"cannot be read ({error.strerror})", hint) from None
     except ValidationError as error:
         first = error.errors()[0]  # not its input, which may be a secret key
         at = ".".join(map(str, first["loc"]))
         problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise UserError(str(path), f"is damaged: {f'{at}: ' if at else ''}{problem}", mend) from None
+        raise UserError(str(path), f"is damaged: {f'{at}: ' if at else ''}{problem}", hint) from None
     return json.loads(data)
 
 

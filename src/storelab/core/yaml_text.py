@@ -49,13 +49,13 @@ for _tag in ("int", "float"):
 class _Refused(Exception):
     """Text that the loader refuses: line, problem, hint."""
 
-    def __init__(self, line: int, problem: str, mend: str):
+    def __init__(self, line: int, problem: str, hint: str):
         super().__init__(problem)
-        self.line, self.problem, self.mend = line, problem, mend
+        self.line, self.problem, self.hint = line, problem, hint
 
 
-def _mark(where: Any, problem: str, mend: str) -> _Refused:
-    return _Refused(where.start_mark.line + 1, problem, mend)
+def _mark(where: Any, problem: str, hint: str) -> _Refused:
+    return _Refused(where.start_mark.line + 1, problem, hint)
 
 
 def parse(text: str, place: str, one_line: bool = False) -> Any:
@@ -71,7 +71,7 @@ def parse(text: str, place: str, one_line: bool = False) -> Any:
         finally:
             loader.dispose()
     except _Refused as error:
-        raise UserError(at(error.line), error.problem, error.mend) from None
+        raise UserError(at(error.line), error.problem, error.hint) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(

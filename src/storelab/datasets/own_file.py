@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from storelab.core.errors import UserError, said, shown
+from storelab.core.errors import UserError, error_text, shown
 from storelab.datasets.root import baskets
 from storelab.datasets.root.baskets import branches_of
 
@@ -50,7 +50,7 @@ def fetch(source: str, folder: Path, place: str, max_bytes: int | None = None) -
     except Exception as error:  # noqa: BLE001 - a protocol's library may raise anything
         raise UserError(
             place,
-            f"{source} cannot be read ({said(error)})",
+            f"{source} cannot be read ({error_text(error)})",
             "check the address, and that `scratch` has room for the file",
         ) from None
     finally:
@@ -70,7 +70,7 @@ def findable(source: str, place: str) -> None:
     try:
         fsspec.get_filesystem_class(protocol or "none")
     except (ValueError, ImportError) as error:
-        problem = f"protocol {shown(protocol)} cannot be read ({said(error)})"
+        problem = f"protocol {shown(protocol)} cannot be read ({error_text(error)})"
         raise UserError(place, problem, "write a path, or a URL that begins with https:// or root://") from None
 
 
@@ -93,7 +93,7 @@ def whole(path: Path, place: str) -> None:
 
 
 def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:
-    reason = said(error).replace(str(path), path.name)
+    reason = error_text(error).replace(str(path), path.name)
     if "algorithm: b'CS'" in reason or "packed by b'CS'" in reason:
         problem = f"{path.name} is packed by the codec CS of ROOT 3 and before, which uproot does not support"
         return UserError(f"files.{name}.path", problem, "pack it by a newer codec: `hadd -f101 new.root old.root`")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from storelab.core import records
-from storelab.core.model import Facts, Point, accounts_of
+from storelab.core.model import JsonObject, Point, accounts_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 Limits = dict[str, float | None]  # `limits` of the configuration, and the room in the store
@@ -36,7 +36,7 @@ class Job:
     extra: dict[str, Any] = field(default_factory=dict)  # facts that the workload's `before` found for its clients
     ledger: Path | None = None  # path of the client's ledger, if it keeps one; in the folder of the attempt
     rank: int = -1  # in the gang, if it differs from `client`: a point may have several roles
-    told: Path | None = None  # progress file that the client rewrites while it works; None: not wanted
+    progress_file: Path | None = None  # progress file that the client rewrites while it works; None: not wanted
     role: str = ""
     size: int = 1  # clients of the whole gang
     timeout_ns: int = 0  # maximum wait for the other clients
@@ -85,13 +85,13 @@ class GangJob:
     lead_ns: int
     timeout_ns: int
     limits: Limits
-    tells: bool = False  # clients report their progress while they work
+    reports_progress: bool = False  # clients report their progress while they work
     role: str = ""
     ranks: list[int] = field(default_factory=list)  # ranks in the gang, for the job of a role
     begin_ns: int = 0  # delay after the start of the gang, for the job of a role
     roles: "list[GangJob]" = field(default_factory=list)
     earlier: list[Earlier] | None = None
-    extra: Facts = field(default_factory=dict)  # facts that the workload's `before` found for its clients
+    extra: JsonObject = field(default_factory=dict)  # facts that the workload's `before` found for its clients
     nodes: list[list[int]] = field(default_factory=list)  # ranks by node
     clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # addresses of the coordinator's clock
     clock_bound_ns: int = 0
@@ -126,14 +126,14 @@ class GangJob:
             extra=own.extra,
             rank=rank,
             ledger=folder / f"ledger.{rank}",
-            told=folder / f"told.{rank}" if self.tells else None,
+            progress_file=folder / f"progress.{rank}" if self.reports_progress else None,
             role=own.role,
             size=self.size,
             timeout_ns=self.timeout_ns,
             begin_ns=own.begin_ns,
         )
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         out = {
             "point": self.point.to_json(),
             "attempt": self.attempt,
@@ -151,7 +151,7 @@ class GangJob:
         if self.role:
             out |= {"role": self.role, "ranks": self.ranks, "begin_ns": self.begin_ns}
         else:
-            out["tells"] = self.tells
+            out["reports_progress"] = self.reports_progress
         if self.roles:
             out["roles"] = [role.to_json() for role in self.roles]
         if self.earlier is not None:
@@ -165,7 +165,7 @@ class GangJob:
         return out
 
     @classmethod
-    def from_json(cls, data: Facts) -> Self:
+    def from_json(cls, data: JsonObject) -> Self:
         given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         clock = data.get("clock", {})
         return cls(
@@ -257,7 +257,7 @@ class ClientResult:
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
     disk_read_bytes: int | None = None
-    engine: Facts = field(default_factory=dict)  # facts that the engine records about itself
+    engine: JsonObject = field(default_factory=dict)  # facts that the engine records about itself
     checks: list[Check] = field(default_factory=list)
     connections_max: int | None = None
     connections: list[Any] = field(default_factory=list)
@@ -268,7 +268,7 @@ class ClientResult:
     failure: str = ""
     node: int | None = None  # number of its node, if the gang has several
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonObject:
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["checks"] = [asdict(check) for check in self.checks]
         absent = [name for name in ("role", "failure") if not out[name]]
@@ -277,7 +277,7 @@ class ClientResult:
         return {name: value for name, value in out.items() if name not in absent}
 
     @classmethod
-    def from_json(cls, data: Facts) -> Self:
+    def from_json(cls, data: JsonObject) -> Self:
         return cls(**data | {"checks": [Check(**check) for check in data.get("checks", ())]})
 
     @classmethod

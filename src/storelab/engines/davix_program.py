@@ -22,7 +22,7 @@ from storelab.engines.common.error_classes import network
 from storelab.engines.common.wire import Counts
 from storelab.host import processes
 from storelab.install import Part, Progress, debian, tools_folder
-from storelab.install.running import told
+from storelab.install.running import command_output
 from storelab.stores.protocols import environment, tokens
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
@@ -81,8 +81,8 @@ def build_it(tools: Path, progress: Progress) -> None:
     progress("compiling it with g++")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        flags = told(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
-        told(["g++", "-O2", "-std=c++17", "-pthread", str(SOURCE), "-o", str(half), *flags], "g++", 600)
+        flags = command_output(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
+        command_output(["g++", "-O2", "-std=c++17", "-pthread", str(SOURCE), "-o", str(half), *flags], "g++", 600)
         if (done := processes.ask([half, "--version"], 60)).returncode:
             raise MeasurementFailed(f"install: {NAME} does not run here: {processes.words(done)}")
         half.replace(final)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from storelab.core import clock
 from storelab.core.records import HUNG
 from storelab.engines.common import ledger
-from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.error_classes import classify, error_message
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.objects import put_key, range_begins, read_once, staged_objects
 from storelab.engines.common.timing import IN_FLIGHT, Watch, drain_s
@@ -51,7 +51,7 @@ def is_local(host: str) -> bool:
         return False
 
 
-class Answered:
+class ServerReads:
     """Counts of operations and bytes by server (host:port). Thread-safe."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class FsspecClient(TransferClient):
         self.moved = self.failed = 0
         self.flying: dict[int, tuple[Transfer, int]] = {}  # task in flight and its begin (ns), by worker
         self.closed = False
-        self.answered = Answered()  # by the data servers that clients were redirected to
+        self.server_reads = ServerReads()  # by the data servers that clients were redirected to
 
     def prepare(self) -> None:
         self.prepare_tasks()
@@ -218,7 +218,7 @@ class FsspecClient(TransferClient):
                     acknowledged(clock.now_ns())
             except Exception as error:  # noqa: BLE001 - any error of a library is a failed operation
                 kind, status = classify(error)
-                self.messages.setdefault(kind, said(error))
+                self.messages.setdefault(kind, error_message(error))
             row = (worker, task.key, moved, begun, clock.now_ns(), status, kind)
             with self.lock:
                 if self.closed:
@@ -263,7 +263,7 @@ class FsspecClient(TransferClient):
             [self.check_content()],
             **self.hung,
             pauses=self.pauses,
-            **({"servers": servers} if (servers := self.answered.record()) else {}),
+            **({"servers": servers} if (servers := self.server_reads.record()) else {}),
         )
 
     def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -316,7 +316,7 @@ class FsspecPut(FsspecClient):
             with fs.open(task.path, "wb") as f:
                 f.write(body)
                 server = data_server(f._myFile)
-            self.answered.add(server, len(body))
+            self.server_reads.add(server, len(body))
         else:
             fs.pipe_file(task.path, body)
 
@@ -347,7 +347,7 @@ class FsspecGet(FsspecClient):
             return await fs._cat_file(task.path, start=task.begin, end=task.end, **self.single_get)
         body = fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
         if self.endpoint.protocol == "root":
-            self.answered.add(data_server_of_read(fs, task.path), len(body))
+            self.server_reads.add(data_server_of_read(fs, task.path), len(body))
         return body
 
     def judge(self, task: Transfer, answer: bytes | None) -> int:

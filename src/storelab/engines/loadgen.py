@@ -23,7 +23,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import bins, ledger, objects
-from storelab.engines.common.guard import Guard, LimitExceeded, Teller
+from storelab.engines.common.guard import Guard, LimitExceeded, ProgressWriter
 from storelab.engines.common.timing import drain_s
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Check, Job, Result, Written
@@ -304,7 +304,9 @@ class LoadgenMix(LoadgenClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
-        self.guard = Guard(job.limits | objects.NO_ROOM, job.point.axes["clients"], told=Teller(job.told))
+        self.guard = Guard(
+            job.limits | objects.NO_ROOM, job.point.axes["clients"], progress=ProgressWriter(job.progress_file)
+        )
 
     def job_entries(self) -> dict[str, Any]:
         point = self.job.point

@@ -1,7 +1,7 @@
 """The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
 `python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder, or the
-address of the coordinator's post office if nodes share no folder (`post.py`). The clients meet in a folder on the
+address of the coordinator's post office if nodes share no folder (`relay.py`). The clients meet in a folder on the
 node's tmpfs. For the coordinator the agent is the participant, so that a shared folder sees nodes, not clients. The
 node's clock is compared with the coordinator's clock, and its clients use the latter. The agent ends when its clients
 have ended, and they end with it. It also ends when the coordinator gives no sign of life.
@@ -22,7 +22,7 @@ from typing import Any
 from storelab.core import clock, folders, records
 from storelab.core.redaction import without_tokens
 from storelab.engines.contract import ClientResult, GangJob
-from storelab.gang import credentials, nodes, post, prefork, rendezvous
+from storelab.gang import credentials, nodes, prefork, relay, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import ASKED_TO_END
 from storelab.gang.rendezvous import Folder, GangAborted
@@ -140,7 +140,7 @@ class Agent:
             "boot_id": nodes.BOOT_ID.read_text().strip(),
             "ranks": self.ranks,
             **nodes.versions(),
-            **offset.told(),
+            **offset.as_dict(),
         }
         try:
             self._start_clients(offset.ns)
@@ -290,7 +290,7 @@ def main() -> None:
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
     host = nodes.host_name()
     try:
-        uplink = post.uplink(sys.argv[1])
+        uplink = relay.uplink(sys.argv[1])
         try:
             Agent(uplink, number).run()
         except GangAborted:

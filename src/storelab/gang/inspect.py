@@ -41,7 +41,7 @@ def look(folder: Path, number: int) -> None:
         "host": host,
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         **versions(),
-        **measure_offset(ask["clock"]).told(),
+        **measure_offset(ask["clock"]).as_dict(),
     }
     try:
         from storelab.engines import s5cmd

@@ -89,7 +89,7 @@ class Offset:
     error_ns: int | None
     how: str
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the fields of the record."""
         return {"clock_offset_ns": self.ns, "clock_error_ns": self.error_ns, "clock_how": self.how}
 

@@ -22,7 +22,7 @@ from storelab.host import environment, proc
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
 MOST_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
 # Shares of one core, below 1 % together: samples, looks and reports that would take more come less often.
-SAMPLES, LOOKS, TELLS = 0.006, 0.0025, 0.001
+SAMPLES, LOOKS, REPORTS = 0.006, 0.0025, 0.001
 LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # maximum delay of the last sample; maximum step of the wall clock
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
@@ -212,7 +212,7 @@ class Monitor:
             self.second(self._used_ns, self._used)
             self._second_cost += time.thread_time() - begun
             grid = self._second_at + LOOK_NS * max(1, -(-(now - self._second_at) // LOOK_NS))
-            self._second_at = max(grid, t0_ns + int(1e9 * self._second_cost / TELLS))
+            self._second_at = max(grid, t0_ns + int(1e9 * self._second_cost / REPORTS))
 
     def _note_used(self, now_ns: int, busy_s: float, trees: Mapping[tuple[str, str], tuple[float, float, int]]) -> None:
         def total(kind: str) -> tuple[float | None, int | None]:

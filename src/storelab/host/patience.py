@@ -16,13 +16,13 @@ from storelab.core.errors import MeasurementFailed
 from storelab.host import console, proc
 
 STALLED_S = 60.0  # maximum time without progress
-TELL_S = 10.0  # between two messages about it
+MESSAGE_S = 10.0  # between two messages about it
 LOOK_S = 0.5  # between two checks
 BLOCK = 1000  # items that a thread passes on at once
 SOMETHING = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
 
 T = TypeVar("T")
-_told = [0.0]  # time of the last message from any thread
+_last_message = [0.0]  # time of the last message from any thread
 _traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # time and result of the last count of this process's bytes
 
 
@@ -54,8 +54,8 @@ class Patience:
         state = f", {self.done()}" if self.done() else ""
         if (waited := now - self.last) >= self.seconds:
             raise MeasurementFailed(f"{self.what}: no progress for {self.seconds:.0f} s{state}")
-        if waited >= TELL_S and now - _told[0] >= TELL_S:
-            _told[0] = now
+        if waited >= MESSAGE_S and now - _last_message[0] >= MESSAGE_S:
+            _last_message[0] = now
             console.report(
                 f"    {self.what}: no progress for {waited:.0f} s{state}; it will be stopped after {self.seconds:.0f} s"
             )
@@ -146,7 +146,7 @@ def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
             if kind == "error":
                 raise value
             came += len(value)
-            if (now := time.monotonic()) - shown >= TELL_S:
+            if (now := time.monotonic()) - shown >= MESSAGE_S:
                 shown = now
                 console.report(f"    {what}: {came} so far")
             yield from value

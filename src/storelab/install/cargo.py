@@ -18,7 +18,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
 from storelab.host.processes import ask
 from storelab.install import Part, Progress
-from storelab.install.running import build_once, run, told
+from storelab.install.running import build_once, command_output, run
 
 HOME = "~/.cargo"  # default folder of Cargo and its crates
 
@@ -91,7 +91,7 @@ def cargo_of(program: Program) -> Path:
     found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(own)))))
     if not found:
         raise UserError("install", f"there is no cargo in PATH or {own} to build {program.kind}", hint)
-    versions = {path: numbers(told([path, "--version"], "cargo --version", 60)) for path in found}
+    versions = {path: numbers(command_output([path, "--version"], "cargo --version", 60)) for path in found}
     fit = [path for path, version in versions.items() if version >= program.least]
     if not fit:
         has = ".".join(map(str, versions[found[0]])) or "unknown"

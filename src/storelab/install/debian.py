@@ -15,7 +15,7 @@ from pathlib import Path
 from storelab.core.errors import UserError
 from storelab.host.processes import ask
 from storelab.install import Part, Progress
-from storelab.install.running import check_room, told
+from storelab.install.running import check_room, command_output
 
 # dpkg would start the service of a server package. It runs this program first, whose exit status 101 forbids that.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -40,7 +40,7 @@ def _apt(*arguments: str) -> None:
     command = _root("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", *arguments)
     if command[0] == "sudo":
         command[1:1] = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"]
-    told(command, f"apt-get {arguments[0]}", 900, environ)
+    command_output(command, f"apt-get {arguments[0]}", 900, environ)
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
@@ -152,7 +152,7 @@ def install_condor(tools: Path, progress: Progress) -> None:
 def mirror() -> str:
     """Return the Debian archive in the host's apt sources. Raises UserError: there is none."""
     line = "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)"
-    text = told(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
+    text = command_output(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
     for words in map(str.split, text.splitlines()):
         if words[1:] == ["Debian", "Debian", "main"]:
             return words[0]
@@ -164,7 +164,9 @@ def mirror() -> str:
 def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     progress(f"debootstrap of {CONDOR_RELEASE}")
     settings = [
-        line for line in told(["apt-config", "dump"], "apt-config", 60).splitlines() if APT_SETTINGS.match(line)
+        line
+        for line in command_output(["apt-config", "dump"], "apt-config", 60).splitlines()
+        if APT_SETTINGS.match(line)
     ]
     proxies = {}
     for scheme in ("http", "https"):
@@ -178,7 +180,7 @@ def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     keys = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
     certificates = ["--include=ca-certificates"] if url.startswith("https:") else []
     command = [*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, CONDOR_RELEASE, str(root), url]
-    told(command, "debootstrap", 1200, environ)
+    command_output(command, "debootstrap", 1200, environ)
     (root / "etc/apt/apt.conf.d/99host").write_text("\n".join(settings) + "\n")
     policy = root / POLICY.relative_to("/")
     policy.write_text(FORBID)
@@ -187,7 +189,7 @@ def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     install = ["install", "-y", "--no-install-recommends", *CONDOR_PACKAGES]
     for what, arguments in (("updating package lists for", ["update"]), ("installing", install)):
         progress(f"{what} {' '.join(CONDOR_PACKAGES)}")
-        told([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
+        command_output([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
     user = f"useradd -u {CONDOR_USER} -g storelab -d /tmp -M storelab"
     for command in ("apt-get clean", f"groupadd -g {CONDOR_USER} storelab", user, "condor_version"):
-        told([*inside, *command.split()], command.split()[0], 60, environ)
+        command_output([*inside, *command.split()], command.split()[0], 60, environ)

@@ -20,7 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
 from storelab.host.processes import ask
 from storelab.install import Part, Progress, project
-from storelab.install.running import build_once, pip, run, told
+from storelab.install.running import build_once, command_output, pip, run
 
 PINS = project.shipped("envs/go")
 
@@ -65,7 +65,7 @@ def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
 def _go_version(go: Path) -> tuple[int, ...]:
     with contextlib.suppress(OSError, UserError, MeasurementFailed):
         environ = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
-        return _numbers(told([str(go), "env", "GOVERSION"], "go env", 60, environ).strip())
+        return _numbers(command_output([str(go), "env", "GOVERSION"], "go env", 60, environ).strip())
     return ()
 
 

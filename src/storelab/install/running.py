@@ -26,7 +26,7 @@ DOWNLOADS = ("go: downloading", "Downloaded ")  # first words of lines in which 
 MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # first words of lines in which apt, debootstrap, Maven and pip report errors
 
 
-def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
+def command_output(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
     """Return the output of a command. what: name of the command, for messages; seconds: time limit.
 
     Raises UserError: the program does not exist. Raises MeasurementFailed: the command fails (with its message).
@@ -113,7 +113,7 @@ def pip(*arguments: str) -> None:
         by = [uv, "pip", "install", "--python", sys.executable]
     else:
         raise UserError("install", f"{sys.executable} has no pip, and uv is not in PATH", "python -m ensurepip")
-    told([*by, "--quiet", "--require-hashes", *arguments], "pip", 1800)
+    command_output([*by, "--quiet", "--require-hashes", *arguments], "pip", 1800)
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:

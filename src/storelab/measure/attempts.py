@@ -53,9 +53,9 @@ def begun(config: Config, key: str) -> Iterator[Path]:
     """Provide a new folder for an attempt at the point. It is removed at the end, unless the attempt failed."""
     work = config.campaign_dir / "work" / key / secrets.token_hex(4)
     top = config.campaign_dir / "work"
-    for failed in _attempts(top, work.parent.glob("*")):
-        if not _lives(failed):
-            shutil.rmtree(failed, ignore_errors=True)
+    for record_failure in _attempts(top, work.parent.glob("*")):
+        if not _lives(record_failure):
+            shutil.rmtree(record_failure, ignore_errors=True)
     work.mkdir(parents=True)
     with folders.lock_file(work / ALIVE) as lock:
         with suppress(OSError):  # some file systems have no locks
@@ -142,7 +142,7 @@ def begun_ns() -> int:
     return int(os.environ.get(RUN, ":0").partition(":")[2])
 
 
-def alike(reason: str) -> str:
+def failure_kind(reason: str) -> str:
     """Return the reason without its numbers and the names of attempts, to compare it with another."""
     return re.sub(r"\b[0-9a-f]{8}\b|\d+(?:\.\d+)?", "#", reason)
 
@@ -151,7 +151,7 @@ def _note(config: Config, store: str) -> Path:
     return config.campaign_dir / "work" / f"in-a-row-{store}.json"
 
 
-def _in_a_row(config: Config, store: str) -> tuple[int, str]:
+def _repeated_failures(config: Config, store: str) -> tuple[int, str]:
     """Return how many points of the store just failed in a row for the same reason in this run, and the reason."""
     try:
         note = json.loads(_note(config, store).read_bytes())
@@ -162,19 +162,19 @@ def _in_a_row(config: Config, store: str) -> tuple[int, str]:
 
 def reason(config: Config, store: str) -> str:
     """Return why this run skips the other points of the store; '' if it tries them."""
-    count, why = _in_a_row(config, store)
+    count, why = _repeated_failures(config, store)
     return why if RUN in os.environ and count >= config.give_up_after else ""
 
 
-def good(config: Config, store: str) -> None:
+def record_success(config: Config, store: str) -> None:
     """Reset the count of failures, because a point of the store has its record."""
     _note(config, store).unlink(missing_ok=True)
 
 
-def failed(config: Config, points: Iterable[Point], store: str, why: str) -> None:
+def record_failure(config: Config, points: Iterable[Point], store: str, why: str) -> None:
     """Count a failed point. The one that reaches the limit reports the reason and how to continue."""
-    count, before = _in_a_row(config, store)
-    count = count + 1 if alike(before) == alike(why) else 1
+    count, before = _repeated_failures(config, store)
+    count = count + 1 if failure_kind(before) == failure_kind(why) else 1
     records.write_json(_note(config, store), {"run": os.environ.get(RUN), "count": count, "reason": why})
     if RUN not in os.environ or count != config.give_up_after:
         return
@@ -196,7 +196,7 @@ def _stop() -> None:
             process.send_signal(signal.SIGTERM)
 
 
-def leave(config: Config, point: Point, why: str) -> None:
+def skip(config: Config, point: Point, why: str) -> None:
     """Write `failed.json` for a point that is skipped, unless it has a record."""
     folder = config.raw / point.key
     if not (folder / "run.json").exists() and not records.sealed(config.raw):

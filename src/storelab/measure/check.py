@@ -1,7 +1,7 @@
 """`storelab check`: check a plan before anything is touched.
 
 `everything` checks a whole plan and the space that it needs; `one_point` checks the point that is measured next.
-`possible` refuses values of axes that an engine, a store or another axis excludes. The catalogue of engines lists the
+`validate` refuses values of axes that an engine, a store or another axis excludes. The catalogue of engines lists the
 axes that each engine supports. May import: `datasets`, `engines`, `gang`, `host`, `stores`, `workloads`, `core`.
 """
 
@@ -35,7 +35,7 @@ from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
 
-FILES_OF_WORKER, FILES_BESIDE = 2, 64  # opened by a client: a socket and a body for each worker; other files
+FILES_OF_WORKER, OTHER_FILES = 2, 64  # opened by a client: a socket and a body for each worker; other files
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 BINNING = ("loadgen", "obstore")  # engines that keep operations as bins
 
@@ -75,7 +75,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
         raise UserError(str(config.raw), problem, "give the new campaign another name")
     stores = all_stores(config)
     store = deployed(stores[point.store], point.axes)
-    possible(point, store)
+    validate(point, store)
     deployment.refuse_second(config, point, stores)
     faults.refuse(config, point, store)
     plan_file.refuse_differences(config, points)
@@ -124,7 +124,7 @@ def open_files(config: Config, points: list[Point]) -> None:
         return
     for p in in_parts(_own_first(points)):
         workers = p.axes.get("workers", 1)
-        if (needed := FILES_BESIDE + FILES_OF_WORKER * workers) > hard:
+        if (needed := OTHER_FILES + FILES_OF_WORKER * workers) > hard:
             raise UserError(
                 f"sweeps.{p.sweep}",
                 f"a client of {workers} workers opens up to {needed} files, this shell allows {hard}",
@@ -241,14 +241,14 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
     axes, needs = point.axes, workload.needs
     _null_server(point, store, workload)
     changed(store, axes)
-    if "used_bytes" in needs and not store.tells_used:
+    if "used_bytes" in needs and not store.reports_usage:
         raise UserError(
             f"sweeps.{point.sweep}.workload",
             f"{point.workload} needs the used space, which store {store.name} (kind {store.settings.kind}) "
             "does not report",
             "remove the sweep or the store",
         )
-    possible(point, store)
+    validate(point, store)
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             hint = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
@@ -272,9 +272,9 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
     """Raise UserError if a calibration has another store than the null server, or another workload has this one."""
-    if ("null_server" in workload.needs) == store.keeps:
-        problem = "stores data" if store.keeps else "stores nothing"
-        hint = "use a store of kind `nullserver`" if store.keeps else "only the workload `calibrate` can use it"
+    if ("null_server" in workload.needs) == store.retains_data:
+        problem = "stores data" if store.retains_data else "stores nothing"
+        hint = "use a store of kind `nullserver`" if store.retains_data else "only the workload `calibrate` can use it"
         raise UserError(
             f"sweeps.{point.sweep}.workload",
             f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}",
@@ -304,9 +304,9 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
                 made.require()
                 made.drives.require()  # type: ignore[attr-defined]  # a managed store
             except UserError as error:
-                if store.keeps:
+                if store.retains_data:
                     raise
-                raise UserError(error.place, error.problem, f"{error.mend}, or set `calibrate: false`") from None
+                raise UserError(error.place, error.problem, f"{error.hint}, or set `calibrate: false`") from None
         else:
             store.require()
 
@@ -356,10 +356,10 @@ def _folder(key: str, given: str) -> Path:
 # Values of axes
 
 
-def possible(point: Point, store: Store) -> None:
+def validate(point: Point, store: Store) -> None:
     """Raise UserError at the first value of an axis that cannot be measured."""
     for part in point.parts():
-        _possible(part.point, store)
+        _validate_part(part.point, store)
 
 
 def place(point: Point, axis: str) -> str:
@@ -379,12 +379,12 @@ def factor(config: Config, point: Point, axis: str, most: int) -> str:
     return f", or set `scale` to {fits:g}" if fits > 0 else ""
 
 
-def _possible(point: Point, store: Store) -> None:
+def _validate_part(point: Point, store: Store) -> None:
     _speaks(point, store)
     _obeyed(point)
     _binned(point)
     _parts(point, store)
-    workloads.of(point).possible(point)
+    workloads.of(point).validate(point)
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
         raise UserError(
             place(point, "arrivals"),

@@ -52,7 +52,7 @@ def proven(share: float, whole: bool, dropped: bool) -> str:
     return COLD if share >= FROM_DISK and (whole or dropped) else "partly"
 
 
-class Evidence:
+class CacheCheck:
     """The evidence for cold reads in one attempt.
 
     Call `cool()` before the clients start, `begin()` at their start, `end()` after them, then `record()`.
@@ -76,7 +76,7 @@ class Evidence:
             try:
                 page_cache.drop_all()
             except OSError as error:
-                raise UserError("drop_caches", f"the kernel refuses it ({error.strerror})", MEND) from None
+                raise UserError("drop_caches", f"the kernel refuses it ({error.strerror})", HINT) from None
             cooled.done.append("the kernel dropped its caches of files")
         return cooled
 
@@ -194,13 +194,13 @@ class Evidence:
         return None
 
 
-MEND = "run as root, or remove `drop_caches`"
+HINT = "run as root, or remove `drop_caches`"
 
 
 def check(config: Config, points: list[Point]) -> None:
     """Raise UserError if the kernel would refuse to drop its caches."""
     if config.drop_caches and any(asked(p) == COLD for p in points) and not page_cache.may_drop_all():
-        raise UserError("drop_caches", "only root may make the kernel drop its caches of files", MEND)
+        raise UserError("drop_caches", "only root may make the kernel drop its caches of files", HINT)
 
 
 def notes(points: list[Point], stores: Mapping[str, Store]) -> list[str]:

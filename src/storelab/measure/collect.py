@@ -3,51 +3,51 @@
 The sums certify the files from then on, so files that contradict each other are refused. May import: `core`.
 """
 
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.measure import attempts, plan_file
 
 
-def damaged(config: Config, points: list[Point]) -> dict[str, evidence.Flaw]:
+def damaged(config: Config, points: list[Point]) -> dict[str, integrity.IntegrityError]:
     """Return what is wrong with damaged records, by the keys of their points."""
     there = (p for p in points if (config.raw / p.key / "run.json").exists())
-    found = {p.key: evidence.flaw(config.raw / p.key, p.identity()) for p in there}
-    return {key: flaw for key, flaw in found.items() if flaw}
+    found = {p.key: integrity.first_error(config.raw / p.key, p.identity()) for p in there}
+    return {key: damage for key, damage in found.items() if damage}
 
 
 def refuse(config: Config, points: list[Point]) -> None:
     """Raise UserError if points were not tried, records are not in the plan, or files are damaged."""
-    absent = evidence.missing(config.raw, [p.key for p in points], failed_counts=True)
+    absent = integrity.missing(config.raw, [p.key for p in points], failed_counts=True)
     if absent:
         raise UserError(
             f"campaign {config.name}",
             f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
-            evidence.go_on(config.name, config.campaign),
+            integrity.go_on(config.name, config.campaign),
         )
     plan_file.refuse_dropped(config, points)
-    for key, flaw in damaged(config, points).items():
-        raise flaw.error(f"restore it, or measure it again: `storelab measure {key}`")
+    for key, damage in damaged(config, points).items():
+        raise damage.error(f"restore it, or measure it again: `storelab measure {key}`")
     for path in sorted(config.raw.glob("manifests/*/*.json")):
-        if wrong := evidence.flaw_of_manifest(path):
+        if wrong := integrity.error_of_manifest(path):
             raise wrong.error("restore it, or stage it again: `storelab stage`")
-    for path in evidence.raw_files(config.raw):
+    for path in integrity.raw_files(config.raw):
         if path.suffix == ".json" and (problem := records.damage(path)):
             raise UserError(str(path), problem, "restore it, or run with measure=true, which writes it again")
 
 
 def refuse_altered(config: Config) -> None:
     """Raise UserError if a file from before files had their own sums was altered after it was collected."""
-    if not (config.raw / evidence.SUMS).exists():
+    if not (config.raw / integrity.SUMS).exists():
         return
-    listed = evidence.read_sums(config.raw)
+    listed = integrity.read_sums(config.raw)
     for name, digest in listed.items():
         path = config.raw / name
-        if path.suffix != ".json" or name == evidence.PLAN or not path.exists() or records.sha256(path) == digest:
+        if path.suffix != ".json" or name == integrity.PLAN or not path.exists() or records.sha256(path) == digest:
             continue
         if "summed" not in records.read_json(path):
-            raise UserError(str(path), "was altered after it was collected", evidence.ANEW)
+            raise UserError(str(path), "was altered after it was collected", integrity.MEASURE_AGAIN)
 
 
 def write_sums(config: Config, points: list[Point]) -> int:
@@ -55,4 +55,4 @@ def write_sums(config: Config, points: list[Point]) -> int:
     attempts.sweep_raw(config)
     refuse(config, points)
     refuse_altered(config)
-    return evidence.write_sums(config.raw)
+    return integrity.write_sums(config.raw)

@@ -24,13 +24,13 @@ from storelab.stores import all_stores, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.stores.protocols import tokens
-from storelab.workloads.distribution.publish import BESIDE
+from storelab.workloads.distribution.publish import SECOND_STORE
 from storelab.workloads.staging import buckets, filling, left_over, stage, written
 
 
 def second_name(point: Point) -> str:
     """Return the name of the second store; '' if there is none. Roles never have one."""
-    return "" if "roles" in point.fixed else workloads.of(point).beside(point)
+    return "" if "roles" in point.fixed else workloads.of(point).second_store(point)
 
 
 def second(config: Config, point: Point) -> Store | None:
@@ -46,7 +46,7 @@ def refuse_second(config: Config, point: Point, stores: Mapping[str, Store]) -> 
     place = f"sweeps.{point.sweep}.axes.stratum0"
     require_known(place, name, config.stores, f"the store {name!r} is not defined", "defined:")
     store = stores[name]
-    if not store.keeps or store.protocol != stores[point.store].protocol:
+    if not store.retains_data or store.protocol != stores[point.store].protocol:
         problem = f"store {name} (kind {store.settings.kind}) cannot be the second store of {point.store}"
         raise UserError(place, problem, "name one that keeps objects and has the same protocol")
     if store.settings.read_only:
@@ -57,7 +57,7 @@ def second_environ(config: Config, point: Point) -> dict[str, str]:
     """Return the keys of the second store under the names of their environment variables."""
     store = second(config, point)
     keys = store.credentials() if store else None
-    return {name.replace("AWS_", BESIDE): value for name, value in keys.environ().items()} if keys else {}
+    return {name.replace("AWS_", SECOND_STORE): value for name, value in keys.environ().items()} if keys else {}
 
 
 def use(config: Config, point: Point) -> None:
@@ -94,7 +94,7 @@ def _repair(store: Store) -> None:
     An unrepairable fault is reported; only runs that need this store fail (`up`).
     """
     try:
-        lines = store.mend()
+        lines = store.repair()
     except UserError as error:
         lines = [str(error)]
     for line in lines:
@@ -111,12 +111,12 @@ def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Pa
     if not wanted:
         filling.ensure(config, store, 0)
     manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
-    return manifests, filling.ensure(config, store, wanted, keeps(point)) if wanted else None
+    return manifests, filling.ensure(config, store, wanted, retains_data(point)) if wanted else None
 
 
-def keeps(point: Point) -> bool:
+def retains_data(point: Point) -> bool:
     """Return whether the point, or a role of it, uses what earlier parts of its series left in the store."""
-    return sweeps.part(point) > 0 and any(sweeps.keeps(workloads.of(part.point)) for part in point.parts())
+    return sweeps.part(point) > 0 and any(sweeps.has_parts(workloads.of(part.point)) for part in point.parts())
 
 
 def is_last(points: list[Point], point: Point) -> bool:
@@ -136,7 +136,7 @@ def note_uploads(config: Config, points: list[Point], point: Point, store: Store
     writers = sum(len(part.ranks) for part, _ in writing)
     for part, own in writing:
         left_over.add(config, store.name, part.point, 0, 0)
-        made = workloads.of(part.point).makes(part.point, own.attempt)
+        made = workloads.of(part.point).expected_objects(part.point, own.attempt)
         written.note_attempt(config, store, own.attempt, part.point, made)
         room = left_over.room(config, store, stage.summarise(points, point.store).staged_bytes)
         disk = left_over.disk(store, part.point.axes.get("object_size", 0))
@@ -153,7 +153,7 @@ def clear_uploads(
         if "objects" not in workloads.of(part.point).needs:  # else they were created and noted before
             own = [results[rank] for rank in part.ranks]
             left_over.add(config, store.name, part.point, sum(r.bytes for r in own), sum(r.operations for r in own))
-    if writing and (not keeps(point) or is_last(points, point)):
+    if writing and (not retains_data(point) or is_last(points, point)):
         left_over.remove(config, store)
 
 

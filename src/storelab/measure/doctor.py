@@ -155,9 +155,9 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
             status = store.status()
             yield _judged(f"store {name}", status.state != "partly", status.state, "run `storelab up`")
         except (UserError, MeasurementFailed) as error:
-            problem, hint = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
+            problem, hint = (error.problem, error.hint) if isinstance(error, UserError) else (str(error), "")
             calibrated = config.calibrate and any(stores.has_ceiling(config.stores[n].kind) for n in config.use_stores)
-            needed = name in config.use_stores or (calibrated and not store.keeps)
+            needed = name in config.use_stores or (calibrated and not store.retains_data)
             yield Finding(f"store {name}", "fail" if needed else "warn", problem, hint)
         return
     try:
@@ -166,11 +166,11 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
         store.up(1)
         yield Finding(f"store {name}", "ok", "usable")
     except UserError as error:
-        yield Finding(error.place, "fail", error.problem, error.mend)
+        yield Finding(error.place, "fail", error.problem, error.hint)
     try:
         yield from _clock(name, store.endpoints(1)[0])
     except UserError as error:
-        yield Finding(error.place, "fail", error.problem, error.mend)
+        yield Finding(error.place, "fail", error.problem, error.hint)
 
 
 def _clock(name: str, endpoint: Any) -> Iterator[Finding]:

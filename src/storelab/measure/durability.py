@@ -84,7 +84,7 @@ class Readings:
         """
         if self.take("recovered" if recovered else "end"):
             for reading in self.taken:
-                report(f"    {told(reading)}")
+                report(f"    {reading_text(reading)}")
 
     def _asked(self, account: int, books: list[ledger.Ledger], more: dict[str, Any]) -> dict[str, Any]:
         task = more | {
@@ -111,7 +111,7 @@ class Readings:
         return {"acknowledged": counts, "unacknowledged": unknown, "readings": self.taken}
 
 
-def told(reading: dict[str, Any]) -> str:
+def reading_text(reading: dict[str, Any]) -> str:
     """Return one reading as a line for the terminal."""
     part = f"{reading['read']} of {reading['states']}" if reading["read"] < reading["states"] else f"{reading['read']}"
     when = {"down": "while an actor was down", "recovered": "after the recovery"}.get(reading["when"], "at the end")
@@ -146,7 +146,7 @@ def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int,
 class DuringFault:
     """The readings while a fault lasts.
 
-    Call `start` when the start time is agreed. Call `ended` when the clients have ended, before the fault is undone.
+    Call `start` when the start time is agreed. Call `finish` when the clients have ended, before the fault is undone.
     """
 
     def __init__(self, readings: Readings, acts: Sequence[Mapping[str, Any]], duration_ns: int):
@@ -170,7 +170,7 @@ class DuringFault:
             except MeasurementFailed as error:
                 self.failed = str(error)
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         """Stop the readings and take the last one. Raise MeasurementFailed if a reading could not be done."""
         self.over.set()
         if self.thread:

@@ -22,7 +22,7 @@ from storelab.core import clock, records
 from storelab.core.axes.roles import HARMS, NONE, OF_A_USER, UNDOES, UPGRADE
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError, require_known, said
+from storelab.core.errors import MeasurementFailed, UserError, error_text, require_known
 from storelab.core.model import Point
 from storelab.core.records import RunRecord
 from storelab.engines.contract import Check
@@ -86,7 +86,7 @@ def refuse(config: Config, point: Point, store: Store) -> str:
 
 def beyond(named: list[dict[str, Any]], store: Store, name: str) -> str:
     """Return a warning if a fault takes more data servers at once than the redundancy tolerates; else ''."""
-    lost, tolerated = most_lost(named) & set(store.data_actors()), store.bears()
+    lost, tolerated = most_lost(named) & set(store.data_actors()), store.tolerated_failures()
     if len(lost) <= tolerated:
         return ""
     which = ", ".join(sorted(lost))
@@ -211,9 +211,9 @@ class Runner:
         begun = [int(e["time_ns"]) for e in self.events if e["kind"] == "act"]
         return min(begun, default=self._t0_ns + self.acts[0]["at_ns"])
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the fields of the record about the fault, without its events."""
-        lost, tolerated = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
+        lost, tolerated = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.tolerated_failures()
         return self._versions() | {
             "name": self.name,
             "acts": self.acts,
@@ -226,7 +226,7 @@ class Runner:
     def _versions(self) -> dict[str, list[str]]:
         """Return the versions before and after upgrades, as the programs print them; empty without upgrades."""
         new = dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE)
-        return {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}  # type: ignore[attr-defined]
+        return {"versions": [self.store.version(), *map(self.store.reported_version, new)]} if new else {}  # type: ignore[attr-defined]
 
     # The acts
 
@@ -275,7 +275,7 @@ class Runner:
         except (MeasurementFailed, UserError, OSError) as failure:
             error = " ".join(str(failure).split())
         except Exception as failure:  # noqa: BLE001 - an error must not prevent later acts and the undoing
-            error = said(failure)
+            error = error_text(failure)
         event |= {"time_ns": begun, "done_ns": clock.now_ns(), "error": error, "detail": detail}
         with self._lock:
             self.events.append(event)
@@ -386,7 +386,7 @@ def add_to(run: RunRecord, runner: Runner | None, work: Path) -> None:
     if share > budget.failure_budget:
         most = f"more than failure_budget = {100 * budget.failure_budget:g} %"
         budget.reason = f"{100 * share:.3g} % of the operations failed before the first act, {most}"
-    run.events, run.fault, run.valid = runner.events, runner.told(), budget.reason is None
+    run.events, run.fault, run.valid = runner.events, runner.as_dict(), budget.reason is None
 
 
 def _before(work: Path, first_ns: int) -> tuple[int, int]:

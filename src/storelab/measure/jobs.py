@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storelab import workloads
-from storelab.core import evidence, units
+from storelab.core import integrity, units
 from storelab.core.config import Config
 from storelab.core.engines import ALL, CATALOGUE
 from storelab.core.errors import UserError
@@ -33,10 +33,12 @@ def of_point(
 ) -> GangJob:
     """Return the job of a point of the plan. manifests: the data sets that it reads, by name."""
     job = _of_clients(config, chosen, store, manifests, attempt)
-    job.tells = config.launcher.kind == "local" and not progress.off()  # elsewhere the coordinator would see it late
+    job.reports_progress = (
+        config.launcher.kind == "local" and not progress.off()
+    )  # elsewhere the coordinator would see it late
     if "roles" in chosen.fixed:
         job.roles = [_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
-    if deployment.keeps(chosen):
+    if deployment.retains_data(chosen):
         _add_earlier(config, points, chosen, job)
     return job
 
@@ -52,7 +54,7 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
         return chosen
     same = (chosen.store, chosen.workload, axes, chosen.sweep)
     earlier = [p for p in points if (p.store, p.workload, p.axes, p.sweep) == same and p.rep < chosen.rep]
-    run = next((run for p in earlier if (run := evidence.load_run(config.raw / p.key, p))), None)
+    run = next((run for p in earlier if (run := integrity.load_run(config.raw / p.key, p))), None)
     if run is None:
         return chosen
     done = sum(client.get("operations") or 0 for client in run.clients)
@@ -70,7 +72,7 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
 def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:
     """Add the earlier parts of the series that have a record to the job and the jobs of its roles, in their order."""
     before = [p for p in sweeps.of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
-    runs = {sweeps.part(p): evidence.load_run(config.raw / p.key, p) for p in before}
+    runs = {sweeps.part(p): integrity.load_run(config.raw / p.key, p) for p in before}
     for part, own in zip(chosen.parts(), job.parts, strict=True):
         own.earlier = [Earlier(n, part.attempt(run.attempt)) for n, run in runs.items() if run]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE, EMBEDDED
 from storelab.core.errors import UserError
@@ -38,11 +38,11 @@ def file_of(config: Config) -> str:
 
 def differences(config: Config, points: list[Point]) -> list[str]:
     """Return one line for each setting that is not an axis and differs from that of measured points."""
-    if not (config.raw / evidence.PLAN).exists():
+    if not (config.raw / integrity.PLAN).exists():
         return []
-    old = Plan.from_json(evidence.plan_of(config.raw))
+    old = Plan.from_json(integrity.plan_of(config.raw))
     before = {p.key: p for p in old.points}
-    measured = [p for p in points if p.key in before and evidence.has(config.raw, p.key)]
+    measured = [p for p in points if p.key in before and integrity.has(config.raw, p.key)]
     out: list[str] = []
     for point in measured:
         then = before[point.key]
@@ -110,10 +110,10 @@ def _with_defaults(settings: Any, planned: Mapping[str, Any]) -> dict[str, Any]:
 
 def refuse_dropped(config: Config, points: list[Point]) -> None:
     """Raise UserError if there are records whose points are not in the plan."""
-    dropped = evidence.unknown(config.raw, (p.key for p in points))
+    dropped = integrity.unknown(config.raw, (p.key for p in points))
     if not dropped:
         return
-    before = evidence.plan_of(config.raw) if (config.raw / evidence.PLAN).exists() else {"points": ()}
+    before = integrity.plan_of(config.raw) if (config.raw / integrity.PLAN).exists() else {"points": ()}
     known = {p["key"] for p in before["points"]}.issuperset(dropped)
     count = f"{len(dropped)} {'record' if len(dropped) == 1 else 'records'}"
     if not known:
@@ -131,8 +131,8 @@ def refuse_dropped(config: Config, points: list[Point]) -> None:
 
 def refuse_differences(config: Config, points: list[Point]) -> None:
     """Raise UserError if the plan drops records, has other settings than measured points, or is of another campaign."""
-    if (path := config.raw / evidence.PLAN).exists():
-        campaign = evidence.plan_of(config.raw).get("campaign", {})
+    if (path := config.raw / integrity.PLAN).exists():
+        campaign = integrity.plan_of(config.raw).get("campaign", {})
         if (name := campaign.get("name", config.name) if isinstance(campaign, dict) else None) != config.name:
             problem = f"is the plan of campaign {name!r}, not of {config.name!r}"
             raise UserError(str(path), problem, "restore it, or remove it and run `storelab plan --write`")
@@ -148,7 +148,7 @@ def refuse_differences(config: Config, points: list[Point]) -> None:
 
 def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> bool:
     """Return whether `raw/plan.json` has the content that would be written now."""
-    path = config.raw / evidence.PLAN
+    path = config.raw / integrity.PLAN
     if not path.exists() or records.damage(path):
         return False
     now, written = records.as_json(current(config, points, workloads).to_json()), records.read_json(path)
@@ -168,4 +168,4 @@ def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]
         raise UserError(
             str(config.raw), "the campaign is sealed and its plan differs", "give the new campaign another name"
         )
-    records.write_summed(config.raw / evidence.PLAN, current(config, points, workloads).to_json())
+    records.write_summed(config.raw / integrity.PLAN, current(config, points, workloads).to_json())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab import workloads
-from storelab.core import evidence, folders, records
+from storelab.core import folders, integrity, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
@@ -22,7 +22,7 @@ from storelab.host import scratch
 from storelab.host.console import report
 from storelab.host.monitor import Monitor
 from storelab.measure import attempts, check, cold, deployment, durability, faults, jobs, progress, record
-from storelab.stores.base import Answered, Store
+from storelab.stores.base import ServerRequests, Store
 from storelab.workloads.staging import filling
 
 
@@ -40,18 +40,18 @@ def point(
         )
     folders.own(config)
     folder = config.raw / key
-    if not again and evidence.load_run(folder, chosen):
+    if not again and integrity.load_run(folder, chosen):
         return None
     store = check.one_point(config, points, chosen)
     deployment.use(config, chosen)
     with attempts.measuring_lock(Path(config.state)), scratch.using(config.scratch):
         measured = (folder / "run.json").exists()
-        damaged = evidence.flaw(folder, chosen.identity()) if measured else None
+        damaged = integrity.first_error(folder, chosen.identity()) if measured else None
         if measured and not damaged and not again:  # another run measured it while this one waited
             return None
         attempts.sweep(config)
         if why := attempts.reason(config, chosen.store):
-            attempts.leave(config, chosen, f"earlier points of {chosen.store} failed for the same reason: {why}")
+            attempts.skip(config, chosen, f"earlier points of {chosen.store} failed for the same reason: {why}")
             raise MeasurementFailed(f"{key}: not tried, because points of {chosen.store} failed in a row")
         at = progress.place(config, points, chosen)
         chosen = jobs.lengthened(config, points, chosen)
@@ -66,13 +66,13 @@ def point(
                 made = measure(config, points, chosen, store, state, spare, why)
             except MeasurementFailed as error:
                 records.fail(folder, chosen, str(error))
-                attempts.failed(config, points, chosen.store, str(error))
+                attempts.record_failure(config, points, chosen.store, str(error))
                 raise MeasurementFailed(f"{key}: {error}") from None
             except UserError as error:
-                attempts.leave(config, chosen, str(error))
-                attempts.failed(config, points, chosen.store, str(error))
+                attempts.skip(config, chosen, str(error))
+                attempts.record_failure(config, points, chosen.store, str(error))
                 raise
-        attempts.good(config, chosen.store)
+        attempts.record_success(config, chosen.store)
         progress.note_overhead(config, chosen, time.monotonic() - begun)
     return made
 
@@ -96,12 +96,12 @@ def measure(
     with attempts.begun(config, chosen.key) as work:
         state.stage("clients", work)
         job = jobs.of_point(config, points, chosen, store, manifests, work.name)
-        attempt = Attempt(config, points, chosen, store, job, work, cold.Evidence(config, store, chosen, job), state)
+        attempt = Attempt(config, points, chosen, store, job, work, cold.CacheCheck(config, store, chosen, job), state)
         try:
             prepare(attempt)
             outcome = run(attempt, spare)
         finally:
-            workloads.of(chosen).ended(job)
+            workloads.of(chosen).cleanup(job)
         if fill:
             outcome.fill = fill | {"end_percent": filling.used_percent(store)}
         accept(attempt, outcome)
@@ -120,7 +120,7 @@ class Attempt:
     store: Store
     job: GangJob
     work: Path
-    cold: cold.Evidence
+    cold: cold.CacheCheck
     state: progress.State
 
 
@@ -155,7 +155,7 @@ def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
     launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store, spare)
     actors = store.actors() if store.managed else {}
     watch = Monitor(actors, launcher.pids, duration_ns, state.beat, state.second)
-    readings, answered = durability.Readings(store, work, job, chosen.seed), Answered(store)
+    readings, requests = durability.Readings(store, work, job, chosen.seed), ServerRequests(store)
     try:
         with faults.running(config, chosen, store, watch.moved) as fault:
             aside = durability.DuringFault(readings, fault.acts if fault else (), duration_ns)
@@ -170,11 +170,11 @@ def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
 
             timeout_s, lead_s = config.gang_timeout / 1e9, config.lead / 1e9
             results = coordinator.run(launcher, work, chosen.clients, timeout_s, duration_ns / 1e9, at_start, lead_s)
-            answered.end()
+            requests.end()
             state.stage("checks")
             attempt.cold.end(results)
             if fault:
-                aside.ended()
+                aside.finish()
                 fault.settle()
         checks = [replace(c, name=f"{r.role}: {c.name}") if r.role else c for r in results for c in r.checks]
         checks += faults.checks_of(fault)
@@ -183,7 +183,7 @@ def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
     finally:
         watch.stop()
     readings.at_end(fault is not None and fault.recovered is not False)
-    return Outcome(results, checks, observed, launcher, watch, fault, readings.record(), answered.record)
+    return Outcome(results, checks, observed, launcher, watch, fault, readings.record(), requests.record)
 
 
 def accept(attempt: Attempt, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ from storelab.core import clock, units
 from storelab.core.campaign import live
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Point, said
+from storelab.core.model import Point, axis_texts
 from storelab.core.plan import sweeps
 from storelab.engines.common import guard
 from storelab.host import console
@@ -47,7 +47,7 @@ def place(config: Config, points: list[Point], chosen: Point) -> Place:
     todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # points that failed in this run are done
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
-    what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
+    what = " ".join([*axis_texts(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
     if number := sweeps.part(chosen):
         what += f", part {number} of {len(sweeps.of(points, chosen))}"
     return Place(len(points) - len(todo) + 1, len(points), what, left)
@@ -142,7 +142,7 @@ class State:
             "outcome": None,
             "reason": None,
         }
-        self.tell()
+        self.write_state()
 
     def stage(self, name: str, work: Path | None = None) -> None:
         """Set the stage of the point. work: the folder of the attempt, where clients write their progress."""
@@ -150,14 +150,14 @@ class State:
         with self.lock:
             self.work = work or self.work
             self.state["stage"] = name
-        self.tell()
+        self.write_state()
 
     def starts(self, t0_ns: int) -> None:
         """Record that the clients start at this time (UTC ns)."""
         with self.lock:
             self.state |= {"stage": "measuring", "start_ns": t0_ns}
             self.before = (t0_ns, guard.Done(0, 0, 0), t0_ns, Used(0.0))
-        self.tell()
+        self.write_state()
 
     def second(self, used_ns: int, used: Used) -> None:
         """Record the resources used until now, and read the clients' progress. The monitor calls it once a second."""
@@ -192,7 +192,7 @@ class State:
                 "client_rss_bytes": used.client_rss,
                 "server_rss_bytes": used.server_rss,
             }
-        self.tell()
+        self.write_state()
 
     def beat(self, elapsed_ns: int, seen: Mapping[str, tuple[int, int | None]]) -> None:
         """Print the progress of a long point once a minute, with memory and open files of the clients and the store."""
@@ -206,9 +206,9 @@ class State:
     def ends(self, outcome: str, reason: str | None = None) -> None:
         with self.lock:
             self.state |= {"stage": "ended", "outcome": outcome, "reason": reason}
-        self.tell()
+        self.write_state()
 
-    def tell(self) -> None:
+    def write_state(self) -> None:
         if not self.on:
             return
         with self.lock, suppress(OSError):  # a full disk is reported where results are written

@@ -141,7 +141,7 @@ def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> li
     return parts
 
 
-def told(size: int | None, path: str) -> int:
+def known_size(size: int | None, path: str) -> int:
     """Return the size that a server reported. Raises WrongAnswer if it reported none."""
     if size is None:
         raise WrongAnswer(f"the server does not report the size of {path}")
@@ -215,7 +215,7 @@ class FsspecTransport:
 
     def size(self) -> int:
         self.requests += 1
-        return told(self.fs.size(self.path), self.path)
+        return known_size(self.fs.size(self.path), self.path)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         self.requests += len(starts)
@@ -317,7 +317,7 @@ class HttpTransport:
             place = content_range(reply.headers.get("content-range"))
             if reply.status == 206 and place:
                 reply.read()
-                return told(place[2], "the object")
+                return known_size(place[2], "the object")
             reply.close()  # the whole object, or an error
             raise WrongAnswer(f"the request for its size was answered with status {reply.status}", reply.status)
         finally:
@@ -444,7 +444,7 @@ class VectorTransport:
 
     def size(self) -> int:
         self.requests += 1
-        return told(self.fs.size(self.path), self.path)
+        return known_size(self.fs.size(self.path), self.path)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
         """Return slices of ranges that share a vector read."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from storelab.core.errors import UserError
 
 if TYPE_CHECKING:
-    from storelab.core.config_types import Closed
+    from storelab.core.config_types import StrictModel
     from storelab.stores.base import Store
 
 # Kind -> module and class, which is imported when a store of the kind is configured. storelab runs the kinds that are
@@ -54,17 +54,17 @@ def load(kind: str) -> "type[Store]":
 def has_ceiling(kind: str) -> bool:
     """Return whether the S3 clients' ceiling, measured against the near-null server, applies to stores of this kind."""
     store = load(kind)
-    return store.protocol == "s3" and store.keeps
+    return store.protocol == "s3" and store.retains_data
 
 
-def parse(given: Any) -> "Closed":
+def parse(given: Any) -> "StrictModel":
     """Return a store's settings, parsed by the model of its kind; parsed settings are returned unchanged.
 
     Raises ValueError for an unknown kind, and the model's ValidationError.
     """
-    from storelab.core.config_types import Closed, StoreEntry
+    from storelab.core.config_types import StoreEntry, StrictModel
 
-    if isinstance(given, Closed):
+    if isinstance(given, StrictModel):
         return given
     if isinstance(given, StoreEntry):
         given = given.model_dump()
@@ -72,7 +72,7 @@ def parse(given: Any) -> "Closed":
     try:
         return load(kind).Settings.model_validate(given)
     except UserError as error:
-        raise ValueError(f"{error.problem}; {error.mend}") from None
+        raise ValueError(f"{error.problem}; {error.hint}") from None
 
 
 def make(name: str, settings: Any, state: Path) -> "Store":

@@ -17,7 +17,7 @@ from storelab.core.errors import UserError
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
-    from storelab.core.config_types import Closed
+    from storelab.core.config_types import StrictModel
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
@@ -31,7 +31,7 @@ YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tri
 
 
 @dataclass(frozen=True)
-class Told:
+class AdminAnswer:
     """A report of a store's administration. answer: one of ANSWERS; evidence: one line to check, without secrets."""
 
     check: str
@@ -85,14 +85,14 @@ class Store(ABC):
     `deployed`.
     """
 
-    Settings: "ClassVar[type[Closed]]"  # model of the store's keys in config.yaml; `kind` is one of them
+    Settings: "ClassVar[type[StrictModel]]"  # model of the store's keys in config.yaml; `kind` is one of them
     recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> what `storelab install` installs
     managed: bool = False
     protocol: str = "s3"  # between the clients and the store
     port_block: int = 0  # number of ports that one deployment uses, from `settings.port` on
     second_block: int = 0  # offset of a second block of the same length; 0: none
-    tells_used: bool = False  # whether `used_bytes` has an answer
-    keeps: bool = True  # whether written data can be read again: False for the null server
+    reports_usage: bool = False  # whether `used_bytes` has an answer
+    retains_data: bool = True  # whether written data can be read again: False for the null server
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
@@ -121,7 +121,7 @@ class Store(ABC):
             self.up()
             version, detail = self.version(), "usable"
         except UserError as error:
-            version, detail = "", f"{error.problem}; {error.mend}" if error.mend else error.problem
+            version, detail = "", f"{error.problem}; {error.hint}" if error.hint else error.problem
         try:
             urls = [end.url for end in self.endpoints(self.most("front_ends"))]
         except UserError:
@@ -239,7 +239,7 @@ class Store(ABC):
         """Return name -> pid of the daemons whose CPU use is recorded and which fault tests can kill."""
         return {}
 
-    def answered(self) -> dict[str, dict[str, int] | None]:
+    def request_counts(self) -> dict[str, dict[str, int] | None]:
         """Return name -> request counts since its start, for each server that clients may be sent to.
 
         The counts are the server's; they include its `pid`. None for a server that does not report; {} if clients use
@@ -247,7 +247,7 @@ class Store(ABC):
         """
         return {}
 
-    def beside(self, client: int) -> tuple[str, ...]:
+    def command_prefix(self, client: int) -> tuple[str, ...]:
         """Return the command prefix that runs client `client` of a gang on the host of a data server.
 
         () if clients do not run on the data servers.
@@ -268,7 +268,7 @@ class Store(ABC):
         """Return the names of all possible targets of a fault, running or not."""
         return []
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         """Return how many of `data_actors` can be lost at the same time without loss of data."""
         return 0
 
@@ -276,13 +276,13 @@ class Store(ABC):
         """Return the store's own report of its redundancy now, within about a second."""
         return Condition()
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Repair what faults of a killed storelab left behind; return lines to print. Idempotent."""
         if not (Path(self.state).absolute() / self.name / "faults.json").exists():
             return []
         from storelab.stores import faults  # here: planning needs no psutil, which is slow to import
 
-        return faults.mend(self)
+        return faults.repair(self)
 
     def suspend(self) -> None:
         """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent; nothing for external stores."""
@@ -318,7 +318,7 @@ class Store(ABC):
         """Return the raw bytes of all copies of the data, on disks or in memory; None if unknown."""
         return None
 
-    def administration(self) -> "list[Told]":
+    def administration(self) -> "list[AdminAnswer]":
         """Return the reports of the system's tools on users and keys (`managed/accounts.py`); [] if it has none."""
         return []
 
@@ -329,19 +329,19 @@ class Store(ABC):
 WHOLE, RESTARTED, SILENT = "whole", "restarted", "silent"  # `state` of a server; see docs/records.md
 
 
-class Answered:
+class ServerRequests:
     """The requests that each server of a store answered in a point, by the servers' own counts before and after it.
 
     Create it before the clients start; call `end` after they have stopped. record: None if clients use one server only.
     """
 
     def __init__(self, store: Store):
-        self.store, self.before = store, store.answered()
+        self.store, self.before = store, store.request_counts()
         self.record: list[dict[str, Any]] | None = None
 
     def end(self) -> None:
         if self.before:
-            after = self.store.answered()
+            after = self.store.request_counts()
             self.record = [{"name": name, **difference(was, after.get(name))} for name, was in self.before.items()]
 
 

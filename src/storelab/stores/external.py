@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from storelab.core.config_types import Boolean, Closed, FolderPath, Name, Rate
+from storelab.core.config_types import Boolean, FolderPath, Name, Rate, StrictModel
 from storelab.core.errors import MeasurementFailed, UserError, shown
 from storelab.host.page_cache import PageCache
 from storelab.host.scratch import filesystem
@@ -48,7 +48,7 @@ def without_secrets(url: str) -> str:
     return f"{head}{slashes}{'…@' if '@' in rest else ''}{plain[0]}{'?…' if len(plain) > 1 else ''}"
 
 
-class Own(Closed):
+class ExternalSettings(StrictModel):
     """Settings of storelab's behaviour in an existing store."""
 
     prefix: str = Field(
@@ -153,7 +153,7 @@ class External(Store):
         }
 
 
-class Folder(Own):
+class Folder(ExternalSettings):
     """Settings of an endpoint with folders instead of buckets."""
 
     endpoint: str | list[str] = Field(
@@ -161,7 +161,7 @@ class Folder(Own):
     )
 
 
-class Door(External):
+class FolderEndpoint(External):
     """An endpoint with folders. `schemes`: of the URL; `example`: for messages."""
 
     schemes: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ class RootSettings(Folder):
     kind: Literal["root"]
 
 
-class Root(Door):
+class Root(FolderEndpoint):
     Settings = RootSettings
     system = "XRootD door"
     protocol = "root"
@@ -247,7 +247,7 @@ class HttpSettings(Folder):
     )
 
 
-class Http(Door):
+class Http(FolderEndpoint):
     Settings = HttpSettings
     system = "HTTP/WebDAV door"
     protocol = "http"
@@ -287,7 +287,7 @@ class WebHdfsSettings(Folder):
     user: Name = Field("storelab", description="User name in the requests.")
 
 
-class WebHdfs(Door):
+class WebHdfs(FolderEndpoint):
     Settings = WebHdfsSettings
     system = "WebHDFS"
     protocol = "webhdfs"
@@ -298,7 +298,7 @@ class WebHdfs(Door):
         return Endpoint(url, protocol="webhdfs", user=self.settings.user)
 
 
-class DirectorySettings(Own):
+class DirectorySettings(ExternalSettings):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
     kind: Literal["directory"]
@@ -313,7 +313,7 @@ class Directory(Store):
 
     Settings = DirectorySettings
     protocol = "file"
-    tells_used = True
+    reports_usage = True
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)

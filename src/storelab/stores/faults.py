@@ -173,7 +173,7 @@ class Acts:
         """Return the facts that are needed to undo the act."""
         kind, store = act["act"], self.store
         if kind == UPGRADE:
-            return {"was": store.version_of(actor), "to": store.told_version(act["to"])}
+            return {"was": store.version_of(actor), "to": store.reported_version(act["to"])}
         if kind == "remove_drive":
             return {"drive": str(store.drive(actor, "")), "how": act.get("how", "gone")}
         if kind in ("slow", "cut"):
@@ -286,7 +286,7 @@ class Acts:
             yield harm, lambda harm=harm: self.take_back(harm, restart)  # type: ignore[misc]
 
 
-def mend(store: Any) -> list[str]:
+def repair(store: Any) -> list[str]:
     """Undo faults that a killed storelab left in this store; return lines to print.
 
     Faults of a running storelab stay. Killed daemons are not restarted here, but by `up`.

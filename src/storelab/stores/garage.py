@@ -19,7 +19,7 @@ from pydantic import Field
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.install import cargo
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, Condition, Told
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, AdminAnswer, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -271,17 +271,17 @@ class Garage(Managed):
             if keys["access_key"] not in there:
                 allow(nodes[0], keys["access_key"], keys["secret_key"], f"storelab-{i}")
 
-    def administration(self) -> list[Told]:
+    def administration(self) -> list[AdminAnswer]:
         own = [self.credentials(i).access_key for i in range(self.accounts())]
         evidence = "Garage has keys and no users; a bucket can be opened to several keys"
-        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, evidence)]
+        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), AdminAnswer(KEYS, NO, evidence)]
 
     # Faults
 
     def data_actors(self) -> list[str]:
         return [f"{self.front}{i}" for i in range(1, self.settings.servers + 1)]
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return COPIES[self.settings.redundancy] - 1
 
     def condition(self) -> Condition:

@@ -272,7 +272,7 @@ class GlusterFS(Mounted):
     def data_actors(self) -> list[str]:
         return self._bricks()
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return SETS[self.settings.redundancy][2]
 
     def timeouts(self) -> dict[str, Any]:

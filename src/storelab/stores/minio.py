@@ -16,7 +16,7 @@ from pydantic import Field
 from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DIFFERS, DOWN, NO, RECOVERING, Condition, Told
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DIFFERS, DOWN, NO, RECOVERING, AdminAnswer, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
@@ -166,7 +166,7 @@ class MinIO(Managed):
     def data_actors(self) -> list[str]:
         return [drive.name for drive in self.drive_folders()]
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return SHARDS.get(self.settings.redundancy, (0, 0))[1]
 
     def drive_folder(self, actor: str) -> Path | None:
@@ -187,7 +187,7 @@ class MinIO(Managed):
         detail = f"admin info: {good} of {self.settings.servers} drives ok, {healing} healing"
         return Condition(DEGRADED if good < self.settings.servers else RECOVERING if healing else CLEAN, detail)
 
-    def administration(self) -> list[Told]:
+    def administration(self) -> list[AdminAnswer]:
         end, first = self.endpoints(1)[0], self.credentials(0)
         own = [self.credentials(i).access_key for i in range(self.accounts())]
         users = listed("list-users", json.loads(_admin(end, self.root_keys()).user_list()), own)
@@ -197,10 +197,10 @@ class MinIO(Managed):
             there = key in user.list_service_account(first.access_key)
         finally:
             user.delete_service_account(key)
-        several = Told(
+        several = AdminAnswer(
             KEYS, DIFFERS, "one pair of keys; further ones are service accounts, made and listed by the user itself"
         )
-        return [users, several if there else Told(KEYS, NO, "a new service account is not listed")]
+        return [users, several if there else AdminAnswer(KEYS, NO, "a new service account is not listed")]
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class NullServer(Managed):
     system = "near-null S3 server"
     version_flag = "-version"
     installed_by = "loadgen"
-    keeps = False
-    tells_used = False
+    retains_data = False
+    reports_usage = False
     port_block = 1
 
     recipe = golang.LOADGEN.parts

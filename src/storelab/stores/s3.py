@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from storelab.core.config_types import Boolean, FolderPath, Name, Once, Text
 from storelab.core.errors import MeasurementFailed, UserError, require_known, shown
 from storelab.host import patience
-from storelab.stores.external import RESERVED, External, Own, is_host, without_secrets
+from storelab.stores.external import RESERVED, External, ExternalSettings, is_host, without_secrets
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
@@ -64,7 +64,7 @@ PRESETS = {
 }
 
 
-class Settings(Own):
+class Settings(ExternalSettings):
     """Any existing S3 endpoint.
 
     Credentials come from the environment or an AWS profile, never from the configuration.
@@ -247,8 +247,8 @@ class S3(External):
         ) as error:  # not its text: it may hold keys
             named = f"the keys of {profile or os.environ['AWS_PROFILE']!r} cannot be read"
             kind = "they have expired" if "expired" in str(error) else type(error).__name__
-            mend = "log in again, or see what the profile's `credential_process` prints"
-            raise UserError(f"{self.place}.profile", f"{named} ({kind})", mend) from None
+            hint = "log in again, or see what the profile's `credential_process` prints"
+            raise UserError(f"{self.place}.profile", f"{named} ({kind})", hint) from None
         if not keys or not keys.access_key:
             raise UserError(
                 f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} contains no keys", KEYS

@@ -18,7 +18,7 @@ from storelab.core.config_types import Boolean, Size, Text, at_least
 from storelab.core.errors import MeasurementFailed
 from storelab.host import processes
 from storelab.install import wheels
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, NOT_TRIED, Condition, Told
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, NOT_TRIED, AdminAnswer, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -221,7 +221,7 @@ class SeaweedFS(Managed):
     def data_actors(self) -> list[str]:
         return self._volumes()
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return int(REPLICATION[self.settings.redundancy][1])
 
     def drive_folder(self, actor: str) -> Path | None:
@@ -236,7 +236,7 @@ class SeaweedFS(Managed):
         racks = [r for dc in topology.get("DataCenters") or [] for r in dc.get("Racks") or []]
         nodes = [n for r in racks for n in r.get("DataNodes") or []]
         copies = Counter(volume for n in nodes for volume in volumes_of(n.get("VolumeIds") or ""))
-        short = sum(count <= self.bears() for count in copies.values())
+        short = sum(count <= self.tolerated_failures() for count in copies.values())
         servers = self.settings.servers
         detail = f"master: {len(nodes)} of {servers} volume servers, {short} of {len(copies)} volumes lack copies"
         return Condition(DOWN if not nodes else DEGRADED if short or len(nodes) < servers else CLEAN, detail)
@@ -247,7 +247,7 @@ class SeaweedFS(Managed):
             "max_volumes": self.settings.max_volumes,
         }
 
-    def administration(self) -> list[Told]:
+    def administration(self) -> list[AdminAnswer]:
         """Return the users that `weed shell` reports.
 
         The front-ends have their users from a static file (`weed s3 -config`); storelab supports only this.
@@ -263,13 +263,13 @@ class SeaweedFS(Managed):
             raise MeasurementFailed(f"{self.place}: `weed shell` does not list users: {processes.words(done)}")
         found = json.loads(done.stdout[done.stdout.index("[") : done.stdout.rindex("]") + 1])
         return [
-            Told(
+            AdminAnswer(
                 USERS,
                 NO,
                 f"s3.user.list of weed shell: {len(found)} users; users in the static file of the front-ends are not "
                 "listed",
             ),
-            Told(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab writes one"),
+            AdminAnswer(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab writes one"),
         ]
 
     def keeps_overwritten(self, size_bytes: int) -> bool:

@@ -17,7 +17,7 @@ from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.scratch import filesystem
 from storelab.install import golang
-from storelab.stores.base import NO, Told
+from storelab.stores.base import NO, AdminAnswer
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
@@ -106,9 +106,12 @@ class Versitygw(Managed):
                     ElementTree.SubElement(account, tag).text = text
                 self._ask("create-user", ElementTree.tostring(account))
 
-    def administration(self) -> list[Told]:
+    def administration(self) -> list[AdminAnswer]:
         own = [self.credentials(i).access_key for i in range(self.accounts())]
-        return [listed("list-users", self._users(), own), Told(KEYS, NO, "a user is an access key, with only one pair")]
+        return [
+            listed("list-users", self._users(), own),
+            AdminAnswer(KEYS, NO, "a user is an access key, with only one pair"),
+        ]
 
     def _users(self) -> set[str]:
         """Return the access keys of all users."""

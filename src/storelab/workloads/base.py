@@ -1,7 +1,7 @@
 """The base class of workloads: their declaration, and hooks around the measurement.
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here; a workload overrides those
-that it needs.
+Hooks of the coordinator (`validate`, `before`, `after`, `observe`, `cleanup`) do nothing here; a workload overrides
+those that it needs.
 """
 
 import re
@@ -63,17 +63,17 @@ class Workload(model.Workload):
         """Return the client of the point's engine from the catalogue; its module is imported only here."""
         return engines.client_of(self.name, job.point.axes["engine"])(job)
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if values of the point's axes cannot be combined; pure."""
 
     def require(self, point: Point) -> None:
         """Raise UserError with the install command if a program that the workload starts is missing."""
 
-    def beside(self, point: Point) -> str:
+    def second_store(self, point: Point) -> str:
         """Return the name of a second store that the clients use, '' if there is none; pure."""
         return ""
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         """Return the objects that an attempt at the point can leave in the store; only these are deleted. Pure."""
         return []
 
@@ -91,7 +91,7 @@ class Workload(model.Workload):
         """Return observations of the store for `observed` of the record; None for nothing."""
         return None
 
-    def ended(self, job: "GangJob") -> None:
+    def cleanup(self, job: "GangJob") -> None:
         """Stop everything that `before` started. Called last, also after errors."""
 
 
@@ -110,9 +110,9 @@ class Roles(Workload):
         direction = "write" if any(w.direction == "write" for w in each.values()) else "read"
         return cls(name, roles.of((), each), "", direction=direction, each=each)
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         for part in point.parts():
-            self.each[part.name].possible(part.point)
+            self.each[part.name].validate(part.point)
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         for part, own in zip(point.parts(), job.roles, strict=True):
@@ -132,9 +132,9 @@ class Roles(Workload):
         }
         return {name: facts for name, facts in seen.items() if facts is not None} or None
 
-    def ended(self, job: "GangJob") -> None:
+    def cleanup(self, job: "GangJob") -> None:
         for each, own in zip(self.each.values(), job.roles, strict=True):
-            each.ended(own)
+            each.cleanup(own)
 
 
 def files_of(part: Part, folder: Path) -> Path:

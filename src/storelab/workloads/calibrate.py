@@ -225,7 +225,7 @@ class Calibrate(Workload):
 
         return CLIENTS[job.point.axes["operation"]](job)
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if operation, engine and target cannot be combined."""
         operation, target, engine = (point.axes[name] for name in ("operation", "target", "engine"))
         fit = calibration.OPERATIONS if target == NETWORK else LOCAL[target]
@@ -241,7 +241,7 @@ class Calibrate(Workload):
             ("keys", no_keys, "list needs some", "set them, e.g. to 1000"),
         )
         if operation == "list":
-            LIST.possible(stand_in(point))
+            LIST.validate(stand_in(point))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Give the null server its bodies, and the clients the names of objects.

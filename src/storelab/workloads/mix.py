@@ -61,7 +61,7 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 
 
 class Mix(Put):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if there are too few objects to choose from."""
         needed = FEWEST * point.axes["clients"] * point.axes["workers"]
         if point.fixed["objects"] < needed:
@@ -70,7 +70,7 @@ class Mix(Put):
         page = point.axes.get("page_size", 1)
         refuse(point, ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"))
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:

@@ -47,7 +47,7 @@ def succeeded(folder: Path) -> "pa.Table":
 
 
 class Put(Workload):
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         size = point.axes["object_size"]
         return [Made(put_keys(attempt), size, size)]
 
@@ -104,7 +104,7 @@ class Rewrite(Put):
     Lost, stale or resurrected objects can only occur if keys are written more than once.
     """
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         size = point.axes["object_size"]
         problem = f"objects of {size} B are too short to identify their write"
         refuse(point, ("object_size", size < STAMP, problem, f"at least {STAMP} B"))
@@ -137,7 +137,7 @@ class Delete(Put):
     Motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
     """
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         batch = point.axes["batch"]
         problem = f"{batch} objects are more than one request may delete"
         refuse(point, ("batch", batch > MOST_BATCH, problem, f"at most {MOST_BATCH}"))
@@ -171,7 +171,7 @@ class Delete(Put):
 
 
 class Get(Workload):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if there are fewer objects than clients that read each of them once."""
         clients = point.axes["clients"]
         if point.axes["access"] in ONCE and clients > (objects := point.fixed["objects"]):
@@ -180,7 +180,7 @@ class Get(Workload):
 
 
 class GetRange(Get):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError if a range is not within its object, or for the reasons of `get`."""
         length, size, offset = (point.axes[name] for name in ("range_size", "object_size", "offset"))
         shown = units.format_size(length)
@@ -190,7 +190,7 @@ class GetRange(Get):
             ("range_size", length > size, f"{shown} is more than the object", "make it smaller than `object_size`"),
             ("offset", bool(length) and fixed_offset(offset) + length > size, behind, "begin earlier"),
         )
-        super().possible(point)
+        super().validate(point)
 
 
 class List(Workload):
@@ -204,7 +204,7 @@ class List(Workload):
     keys.
     """
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError for more keys, longer pages or deeper folders than are supported."""
         keys, page, depth = (point.axes[name] for name in ("keys", "page_size", "prefix_depth"))
         most = payload.key_digits(keys)
@@ -249,7 +249,7 @@ class Space(Put):
         ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
         sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
         used = settled(store)
-        ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
+        ours = written.of_attempt(store, point, job.attempt, self.expected_objects(point, job.attempt))
         begun = time.monotonic()
         for b in places:
             buckets.delete_prefix(ways[b.account], b, prefix, ours=ours)

@@ -6,7 +6,7 @@ import collected
 from collected import flip
 
 from storelab.cli import workflow
-from storelab.core import evidence
+from storelab.core import integrity
 
 
 def test_tables_depend_on_plan_and_checksums(tmp_path):
@@ -17,10 +17,10 @@ def test_tables_depend_on_plan_and_checksums(tmp_path):
     for path in (p for p in sorted(raw.rglob("*")) if p.is_file() and p.name not in ("plan.json", "SHA256SUMS")):
         was, sums = path.read_bytes(), (raw / "SHA256SUMS").read_bytes()
         flip(path, 0, 1)
-        evidence.write_sums(raw)
+        integrity.write_sums(raw)
         assert (raw / "SHA256SUMS").read_bytes() != sums, path
         path.write_bytes(was)
-        evidence.write_sums(raw)
+        integrity.write_sums(raw)
 
 
 def test_only_existing_and_fresh_files_are_listed(tmp_path, capsys, monkeypatch):

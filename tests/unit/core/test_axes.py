@@ -8,7 +8,7 @@ from paths import ROOT
 from refusals import NONE, refusal
 
 from storelab.analysis.latex.campaign import ceilings
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.tables import calibration as ceilings_table
 from storelab.analysis.tables import throughput, verdicts
 from storelab.core import axes, calibration, engines, model
@@ -138,8 +138,8 @@ def test_axes_with_choices_take_no_other_word():
 def test_axes_have_headings_and_values_have_words():
     """No two choices of an axis have the same words."""
     for column, axis in axes.BY_COLUMN.items():
-        assert words.heading(column)[0].isupper(), column
-        found = [words.value_text(column, choice) for choice in axis.choices]
+        assert labels.heading(column)[0].isupper(), column
+        found = [labels.value_text(column, choice) for choice in axis.choices]
         assert len(found) == len(set(found)) and all("{" not in text for text in found), column
 
 
@@ -157,8 +157,8 @@ def test_words_of_other_columns_and_types():
         ("workload", "get_range", "download of a range"),
         ("an_axis_of_tomorrow", 3, "an axis of tomorrow 3"),
     ):
-        assert words.value_text(column, value) == found
-    assert words.heading("an_axis_of_tomorrow") == "An axis of tomorrow"
+        assert labels.value_text(column, value) == found
+    assert labels.heading("an_axis_of_tomorrow") == "An axis of tomorrow"
 
 
 def test_verdicts_on_other_axis_values_read_differently():

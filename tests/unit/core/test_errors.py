@@ -2,7 +2,7 @@
 
 import errno
 
-from storelab.core.errors import MeasurementFailed, UserError, of_system, said, text_of
+from storelab.core.errors import MeasurementFailed, UserError, error_text, of_system, text_of
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 SECRETS = (
@@ -63,10 +63,10 @@ def test_exceptions_without_text_are_printed():
         try:
             raise kind
         except kind as error:
-            assert said(error).startswith(f"{kind.__name__} without a message, raised by test_")
-            assert said(error).endswith("in test_errors.py: raise kind") and text_of(error) == ""
-        assert said(kind()) == kind.__name__
-    assert said(ValueError("a\n b")) == "ValueError: a b"
+            assert error_text(error).startswith(f"{kind.__name__} without a message, raised by test_")
+            assert error_text(error).endswith("in test_errors.py: raise kind") and text_of(error) == ""
+        assert error_text(kind()) == kind.__name__
+    assert error_text(ValueError("a\n b")) == "ValueError: a b"
 
 
 def test_messages_of_servers_stay_on_one_line():

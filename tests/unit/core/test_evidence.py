@@ -13,7 +13,7 @@ from paths import ROOT
 from refusals import refusal
 
 from storelab.analysis.records import campaign
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 SEALED = {"reference", "testbed2015", "probes", "compared"} | {p.name for p in ROOT.glob("results/*-small")}
@@ -57,7 +57,7 @@ def test_every_byte_of_a_seal_counts(copy):
     was = path.read_bytes()
     for place in range(len(was)):
         flip(path, place, 1 << place % 8)
-        assert "SEAL" in refusal(evidence.seal_of, copy / "raw")
+        assert "SEAL" in refusal(integrity.seal_of, copy / "raw")
         path.write_bytes(was)
 
 
@@ -66,22 +66,22 @@ def test_older_seal_is_read_and_sealed_again(copy):
     digest = records.sha256(copy / "raw/SHA256SUMS")
     old = {"schema": 1, "time": "2026-01-01T00:00:00Z", "points": 9, "failed": 1, "sha256sums_sha256": digest}
     (copy / "raw/SEAL").write_text(json.dumps(old, indent=1) + "\n")
-    assert evidence.seal_of(copy / "raw") == old and looks(copy) == FINE
+    assert integrity.seal_of(copy / "raw") == old and looks(copy) == FINE
     was = (copy / "raw/SHA256SUMS").read_bytes()
     seal = campaign.seal(copy)
     assert seal["schema"] == 2 and seal["before"] == old and seal["time"] == old["time"] and looks(copy) == FINE
     assert (copy / "raw/SHA256SUMS.measured").read_bytes() == was and not list((copy / "raw").rglob("run.json"))
     records.write_summed(copy / "raw/SEAL", seal | {"schema": 3})
-    assert "use a later storelab" in refusal(evidence.seal_of, copy / "raw")
+    assert "use a later storelab" in refusal(integrity.seal_of, copy / "raw")
     (copy / "raw/SEAL").write_text(json.dumps({k: v for k, v in old.items() if k != "points"}))
     with pytest.raises(UserError, match=r"SEAL.*'points'"):
-        evidence.seal_of(copy / "raw")
+        integrity.seal_of(copy / "raw")
 
 
 def test_sealed_campaigns_verify():
     for name in SEALED:
         raw = ROOT / "results" / name / "raw"
-        assert evidence.verify(raw) >= 4 and "summed" in evidence.seal_of(raw), name
+        assert integrity.verify(raw) >= 4 and "summed" in integrity.seal_of(raw), name
 
 
 def test_missing_and_renamed_files_differ(copy):
@@ -99,7 +99,7 @@ def test_renamed_and_unplanned_folders_are_named(copy):
     folder.rename(other)
     assert all("was renamed" in message and other.name in message for message in looks(copy))
     shutil.copytree(other, folder)
-    evidence.write_sums(copy / "raw")
+    integrity.write_sums(copy / "raw")
     assert all("does not have" in message and other.name in message for message in looks(copy))
 
 
@@ -117,15 +117,15 @@ def test_damaged_sums_are_reported(copy):
         path.write_text(changed)
         assert all(words in message for message in looks(copy)), words
     path.unlink()
-    assert "was not collected" in refusal(evidence.verify, copy / "raw")
+    assert "was not collected" in refusal(integrity.verify, copy / "raw")
 
 
 def test_load_run_sees_what_verify_sees(copy):
     folder = next((copy / "raw").rglob("run.json")).parent
-    assert evidence.load_run(folder).files
+    assert integrity.load_run(folder).files
     table, head = next(folder.glob("ops.*.parquet")), folder / "run.json"
     flip(table, 100, 1)  # the size stays
-    assert evidence.load_run(folder) is None and str(table) in str(evidence.flaw(folder, None).error())
+    assert integrity.load_run(folder) is None and str(table) in str(integrity.first_error(folder, None).error())
     flip(table, 100, 1)
     head.write_text(head.read_text().replace('"start_ns": 17', '"start_ns": 18'))  # before anything was collected
-    assert evidence.load_run(folder) is None and "its checksum" in evidence.flaw(folder, None).problem
+    assert integrity.load_run(folder) is None and "its checksum" in integrity.first_error(folder, None).problem

@@ -12,7 +12,7 @@ from paths import ROOT
 from refusals import refusal
 from small_plan import planned
 
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.model import Point
 from storelab.measure import record
 
@@ -32,7 +32,7 @@ def raw(tmp_path, point):
     records.write_table(folder / "ops.0.parquet", records.OPS, columns)
     records.finish(folder, {"point": point.to_json()})
     records.write_summed(tmp_path / "plan.json", {"points": [{"key": point.key, **records.as_json(point.identity())}]})
-    evidence.write_sums(tmp_path)
+    integrity.write_sums(tmp_path)
     return tmp_path
 
 
@@ -57,19 +57,19 @@ def test_missing_and_damaged_tables_are_errors(tmp_path):
 
 def test_record_is_valid_only_for_its_point(raw, point):
     folder = raw / point.key
-    assert evidence.load_run(folder, point)
+    assert integrity.load_run(folder, point)
     object.__setattr__(point, "rep", 2)
-    assert evidence.load_run(folder, point) is None
+    assert integrity.load_run(folder, point) is None
 
 
 def test_incomplete_record_is_none(raw, point):
     head = raw / point.key / "run.json"
     text = head.read_text()
     head.write_text(text[:50])
-    assert evidence.load_run(raw / point.key, point) is None
+    assert integrity.load_run(raw / point.key, point) is None
     head.write_text(text)
     (raw / point.key / "ops.0.parquet").unlink()
-    assert evidence.load_run(raw / point.key, point) is None
+    assert integrity.load_run(raw / point.key, point) is None
 
 
 def test_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -263,10 +263,10 @@ def test_earlier_tries_are_listed_once(tmp_path):
     found = [tuple(t[k] for k in ("time_ns", "outcome", "reason")) for t in records.earlier(tmp_path, POINT)]
     assert found == [(3, "failed", "first"), (9, "measured", "x"), (12, "failed", "late")]
     assert records.earlier(tmp_path, POINT | {"rep": 2}) == []
-    assert evidence.missing(tmp_path.parent, [tmp_path.name, "no"]) == ["no"]
+    assert integrity.missing(tmp_path.parent, [tmp_path.name, "no"]) == ["no"]
     (tmp_path / "run.json").unlink()
-    assert evidence.missing(tmp_path.parent, [tmp_path.name]) == [tmp_path.name]
-    assert evidence.missing(tmp_path.parent, [tmp_path.name], True) == []
+    assert integrity.missing(tmp_path.parent, [tmp_path.name]) == [tmp_path.name]
+    assert integrity.missing(tmp_path.parent, [tmp_path.name], True) == []
 
 
 def test_later_schema_is_refused(tmp_path):
@@ -275,9 +275,9 @@ def test_later_schema_is_refused(tmp_path):
     files = {"x.parquet": {"bytes": 5, "sha256": hashlib.sha256(b"12345").hexdigest()}}
     for schema in (2, 4):
         records.write_json(tmp_path / "run.json", {"schema": schema, "point": POINT, "files": files})
-        assert evidence.load_run(tmp_path)
+        assert integrity.load_run(tmp_path)
     records.write_json(tmp_path / "run.json", {"schema": 5, "point": POINT, "files": files})
-    assert "has schema 5" in refusal(evidence.load_run, tmp_path)
+    assert "has schema 5" in refusal(integrity.load_run, tmp_path)
     records.write_json(tmp_path / "run.json", {"schema": 4, "point": POINT, "files": files})
     (tmp_path / "x.parquet").write_bytes(b"1234")
-    assert evidence.load_run(tmp_path) is None
+    assert integrity.load_run(tmp_path) is None

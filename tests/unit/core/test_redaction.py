@@ -10,7 +10,7 @@ import pytest
 
 from storelab.analysis.artefact import members
 from storelab.core import records, redaction
-from storelab.core.errors import MeasurementFailed, UserError, said
+from storelab.core.errors import MeasurementFailed, UserError, error_text
 from storelab.core.redaction import holds_secret, redacted, without_tokens
 from storelab.engines.contract import Result
 from storelab.gang import client
@@ -49,7 +49,7 @@ def test_secrets_are_hidden_in_every_form_and_cut():
 def test_every_way_of_a_text_into_records_hides_it(capsys):
     text = f"the server says {TOKEN} to {SECRET}"
     console.report(text)
-    ways = [MeasurementFailed(text), UserError("place", text, text), said(OSError(text)), capsys.readouterr().err]
+    ways = [MeasurementFailed(text), UserError("place", text, text), error_text(OSError(text)), capsys.readouterr().err]
     ways += [json.dumps(redacted({"a": [text, (text, 1)], text: None, "b": 2.5}))]
     for way in map(str, ways):
         assert "hidden" in way and not leaks(way), way

@@ -17,7 +17,7 @@ from collected import FINE, flip, looks
 from refusals import refusal
 
 from storelab.analysis.records import campaign
-from storelab.core import evidence, records, sealed
+from storelab.core import integrity, records, sealed
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def test_all_rows_and_texts_are_there(copy):
     anomalies = copy / "raw/alpha/put/rep~001/anomalies.0.parquet"  # it has its own column `key`
     rows = {"client": [0, 0], "key": ["a", "b"], "scenario": ["x", "y"], "same_front_end": [True, False]}
     records.write_table(anomalies, records.ANOMALIES, rows)
-    evidence.write_sums(copy / "raw")
+    integrity.write_sums(copy / "raw")
     run = records.read_json(anomalies.with_name("run.json"))
     records.finish(anomalies.parent, {k: v for k, v in run.items() if k not in ("files", "schema", *records.SUM_KEYS)})
-    evidence.write_sums(copy / "raw")
+    integrity.write_sums(copy / "raw")
     before, plan = contents(copy / "raw"), (copy / "raw/plan.json").read_bytes()
     campaign.seal(copy, with_failures=True)
     runs = pd.read_parquet(copy / "raw/runs.parquet")
@@ -68,7 +68,7 @@ from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from storelab.analysis.records import campaign
 from storelab.cli import workflow
-from storelab.core import evidence
+from storelab.core import integrity
 import pyarrow.parquet
 whole, texts, place, done = Path(sys.argv[1]), None, 0, False
 EVENTS = ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "open")
@@ -105,7 +105,7 @@ def look(folder):
     campaign.seal(folder, with_failures=True)
     assert sorted(p.name for p in folder.iterdir()) == ["raw"], list(folder.iterdir())
     assert len(campaign.load(folder).runs) == 8 and len(campaign.load(folder).failures) == 1
-    assert evidence.seal_of(raw)["points"] == 9
+    assert integrity.seal_of(raw)["points"] == 9
 
 while not done:
     folder = whole.parent / f"copy{place}"
@@ -185,7 +185,7 @@ def test_altered_text_is_named(copy, own_sum):
     text = table.loc[row, "text"].replace('"start_ns": 1', '"start_ns": 2')
     table.loc[row, "text"] = records.with_sum(json.loads(text)).decode() if own_sum else text
     table.to_parquet(raw / "runs.parquet")
-    evidence.write_sums(raw)
+    integrity.write_sums(raw)
     content = records.read_json(raw / "SEAL") | {"sha256sums_sha256": records.sha256(raw / "SHA256SUMS")}
     records.write_summed(raw / "SEAL", content)
     for message in looks(copy):

@@ -120,7 +120,7 @@ def test_honest_store_raises_no_error():
     for seed in range(4):
         play = Play(population(seed=seed), seed).run(12_000)
         assert play.most <= 30 and not play.failed
-        counts = play.known.told()
+        counts = play.known.as_dict()
         assert counts["left"] == 0 and counts["new"] > 100 and counts["overwritten"] > 50 and counts["lost"] == {}
         for op, weight in EVERY.items():
             assert abs(sum(g.op == op.upper() for g in play.done) / len(play.done) - weight / 100) < 0.01, (op, seed)
@@ -136,7 +136,7 @@ def test_failed_objects_are_avoided_and_space_is_bounded():
 
 def test_mix_without_deletions_overwrites():
     play = Play(population(10, 10, {"get": 1.0, "put": 1.0}), 1).run(4000)
-    counts = play.known.told()
+    counts = play.known.as_dict()
     assert play.most == 10 and counts["new"] == 0 and counts["overwritten"] > 100
 
 

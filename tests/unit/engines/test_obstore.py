@@ -11,7 +11,7 @@ from staged_bodies import staged
 
 from storelab.datasets import payload
 from storelab.engines.common.guard import Guard
-from storelab.engines.common.timing import Closed
+from storelab.engines.common.timing import ClosedLoop
 from storelab.engines.obstore import transfers
 from storelab.engines.obstore.client import Loop, Outcome, Task
 
@@ -81,7 +81,7 @@ def ran(clock, took, duration):
 
     start = clock.ns
     loop = Loop(operation, handed_out, [0], 1, 1, Guard({}, 1))
-    loop.run(start, start + duration, Closed(start + duration))
+    loop.run(start, start + duration, ClosedLoop(start + duration))
     return loop, {name: list(values) for name, values in loop.parts[0].items()}
 
 

@@ -43,7 +43,7 @@ def test_offset_is_found_within_its_error():
             found = nodes.measure_offset([SILENT, *server.addresses])
             assert found.how == "asked" and found.error_ns > 0 and abs(found.ns - shift_ns) <= found.error_ns + 1
             recorded = {"clock_offset_ns": found.ns, "clock_error_ns": found.error_ns, "clock_how": "asked"}
-            assert found.told() == recorded
+            assert found.as_dict() == recorded
     finally:
         server.close()
 

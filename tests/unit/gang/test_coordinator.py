@@ -98,11 +98,11 @@ def test_signal_during_a_fork_ends_the_gang(tmp_path):
 AGENT = """
 import os, signal, sys
 from pathlib import Path
-from storelab.gang import post
+from storelab.gang import relay
 from storelab.gang.agent import Agent, _end_by_signal
 signal.signal(signal.SIGTERM, _end_by_signal)
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
-agent = Agent(post.uplink(sys.argv[1]), 0)
+agent = Agent(relay.uplink(sys.argv[1]), 0)
 if os.fork() == 0:
     os._exit(0)
 print("dropped")

@@ -102,7 +102,7 @@ def test_clients_see_no_settings_of_user(started, monkeypatch, tmp_path):
     settings = user_environment(tmp_path / "home", "http://elsewhere.test")
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    _, launcher = started(2, [{"AWS_REGION": "of-storelab"}], beside=lambda rank: ("env",) if rank else ())
+    _, launcher = started(2, [{"AWS_REGION": "of-storelab"}], command_prefix=lambda rank: ("env",) if rank else ())
     running(launcher, 2)
     with local.spare(()) as spare:
         for process in (*(each.process for each in launcher.started), spare):
@@ -193,7 +193,9 @@ def test_spare_process_forks_clients_of_this_host(started, tmp_path):
     with local.spare([str(tmp_path / "early")]) as spare:
         until((tmp_path / "early").exists)
         assert spare.poll() is None, "it waits for its clients"
-        folder, launcher = started(4, [{"KEY": "a"}], beside=lambda rank: enters if rank % 2 else (), spare=spare)
+        folder, launcher = started(
+            4, [{"KEY": "a"}], command_prefix=lambda rank: enters if rank % 2 else (), spare=spare
+        )
         parents = {rank: psutil.Process(pid).ppid() for rank, pid in running(launcher, 4).items()}
         assert parents[0] == parents[2] == spare.pid != parents[1] == parents[3]
         assert psutil.Process(parents[1]).environ()["HOST"] == "other"

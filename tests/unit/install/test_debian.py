@@ -39,7 +39,7 @@ def test_failed_build_leaves_nothing(tmp_path, monkeypatch, root):
             raise MeasurementFailed(f"install: {what} failed: no route")
         return 'Acquire::http::Proxy "http://proxy.example:3142";\nDir "/";\n'
 
-    monkeypatch.setattr(debian, "told", run)
+    monkeypatch.setattr(debian, "command_output", run)
     with pytest.raises(MeasurementFailed, match="no route"):
         debian.install_condor(tmp_path, lambda line: None)
     assert not list(tmp_path.iterdir()) and not debian.condor_present(tmp_path)
@@ -47,8 +47,8 @@ def test_failed_build_leaves_nothing(tmp_path, monkeypatch, root):
 
 def test_mirror_is_that_of_the_host(monkeypatch):
     sources = "http://x/sec/ Debian Debian-Security main\nhttp://x/debian/ Debian Debian main\n"
-    monkeypatch.setattr(debian, "told", lambda *arguments: sources)
+    monkeypatch.setattr(debian, "command_output", lambda *arguments: sources)
     assert debian.mirror() == "http://x/debian/"
-    monkeypatch.setattr(debian, "told", lambda *arguments: "http://x/ubuntu/ Ubuntu Ubuntu main\n")
+    monkeypatch.setattr(debian, "command_output", lambda *arguments: "http://x/ubuntu/ Ubuntu Ubuntu main\n")
     with pytest.raises(UserError, match="Debian archive"):
         debian.mirror()

@@ -52,6 +52,6 @@ def test_pip_is_used_where_it_is_installed(no_pip, monkeypatch):
 
 def test_failed_step_is_reported_in_its_own_words():
     with pytest.raises(MeasurementFailed, match=r"install: sh failed: E: cannot"):
-        running.told(["sh", "-c", "echo noise; echo E: cannot >&2; exit 1"], "sh", 10)
+        running.command_output(["sh", "-c", "echo noise; echo E: cannot >&2; exit 1"], "sh", 10)
     with pytest.raises(UserError, match="no-such-program"):
-        running.told(["no-such-program"], "it", 10)
+        running.command_output(["no-such-program"], "it", 10)

@@ -11,7 +11,7 @@ import pytest
 from collected import FINE, looks, settings
 from made_jobs import POINT
 
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import MeasurementFailed
 from storelab.core.records import RunRecord
 from storelab.measure import attempts, record
@@ -43,7 +43,7 @@ def test_kill_leaves_old_record_or_new_one(tmp_path, before):
             records.write_summed(folder / ("failed.json" if before == "failed" else "later.json"), failure)
         new = attempt(base, "new", b"new one")
         killed = killed_at(act, base / "raw", lambda new=new, folder=folder: record.put_in_place(*new, folder))
-        run = evidence.load_run(folder)
+        run = integrity.load_run(folder)
         found = {run.attempt} if run else set()
         assert found <= {"old", "new"} and ("record" not in before or found), act
         assert not (run and (folder / "failed.json").exists()), act
@@ -53,7 +53,7 @@ def test_kill_leaves_old_record_or_new_one(tmp_path, before):
             assert len(run.earlier) == EARLIER[before]
             break
         record.put_in_place(*attempt(base, "next", b"the next"), folder)  # the next run repairs all
-        run = evidence.load_run(folder)
+        run = integrity.load_run(folder)
         assert run.attempt == "next" and sorted(p.name for p in folder.glob("*.parquet")) == sorted(run.files)
         assert not (folder / "failed.json").exists() and not (folder / "later.json").exists()
     assert act > 5
@@ -140,4 +140,4 @@ def test_unfinished_files_are_removed(tmp_path):
     attempts.sweep_raw(settings(folder))
     assert [p.name for p in point.glob(".*")] == [ours.name]
     ours.unlink()
-    assert evidence.load_run(point) and looks(folder) == FINE
+    assert integrity.load_run(point) and looks(folder) == FINE

@@ -22,7 +22,7 @@ def possible(workload: str, multipart: bool = True, protocol: str = "s3", **axes
     values = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     settings = SimpleNamespace(kind="x")
     store = SimpleNamespace(name="uds", protocol=protocol, settings=settings, multipart=lambda: multipart)
-    check.possible(Point("uds", workload, values, 1, "", "sweep", 1, 1, {"objects": 64}), store)
+    check.validate(Point("uds", workload, values, 1, "", "sweep", 1, 1, {"objects": 64}), store)
 
 
 POSSIBLE = [

@@ -32,8 +32,8 @@ def point(sweep: dict):
 
 def test_more_clients_than_objects_are_refused():
     few = point(GET | {"objects": 3, "axes": {"access": "once", "clients": 4}})
-    check_refused("sweeps.s.objects: 4 clients", "there are only 3", WORKLOADS["get"].possible, few)
-    WORKLOADS["get"].possible(point(GET | {"objects": 3, "axes": {"clients": 4}}))
+    check_refused("sweeps.s.objects: 4 clients", "there are only 3", WORKLOADS["get"].validate, few)
+    WORKLOADS["get"].validate(point(GET | {"objects": 3, "axes": {"clients": 4}}))
 
 
 def test_working_set_decides_number_of_objects():
@@ -95,8 +95,8 @@ def result(end=10**10, deadline=10**10):
     return client_result(deadline_ns=deadline, end_ns=end, disk_read_bytes=7)
 
 
-def collected(store: Store, one, job=None) -> cold.Evidence:
-    return cold.Evidence(configured(GET), store, one, job or gang_job())
+def collected(store: Store, one, job=None) -> cold.CacheCheck:
+    return cold.CacheCheck(configured(GET), store, one, job or gang_job())
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from collected import FINE, flip, looks, settings
 from refusals import refusal
 
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.measure import collect
 from storelab.workloads import WORKLOADS
 
@@ -42,7 +42,7 @@ def test_older_heads_are_compared_with_their_sums(copy, campaign):
     head = next((copy / "raw").rglob("run.json"))
     run = {k: v for k, v in records.read_json(head).items() if k not in records.SUM_KEYS}
     records.write_json(head, run)
-    evidence.write_sums(copy / "raw")
+    integrity.write_sums(copy / "raw")
     assert collect.write_sums(*campaign)
     records.write_json(head, run | {"start_ns": run["start_ns"] + 1})
     assert "run.json: was altered" in refusal(collect.write_sums, *campaign)

@@ -21,11 +21,11 @@ def reading(**found):
 
 
 def test_reading_in_words_has_counts_and_example():
-    assert durability.told(reading()).startswith("durability: 100 ")
-    down = durability.told(reading(read=20, when="down"))
+    assert durability.reading_text(reading()).startswith("durability: 100 ")
+    down = durability.reading_text(reading(read=20, when="down"))
     assert "20 of 100" in down and "down" in down
     example = {"key": "b/k", "fault": "stale", "acknowledged": "version 3", "read": "version 2"}
-    wrong = durability.told(reading(stale=2, lost=1, when="recovered", examples=[example]))
+    wrong = durability.reading_text(reading(stale=2, lost=1, when="recovered", examples=[example]))
     for text in ("recovery", "1 lost, 2 stale", "b/k", "version 3", "version 2"):
         assert text in wrong
 

@@ -74,11 +74,11 @@ class Versioned:
     def version(self):
         return "1.0"
 
-    def told_version(self, version):
+    def reported_version(self, version):
         return f"{version}.0"
 
     def version_of(self, actor):
-        return self.told_version(self.versions.get(actor, "1"))
+        return self.reported_version(self.versions.get(actor, "1"))
 
     def daemon_actors(self):
         return list(self.daemons.argv)
@@ -95,7 +95,7 @@ class Versioned:
     def actors(self):
         return dict.fromkeys(self.daemons.argv, 101)
 
-    def bears(self):
+    def tolerated_failures(self):
         return 0
 
     def condition(self):
@@ -139,7 +139,7 @@ def test_daemons_are_upgraded_one_by_one_and_back(store):
     assert second["time_ns"] >= first["done_ns"] >= first["time_ns"] + S // 100, "the first is healthy then"
     assert store.daemons.started == [("prog-2", "s3-1"), ("prog-2", "s3-2"), ("prog-1", "s3-2"), ("prog-1", "s3-1")]
     assert moved == ["s3-1", "s3-2", "s3-2", "s3-1"], "the monitor follows them"
-    assert it.told()["versions"] == ["1.0", "2.0"] and not it.failed() and not acts.journal_of(store).harms()
+    assert it.as_dict()["versions"] == ["1.0", "2.0"] and not it.failed() and not acts.journal_of(store).harms()
 
 
 def test_acts_after_a_slow_upgrade_are_on_time(store):
@@ -195,7 +195,7 @@ def test_versions_are_asked_ahead_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(type(sw), "version", lambda self: "1.0")
     with Runner(sw, "f", resolved(given_acts(UP), 60 * S, 1.0, "faults.f"), 2) as it:
         assert asked == ["2"] and sw.version_of("s3-1") == "1.0"
-        assert it.told()["versions"] == ["1.0", "2.0"]
+        assert it.as_dict()["versions"] == ["1.0", "2.0"]
         sw.versions["s3-1"] = "2"
         assert sw.version_of("s3-1") == "2.0" and asked == ["2"], "once"
 
@@ -240,7 +240,7 @@ def test_record_judges_errors_before_the_fault(tmp_path):
     errors = ["E" if t < 3 or t >= 1000 else None for t in ends]
     columns = {"client": [0] * 150, "end_ns": ends, "error": errors, "count": [1] * 150}
     records.write_table(tmp_path / "ops.0.parquet", records.OPS, columns)
-    fault = SimpleNamespace(first_ns=lambda: 1000, events=["e"], told=lambda: {"name": "f"})
+    fault = SimpleNamespace(first_ns=lambda: 1000, events=["e"], as_dict=lambda: {"name": "f"})
     for most, valid in ((0.03, True), (0.029, False)):
         run = RunRecord(point=POINT, valid=False, budget=Budget(53, 97, 0.35, most, reason="35 % failed"))
         faults.add_to(run, fault, tmp_path)

@@ -12,7 +12,7 @@ from paths import ROOT
 from refusals import refusal
 from small_plan import configured, folders
 
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import attempts, plan_file, progress
 from storelab.measure import point as measuring
@@ -97,15 +97,15 @@ def test_single_point_outside_a_run_is_always_tried(config, points, monkeypatch,
 
 
 def test_failure_joins_no_record_and_no_seal(config, points):
-    attempts.leave(config, points[0], "no reason")
+    attempts.skip(config, points[0], "no reason")
     assert (config.raw / points[0].key / records.FAILED).exists()
     folder = config.raw / points[1].key
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")
-    attempts.leave(config, points[1], "no reason")
+    attempts.skip(config, points[1], "no reason")
     assert [p.name for p in folder.iterdir()] == ["run.json"]
     (config.raw / "SEAL").write_text("{}")
-    attempts.leave(config, points[2], "no reason")
+    attempts.skip(config, points[2], "no reason")
     assert not (config.raw / points[2].key).exists()
 
 
@@ -114,7 +114,7 @@ def test_store_that_is_down_leaves_its_reason(config, points, monkeypatch):
     failing(monkeypatch, [down] * 6)
     assert "refuses" in refusal(measuring.point, config, points, next(p.key for p in points if p.store == "a"))
     run_all(config, points, "a")
-    assert not evidence.missing(config.raw, [p.key for p in points if p.store == "a"], failed_counts=True)
+    assert not integrity.missing(config.raw, [p.key for p in points if p.store == "a"], failed_counts=True)
 
 
 def test_estimate_counts_failed_points_as_tried(config, points, capsys, monkeypatch):

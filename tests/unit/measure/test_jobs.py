@@ -46,10 +46,10 @@ def test_progress_names_the_part_of_how_many(planned, monkeypatch):
 
 def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
     _, points = planned(WORKLOADS)
-    assert not any(map(deployment.keeps, points))
-    assert not deployment.keeps(planned(ASKING, up=UP)[1][0])
+    assert not any(map(deployment.retains_data, points))
+    assert not deployment.retains_data(planned(ASKING, up=UP)[1][0])
     config, points = planned(ASKING)
-    assert all(map(deployment.keeps, points))
+    assert all(map(deployment.retains_data, points))
     assert [deployment.is_last(points, p) for p in points] == [False, False, True]
     monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point))
     recorded(config, points[0], "0000aaaa")

@@ -78,7 +78,7 @@ def test_rates_and_cores_of_each_second(config, points, tmp_path, monkeypatch):
         for second in range(1, 71):
             at[0] = T0 + second * S + 50 * MS
             for name, rate in (("0", 50), ("1.0", 25), ("1.1", 25)):
-                teller = guard.Teller(work / f"told.{name}")
+                teller = guard.ProgressWriter(work / f"told.{name}")
                 teller.note(at[0], rate * second, second * (name == "0"), 4000 * rate * second)
             used = Used(10 + 2.5 * second, 0.5 * second, 2.0 * second, 10**8, 10**9)
             now.second(T0 + second * S, used)
@@ -119,13 +119,13 @@ def test_full_disk_ends_no_measurement(config, points, monkeypatch):
 
 def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
     monkeypatch.setattr(jobs, "_of_clients", lambda *_: gang_job())
-    assert jobs.of_point(config, points, points[0], None, {}, "a").tells is True
+    assert jobs.of_point(config, points, points[0], None, {}, "a").reports_progress is True
     monkeypatch.setenv(live.OFF, "off")
     with following(config, points) as now:
         now.starts(T0)
         now.second(T0 + S, Used(1.0))
     assert live.read(config.campaign_dir) is None
-    assert jobs.of_point(config, points, points[0], None, {}, "a").tells is False
+    assert jobs.of_point(config, points, points[0], None, {}, "a").reports_progress is False
 
 
 def test_damaged_lines_change_no_estimate(tmp_path):

@@ -143,7 +143,7 @@ def test_broken_limit_names_a_factor_that_fits():
     more = {"sweeps": sweeps, "limits": {"buckets": 1000}}
     with pytest.raises(UserError) as caught:
         checked("delete", "huawei-uds-1", **more)
-    assert all(word in caught.value.mend for word in ("100 buckets", "2 `accounts`", "0.502"))
+    assert all(word in caught.value.hint for word in ("100 buckets", "2 `accounts`", "0.502"))
     assert checked("delete", "huawei-uds-1", scale=0.502, **more)
     axes["accounts"] = 2
     assert checked("delete", "huawei-uds-1", **more)

@@ -56,7 +56,7 @@ def test_workloads_and_kinds_of_stores_are_documented():
 def test_deployments_name_the_kinds_that_have_them():
     _, _, section = PAGES["stores.md"].partition("## Deployments")
     rows = {row.split("`")[1]: set(re.findall(r"\w+", row)) for row in re.findall(r"^\| `.*", section, re.MULTILINE)}
-    kinds = {kind: load(kind) for kind in KINDS if load(kind).managed and load(kind).keeps}
+    kinds = {kind: load(kind) for kind in KINDS if load(kind).managed and load(kind).retains_data}
     having = {a.name: {k for k, s in kinds.items() if a.setting in s.Settings.model_fields} for a in axes.DEPLOYMENT}
     having |= {"accounts": {kind for kind, store in kinds.items() if store.most_accounts > 1}}
     for name, known in having.items():

@@ -34,7 +34,7 @@ def test_unknown_actors_are_refused(tmp_path):
 
 
 def test_failures_that_redundancy_tolerates(tmp_path):
-    found = {name: store(name, tmp_path).bears() for name in ("sw", "ceph", "minio", "hdfs", "far")}
+    found = {name: store(name, tmp_path).tolerated_failures() for name in ("sw", "ceph", "minio", "hdfs", "far")}
     assert found == {"sw": 1, "ceph": 1, "minio": 3, "hdfs": 1, "far": 0}
 
 
@@ -70,18 +70,18 @@ def test_faults_of_a_killed_process_are_taken_back(tmp_path):
         assert child.stdout.readline() == "held\n"
         Journal(sw.folder).add({"act": "remove_drive", "actor": "drive-1", "drive": str(drive), "how": "gone"})
         drives.remove(drive, "gone")
-        assert sw.mend() == [] and not drive.exists()
+        assert sw.repair() == [] and not drive.exists()
         with pytest.raises(UserError, match="another storelab process"), Journal(sw.folder).taken("p"):
             pass
-    (line,) = sw.mend()
-    assert "remove_drive of drive-1" in line and (drive / "f").read_text() == "x" and sw.mend() == []
+    (line,) = sw.repair()
+    assert "remove_drive of drive-1" in line and (drive / "f").read_text() == "x" and sw.repair() == []
 
 
 def test_upgrade_of_a_killed_process_is_left_to_up(tmp_path):
     """`up` restarts each daemon that runs another program than the configured one."""
     sw = store("sw", tmp_path)
     faults.journal_of(sw).add({"act": "upgrade", "actor": "s3-1", "was": "1.0", "to": "2.0"})
-    (line,) = faults.mend(sw)
+    (line,) = faults.repair(sw)
     assert "upgrade of s3-1" in line and not sw.daemons.records() and not faults.journal_of(sw).harms()
 
 

@@ -137,8 +137,10 @@ def test_settings_that_cannot_be_are_refused(tmp_path, installed, monkeypatch):
 
 def test_redundancy_decides_losses_and_space(tmp_path):
     three = deployed(store(tmp_path, servers=1), {"servers": 3, "redundancy": "replica-3"})
-    assert (three.settings.servers, three.bears(), three.settings.port) == (3, 2, 26032)
-    assert [store(tmp_path, redundancy=r, servers=3).bears() for r in ("none", "replica-2", "replica-3")] == [0, 1, 2]
+    assert (three.settings.servers, three.tolerated_failures(), three.settings.port) == (3, 2, 26032)
+    assert [
+        store(tmp_path, redundancy=r, servers=3).tolerated_failures() for r in ("none", "replica-2", "replica-3")
+    ] == [0, 1, 2]
     # Below three KiB an object is stored with its metadata, and has no block that waits to be removed.
     assert [store(tmp_path).keeps_overwritten(size) for size in (0, 3071, 3072, 10**6)] == [False, False, True, True]
 

@@ -126,7 +126,7 @@ def test_mounts_and_namespaces_are_found(tmp_path, monkeypatch):
 
 
 def test_bricks_make_whole_sets(tmp_path, installed):
-    for redundancy, servers, share, kind, bears in (
+    for redundancy, servers, share, kind, tolerated_failures in (
         ("none", 3, 1.0, "Distribute", 0),
         ("replica-2", 2, 2.0, "Replicate", 1),
         ("replica-2", 4, 2.0, "Distributed-Replicate", 1),
@@ -136,7 +136,9 @@ def test_bricks_make_whole_sets(tmp_path, installed):
     ):
         one = store("glusterfs", tmp_path, redundancy=redundancy, servers=servers)
         one.require()
-        assert (one.drives.raw_share(), one._kind(), one.bears()) == (share, kind, bears), redundancy
+        assert (one.drives.raw_share(), one._kind(), one.tolerated_failures()) == (share, kind, tolerated_failures), (
+            redundancy
+        )
         assert one.data_actors() == [f"brick-{i + 1}" for i in range(servers)]
         assert ("heal-1" in one.daemon_actors()) == (redundancy != "none")
         assert (

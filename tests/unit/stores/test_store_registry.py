@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from storelab.stores.base import NO, Told
+from storelab.stores.base import NO, AdminAnswer
 from storelab.install import Part
 from storelab.stores.external import Directory
 from storelab.stores.external import DirectorySettings as Folder
@@ -41,7 +41,7 @@ class Toy(Directory):
         return [Part("paint", "nothing", lambda: True, print)]
 
     def administration(self):
-        return [Told("users listed", NO, self.settings.colour)]
+        return [AdminAnswer("users listed", NO, self.settings.colour)]
 '''
 
 

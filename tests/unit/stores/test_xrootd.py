@@ -10,7 +10,7 @@ from memory_access import MemoryAccess
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.engines.fsspec import Answered
+from storelab.engines.fsspec import ServerReads
 from storelab.stores.base import difference
 from storelab.stores.managed import network
 from storelab.stores.managed.network import Lan
@@ -38,7 +38,7 @@ def names(stages) -> list[set[str]]:
 
 def test_daemons_start_in_stages(tmp_path):
     one = store(tmp_path)
-    assert names(one.stages(["xrootd-1"])) == [{"xrootd-1"}] and one.data_actors() == [] and one.answered() == {}
+    assert names(one.stages(["xrootd-1"])) == [{"xrootd-1"}] and one.data_actors() == [] and one.request_counts() == {}
     two = store(tmp_path, servers=2)
     assert names(two.stages(["redirector-1", "redirector-2"])) == [
         {"manager-1", "manager-2"},
@@ -111,14 +111,14 @@ def test_tls_excludes_all_other_protocols(tmp_path):
 
 def test_jobs_run_on_nodes_of_the_data(tmp_path):
     cluster = store(tmp_path, servers=2, jobs_on_servers=True)
-    nodes = [cluster.beside(client)[1].rpartition("-")[2] for client in range(5)]
+    nodes = [cluster.command_prefix(client)[1].rpartition("-")[2] for client in range(5)]
     assert nodes == ["s1", "s2", "s1", "s2", "s1"]
-    assert store(tmp_path, servers=2).beside(0) == () == store(tmp_path).beside(1)
+    assert store(tmp_path, servers=2).command_prefix(0) == () == store(tmp_path).command_prefix(1)
     assert refusal(store(tmp_path, jobs_on_servers=True).require).startswith("stores.xr.jobs_on_servers: ")
 
 
 def test_client_counts_answers_of_its_own_host():
-    answered = Answered()
+    answered = ServerReads()
     for server, size in (("127.0.0.1:1094", 5), ("192.0.2.1:1094", 7), ("127.0.0.1:1094", 6)):
         answered.add(server, size)
     assert answered.record() == [

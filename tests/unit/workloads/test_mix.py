@@ -39,9 +39,9 @@ def test_objects_at_the_start_are_shared_out():
 
 
 def test_too_few_objects_and_too_long_pages_are_refused():
-    MIX.possible(point({}, 16))
+    MIX.validate(point({}, 16))
     for axes, objects, place in (({}, 15, "sweeps.it.objects"), ({"page_size": 1001}, 64, "sweeps.it.axes.page_size")):
-        check_refused(f"{place}: ", "", MIX.possible, point(axes, objects))
+        check_refused(f"{place}: ", "", MIX.validate, point(axes, objects))
 
 
 def test_needs_of_a_mix_are_counted():
@@ -115,6 +115,6 @@ def test_mix_is_a_role_like_others():
     traffic, _ = (part.point for part in one.parts())
     assert traffic.fixed["mix"] == EVERY and traffic.fixed["sizes"] == {"fixed": 4000}
     assert traffic.fixed["objects"] == 40
-    MIX.possible(traffic)
+    MIX.validate(traffic)
     role["axes"]["mix"] = "other"
     check_refused("sweeps.both.roles.traffic.axes.mix: ", "'other'", partial(planned, sweeps=sweeps))

@@ -123,11 +123,11 @@ def test_plan_file_has_roles_and_their_axes():
 
 
 def test_description_of_a_point_names_its_roles(first):
-    words = model.said(first, workloads.of(first))
+    words = model.axis_texts(first, workloads.of(first))
     assert {"uploads.workers=0004", "deletions.engine=obstore", "readers.object size=4kB"} <= set(words)
     assert [word.partition(".")[0] for word in words] == ["uploads"] * 4 + ["deletions"] * 3 + ["readers"] * 3
     engines = ["uploads.engine=loadgen", "deletions.engine=obstore", "readers.engine=obstore"]
-    assert model.said(first, workloads.of(first), ("engine",)) == engines
+    assert model.axis_texts(first, workloads.of(first), ("engine",)) == engines
 
 
 PUT = {"workload": "put"}
@@ -357,7 +357,7 @@ def test_objects_of_a_role_are_known_by_its_attempt(tmp_path, first):
     store = Bucketful(config)
     for part in first.parts():
         name = part.attempt("0123abcd")
-        if made := workloads.of(part.point).makes(part.point, name):
+        if made := workloads.of(part.point).expected_objects(part.point, name):
             written.note_attempt(config, store, name, part.point, made)
     ours = written.noted(config, store)
     assert ours("b", "put/0123abcd-0/1/00000003", 10**6) and ours("b", "put/0123abcd-1/0/00000003", 4000)

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from storelab import __version__
 from storelab.analysis.records.campaign import read_plan
-from storelab.core import evidence, records, units
+from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError, shown
 
 Member = Path | bytes
@@ -49,7 +49,7 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             sums = {name: _add(archive, name, members[name]) for name in sorted(members)}
-            _add(archive, SUMS, evidence.sums_text(sums))
+            _add(archive, SUMS, integrity.sums_text(sums))
         records.move_in(temporary, target)
     except OSError as error:
         if error.filename in (None, str(temporary)):  # the error of a full disk has no file name
@@ -98,7 +98,7 @@ def extract(path: Path, folder: Path) -> dict[str, str]:
         infos = _members(path, archive)
         if SUMS not in infos:
             raise UserError(str(path), f"is not a pack of storelab: it has no {SUMS}", AGAIN)
-        listed = evidence.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
+        listed = integrity.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
         _same_names(path, listed, infos)
         _room(path, folder, sum(info.file_size for info in infos.values()))
         now = time.time()

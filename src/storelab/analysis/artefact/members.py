@@ -20,7 +20,7 @@ from storelab.analysis.artefact.archive import METADATA, Member, size_of
 from storelab.analysis.figures import KINDS, catalogue
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign
-from storelab.core import config, evidence, records
+from storelab.core import config, integrity, records
 from storelab.core.errors import UserError
 from storelab.core.redaction import holds_secret
 
@@ -134,7 +134,7 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
         *programs,
         *map(_parameter, passed),
         *actions,
-        *(_folder(name, told, files) for name, told in folders.items()),
+        *(_folder(name, described, files) for name, described in folders.items()),
         *(_file(name, size) for name, size in sorted(files.items()) if name != WORKFLOW),
         _workflow(about, files[WORKFLOW], asked, [raw, *results], authors),
     ]
@@ -222,8 +222,8 @@ def _action(reference: str, name: str, takes: list[str], makes: list[str], autho
     }
 
 
-def _folder(name: str, told: tuple[str, str], files: Mapping[str, int]) -> Entity:
-    title, description = told
+def _folder(name: str, described: tuple[str, str], files: Mapping[str, int]) -> Entity:
+    title, description = described
     parts = _ids(_below(name, files))
     return _id(name) | {"@type": "Dataset", "name": title, "description": description, "hasPart": parts}
 
@@ -343,9 +343,9 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
     from storelab.analysis.tables import build as tables
 
     folder, raw = campaign.folder, campaign.raw
-    sealed = [raw / evidence.SEAL] if records.sealed(raw) else []
-    found = [*evidence.raw_files(raw), raw / evidence.SUMS, *sealed]
-    made = [folder / "tables" / name for name in (*(f"{name}.csv" for name in tables.NAMES), evidence.SUMS)]
+    sealed = [raw / integrity.SEAL] if records.sealed(raw) else []
+    found = [*integrity.raw_files(raw), raw / integrity.SUMS, *sealed]
+    made = [folder / "tables" / name for name in (*(f"{name}.csv" for name in tables.NAMES), integrity.SUMS)]
     drawn = [folder / "figures" / f"{n}.{kind}" for n in catalogue.names(campaign.plan) for kind in ("json", *KINDS)]
     found += [*made, folder / "figures" / "index.json", *(p for p in drawn if p.exists())]
     since, left = max(p.stat().st_mtime_ns for p in made), []
@@ -408,11 +408,11 @@ def about_of(campaign: Campaign, license: str) -> About:
     named = {(run["store"]["name"], str(run["store"].get("version") or "")) for run in runs}
     named |= {(run["engine"]["name"], str(run["engine"].get("version") or "")) for run in runs if run.get("engine")}
     named |= {("storelab", _version(run["environment"])) for run in runs}
-    told = campaign.plan["campaign"]
+    described = campaign.plan["campaign"]
     return About(
         name=campaign.folder.name,
-        title=told.get("title") or campaign.folder.name,
-        authors=tuple(told.get("authors") or ["The storelab developers"]),
+        title=described.get("title") or campaign.folder.name,
+        authors=tuple(described.get("authors") or ["The storelab developers"]),
         license=license,
         folder=f"results/{campaign.folder.name}",
         begin=_utc(min(begins)),

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from storelab.analysis.explore import opened, operations, overview
-from storelab.analysis.explore.opened import Menu, Opened, Thing, escaped
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, escaped
 from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.figures.specification import Specification, select
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import scan, windows
 from storelab.analysis.report.build import behind
 from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram
@@ -83,10 +83,10 @@ def symbols(o: Opened, figure: str | None) -> Menu:
     if figure in (None, ANY):
         return [("all points", ANY)] if figure else []
     rows = _rows(o, figure)
-    told = [c for c in overview.varying(rows) if c in rows] if len(rows) else []
+    named = [c for c in overview.varying(rows) if c in rows] if len(rows) else []
     details = _keys(o, figure).map(lambda keys: max(_details(o).get(key, 0) for key in keys))
     return [
-        (", ".join(filter(None, (words.value_text(c, row[c]) for c in told))) or "the only one", place)
+        (", ".join(filter(None, (labels.value_text(c, row[c]) for c in named))) or "the only one", place)
         for place, row in rows.loc[details.sort_values(ascending=False, kind="stable").index].iterrows()
     ]
 
@@ -107,7 +107,7 @@ def _keys(o: Opened, figure: str) -> pd.Series:
     every = o.whole("points")["key"]
     rows = select(o.table(spec.table), spec.where)
     places = pd.Series(o.known["behind", spec.table], index=whole.index, dtype=str)[rows.index]
-    return places[places != ""].map(lambda told: [every.iloc[int(place)] for place in told.split()])
+    return places[places != ""].map(lambda named: [every.iloc[int(place)] for place in named.split()])
 
 
 def measured(o: Opened) -> Menu:
@@ -116,7 +116,7 @@ def measured(o: Opened) -> Menu:
     rows = rows[rows["state"] == "ok"]
     rows = rows.assign(details=rows["key"].map(_details(o)).fillna(0))
     rows = rows.sort_values(["details", "clients_joined", "order"], ascending=[False, False, True])
-    return [(", ".join(words.key_text(key)), key) for key in rows["key"]]
+    return [(", ".join(labels.key_text(key)), key) for key in rows["key"]]
 
 
 def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
@@ -125,19 +125,19 @@ def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
         return []
     if figure == ANY:
         return measured(o)
-    return [(", ".join(words.key_text(key)), key) for key in _keys(o, figure)[symbol]]
+    return [(", ".join(labels.key_text(key)), key) for key in _keys(o, figure)[symbol]]
 
 
 def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Menu:
     """Return the clients of a point, after all of them."""
     run = o.campaign.runs.get(point or "")
-    told = run["clients"] if run else []
-    return [("all", EVERY), *((f"client {i}", i) for i in range(len(told)))]
+    named = run["clients"] if run else []
+    return [("all", EVERY), *((f"client {i}", i) for i in range(len(named)))]
 
 
 def down(
     o: Opened, figure: str | None = None, symbol: Any = None, point: str | None = None, client: int | None = EVERY
-) -> Iterator[Thing]:
+) -> Iterator[Displayable]:
     """Show the row behind a symbol, its points, and one point in detail (`of_point`)."""
     if figure is None or symbol is None or point is None:
         yield "No point of this campaign counts."
@@ -158,9 +158,9 @@ def down(
     yield from of_point(o, point, EVERY if client is None else client)
 
 
-def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
+def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayable]:
     """Show a point over its time, its clients, then workers, errors and slowest operations of one client or of all."""
-    yield f"#### {escaped(', '.join(words.key_text(point)))}"
+    yield f"#### {escaped(', '.join(labels.key_text(point)))}"
     if (failed := o.campaign.failures.get(point)) is not None:
         yield f"This point has no record: {escaped(str(failed['reason']))}"
         return
@@ -183,7 +183,7 @@ def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
     yield longest if len(longest) else NO_STARTS
 
 
-def over_time(o: Opened, point: str) -> Iterator[Thing]:
+def over_time(o: Opened, point: str) -> Iterator[Displayable]:
     """Show completions of each client of a point, the distribution of latencies, and its windows; rates are taken in
     `overlap` (grey)."""
     rows = o.whole("points")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.explore.opened import Opened, Thing, charted
+from storelab.analysis.explore.opened import Displayable, Opened, charted
 from storelab.analysis.figures.systems import EARLIER
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.earlier import MEASURED
@@ -29,7 +29,7 @@ FINDING = (
 )
 
 
-def statements(o: Opened) -> Iterator[Thing]:
+def statements(o: Opened) -> Iterator[Displayable]:
     """Show the single statements of 2012 to 2015 next to our highest medians by the same measure."""
     table = o.whole("earlier")
     if table.empty:
@@ -40,23 +40,23 @@ def statements(o: Opened) -> Iterator[Thing]:
     yield table.drop(columns="interval", errors="ignore")
 
 
-def threads(o: Opened) -> Iterator[Thing]:
+def threads(o: Opened) -> Iterator[Displayable]:
     """Show the threads of one client, 2012, next to ours."""
     missing = "No single client here worked with several threads, as that of 2012 did."
     yield from _next_to_ours(o, "one_client", missing, (*THREADS, *OF_THREADS))
 
 
-def laboratory(o: Opened) -> Iterator[Thing]:
+def laboratory(o: Opened) -> Iterator[Displayable]:
     """Show the storage laboratory of HEPiX, 2010, next to ours."""
     yield from _next_to_ours(o, "storage_lab", "No jobs here read as those of the storage laboratory of 2010 did.")
 
 
-def reads(o: Opened) -> Iterator[Thing]:
+def reads(o: Opened) -> Iterator[Displayable]:
     """Show reads of a part of the entries, 2015, next to ours."""
     yield from _next_to_ours(o, "table2", "No reads in this campaign.")
 
 
-def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Thing]:
+def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Displayable]:
     """Show a table, or these columns of it; say what is missing where it has only what was printed."""
     table = o.whole(name)
     if table.empty or not (table["source"] == MEASURED).any():
@@ -65,7 +65,7 @@ def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] =
         yield table[list(columns)] if columns else table.dropna(axis="columns", how="all")
 
 
-def findings(o: Opened) -> Iterator[Thing]:
+def findings(o: Opened) -> Iterator[Displayable]:
     """How many findings of 2010 to 2015 hold on each system, then those that this campaign can judge."""
     table = o.whole("claims")
     judged = table[table["verdict"] != NOT_MEASURED]

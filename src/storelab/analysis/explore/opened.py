@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from storelab.analysis.explore import operations
 from storelab.analysis.figures.specification import Declared
 from storelab.analysis.figures.write import render
-from storelab.analysis.parts import derived, words
+from storelab.analysis.parts import derived, labels
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.report import charts, page
 from storelab.analysis.tables import build as tables
-from storelab.core import calibration, evidence
+from storelab.core import calibration, integrity
 from storelab.core.errors import UserError
 
 NAMED = "STORELAB_CAMPAIGN_DIR"  # in the environment: the folder of the campaign, without menus
@@ -53,7 +53,7 @@ def place(campaign: str | Path | None = None) -> Path:
             raise UserError(str(results()), "holds no measured campaign", "measure one, `make demo` for example")
         return next((p for p in known if p.name == USUAL), known[0])
     for folder in (Path(wanted), results() / wanted):
-        if (folder / "raw" / evidence.PLAN).exists():
+        if (folder / "raw" / integrity.PLAN).exists():
             return folder
     raise UserError(str(wanted), "is not a measured campaign (no raw/plan.json)", "name one like results/reference")
 
@@ -117,14 +117,14 @@ def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
 
 def choices(plan: Mapping[str, Any]) -> dict[str, Menu]:
     """Column -> the values that planned points have, in words: the filters that this campaign can have."""
-    columns = {w: {a["name"]: a["column"] for a in told["axes"]} for w, told in plan["workloads"].items()}
+    columns = {w: {a["name"]: a["column"] for a in declared["axes"]} for w, declared in plan["workloads"].items()}
     found: dict[str, set[Any]] = {column: set() for column in FILTERS}
     for point in plan["points"]:
         row = {columns[point["workload"]][name]: value for name, value in point["axes"].items()} | point
         for column in FILTERS:
             if row.get(column) is not None:
                 found[column].add(row[column])
-    return {c: [(words.cell(c, v), v) for v in sorted(values)] for c, values in found.items() if values}
+    return {c: [(labels.cell(c, v), v) for v in sorted(values)] for c, values in found.items() if values}
 
 
 def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
@@ -137,8 +137,8 @@ def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
             raise UserError(f"filters: {column}", "is not a filter of this campaign", f"one of: {', '.join(known)}")
         had = [value for _, value in known[column]]
         if strange := [v for v in values if v not in had]:
-            said = ", ".join(map(str, had))
-            raise UserError(f"filters: {column}", f"no point has {strange[0]!r}", f"one of: {said}")
+            listed = ", ".join(map(str, had))
+            raise UserError(f"filters: {column}", f"no point has {strange[0]!r}", f"one of: {listed}")
     return Opened(campaign, {c: tuple(v) for c, v in (filters or {}).items()})
 
 
@@ -183,7 +183,7 @@ class Charts:
     figures: Mapping[str, Any]
 
 
-Thing = str | pd.DataFrame | Figure | Charts  # Markdown, a table, a picture, interactive figures
+Displayable = str | pd.DataFrame | Figure | Charts  # Markdown, a table, a picture, interactive figures
 
 
 def escaped(text: str) -> str:
@@ -200,28 +200,28 @@ def charted(figures: Mapping[str, tuple[Declared, list[pd.DataFrame]]]) -> Chart
     return Charts(known) if known else None
 
 
-def compact(rows: pd.DataFrame, columns: Iterable[str], same: Collection[str]) -> Iterator[Thing]:
+def compact(rows: pd.DataFrame, columns: Iterable[str], same: Collection[str]) -> Iterator[Displayable]:
     """Show these columns of a table that have a value. Columns of `same` with one value become a line, so that the
     table is narrow."""
     rows = rows[[c for c in columns if c in rows]].dropna(axis="columns", how="all")
-    alike = [c for c in rows if c in same and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
-    if alike:
+    constant = [c for c in rows if c in same and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
+    if constant:
         first = rows.iloc[0]
-        yield escaped(f"In all rows: {', '.join(f'{c} {words.cell(c, first[c])}' for c in alike)}")
-    yield rows.drop(columns=alike)
+        yield escaped(f"In all rows: {', '.join(f'{c} {labels.cell(c, first[c])}' for c in constant)}")
+    yield rows.drop(columns=constant)
 
 
-def displayable(thing: Thing) -> Any:
+def displayable(item: Displayable) -> Any:
     """Return what IPython displays."""
     from IPython.display import HTML, Image, Markdown
 
-    if isinstance(thing, str):
-        return Markdown(thing)
-    if isinstance(thing, pd.DataFrame):
-        return HTML(table_html(thing))
-    if isinstance(thing, Charts):
-        return HTML(page.frame(thing.figures, page.packed_libraries()))
-    return Image(render(thing, "png", DPI), format="png", width=round(PIXELS * thing.get_figwidth()))
+    if isinstance(item, str):
+        return Markdown(item)
+    if isinstance(item, pd.DataFrame):
+        return HTML(table_html(item))
+    if isinstance(item, Charts):
+        return HTML(page.frame(item.figures, page.packed_libraries()))
+    return Image(render(item, "png", DPI), format="png", width=round(PIXELS * item.get_figwidth()))
 
 
 def table_html(table: pd.DataFrame) -> str:
@@ -237,8 +237,8 @@ def table_html(table: pd.DataFrame) -> str:
     box = "overflow: auto; margin-bottom: 1em" + ("; max-height: 44em" if len(table) > SHORT else "")
     with pd.option_context("display.max_colwidth", MAX_LETTERS):
         body = table.head(MAX_ROWS).to_html(
-            index=False, na_rep="", border=0, classes=name, float_format=lambda v: words.number(v, 4, gap="\u202f")
+            index=False, na_rep="", border=0, classes=name, float_format=lambda v: labels.number(v, 4, gap="\u202f")
         )
     body = re.sub(r"<th>[^<]*</th>", lambda heading: heading[0].replace("_", "_<wbr>"), body)
-    left = f"<p>… {words.plural(more, 'more row')}</p>" if more > 0 else ""
+    left = f"<p>… {labels.plural(more, 'more row')}</p>" if more > 0 else ""
     return f'<style>{style}</style><div style="{box}">{body}</div>{left}'

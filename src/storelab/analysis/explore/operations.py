@@ -66,7 +66,9 @@ def operations(campaign: Campaign, keys: Iterable[str] | None = None) -> pd.Data
 
 def _points(campaign: Campaign, keys: Iterable[str]) -> pd.DataFrame:
     """Return a row for each point: key, store, workload, rep and the axes that have several values."""
-    columns = {w: {a["name"]: a["column"] for a in told["axes"]} for w, told in campaign.plan["workloads"].items()}
+    columns = {
+        w: {a["name"]: a["column"] for a in declared["axes"]} for w, declared in campaign.plan["workloads"].items()
+    }
     wanted = set(keys)
     rows = [
         {"key": p["key"], "store": p["store"], "workload": p["workload"], "rep": p["rep"]}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from storelab.analysis.explore import opened
-from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, compact, escaped
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted, compact, escaped
 from storelab.analysis.figures import catalogue
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.report import build
 from storelab.core import calibration
 
@@ -18,7 +18,7 @@ OF_GROUP = ("n", "throughput_median_mb_per_s", "rate_median_per_s", "rate_low_pe
 MORE = ("interval", "coverage_percent")
 
 
-def campaign(o: Opened) -> Iterator[Thing]:
+def campaign(o: Opened) -> Iterator[Displayable]:
     """What was measured, where and when, and what is noted of points; as on the page of the campaign."""
     head = build.head(o.campaign, {name: o.whole(name) for name in ("points", "numbers")})
     yield f"**{escaped(head['title'])}**"
@@ -27,7 +27,7 @@ def campaign(o: Opened) -> Iterator[Thing]:
         yield pd.DataFrame([note[:2] for note in head["notes"]], columns=["points", "noted"])
 
 
-def points(o: Opened) -> Iterator[Thing]:
+def points(o: Opened) -> Iterator[Displayable]:
     """How many points ended how; then each of them, of many those that do not count. The calibration comes last."""
     rows = o.table("points").sort_values(["store", "workload", "key"])
     rows = pd.concat([opened.systems(rows), rows[rows["workload"] == calibration.WORKLOAD]])
@@ -39,7 +39,7 @@ def points(o: Opened) -> Iterator[Thing]:
         yield listed[list(OF_POINT)].dropna(axis="columns", how="all")
     if len(listed) < len(rows):
         yield (
-            f"{words.plural(len(rows) - len(listed), 'point')} that count are not listed: filter by store or workload "
+            f"{labels.plural(len(rows) - len(listed), 'point')} that count are not listed: filter by store or workload "
             f"to see at most {MAX_LISTED}, or take `pick.opened.table('points')`."
         )
 
@@ -50,7 +50,7 @@ def varying(rows: pd.DataFrame, until: str = "n") -> list[str]:
     return [c for c in columns if rows[c].nunique() > 1]
 
 
-def medians(o: Opened) -> Iterator[Thing]:
+def medians(o: Opened) -> Iterator[Displayable]:
     """One row per group of points: what differs between them, and the medians over the runs."""
     rows = o.table("throughput")
     if rows.empty:
@@ -64,8 +64,8 @@ def names(o: Opened) -> Menu:
     return [("all", ALL), *((name, name) for name in catalogue.of(o.plan))]
 
 
-def figures(o: Opened, figure: str = ALL) -> Iterator[Thing]:
+def figures(o: Opened, figure: str = ALL) -> Iterator[Displayable]:
     """The declared figures of what the filters leave, interactive as on the page; one without data is left out."""
     chosen = {name: declared for name, declared in catalogue.of(o.plan).items() if figure in (ALL, name)}
-    found = charted({name: (d, [o.table(t) for t in (d.table, *d.beside)]) for name, d in chosen.items()})
+    found = charted({name: (d, [o.table(t) for t in (d.table, *d.further_tables)]) for name, d in chosen.items()})
     yield found or "No figure has data here."

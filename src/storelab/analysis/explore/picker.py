@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.explore import opened
-from storelab.analysis.explore.opened import Filters, Opened, Thing, displayable, escaped
-from storelab.analysis.parts import words
+from storelab.analysis.explore.opened import Displayable, Filters, Opened, displayable, escaped
+from storelab.analysis.parts import labels
 from storelab.core.errors import UserError
 
-View = Callable[..., Iterable[Thing]]
+View = Callable[..., Iterable[Displayable]]
 ROWS = 5  # of a list of values
 WIDE = {"width": "auto", "max_width": "60em"}
 
@@ -26,7 +26,7 @@ class Picker:
 
     def __init__(self, campaign: str | Path | None = None, filters: Filters | None = None) -> None:
         self.opened = opened.open_campaign(opened.place(campaign), filters)
-        self.shown: list[list[Thing]] = []
+        self.shown: list[list[Displayable]] = []
         self._watching: list[Callable[[], None]] = []
 
     def choose(self, campaign: str | Path) -> None:
@@ -39,12 +39,12 @@ class Picker:
 
     def _set(self, now: Opened) -> None:
         self.opened = now
-        for told in self._watching:
-            told()
+        for callback in self._watching:
+            callback()
 
-    def watch(self, told: Callable[[], None]) -> None:
+    def watch(self, callback: Callable[[], None]) -> None:
         """Call this whenever campaign or filters change."""
-        self._watching.append(told)
+        self._watching.append(callback)
 
     def show(self, view: View, **options: Any) -> None:
         """Show what `view(opened, **chosen)` gives, again whenever something else is chosen. An option is a value, or a
@@ -61,12 +61,12 @@ class Picker:
         from IPython.display import display
 
         try:
-            things = list(view(self.opened, **chosen))
+            items = list(view(self.opened, **chosen))
         except UserError as error:
-            things = [escaped(str(error))]
-        self.shown[place] = things
-        for thing in things:
-            display(displayable(thing))
+            items = [escaped(str(error))]
+        self.shown[place] = items
+        for shown in items:
+            display(displayable(shown))
 
     def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the raw operations of what is looked at, or of these points, as `Opened.operations` does."""
@@ -76,14 +76,14 @@ class Picker:
         from IPython.display import Markdown, display
 
         if alone():
-            display(Markdown(self.said()))
+            display(Markdown(self.selection_text()))
             return
         display(_panel(self))
 
-    def said(self) -> str:
+    def selection_text(self) -> str:
         """What is looked at, in one line."""
         only = [
-            f"{words.heading(c)} {', '.join(words.cell(c, v) for v in vs)}" for c, vs in self.opened.filters.items()
+            f"{labels.heading(c)} {', '.join(labels.cell(c, v) for v in vs)}" for c, vs in self.opened.filters.items()
         ]
         return escaped(f"Campaign {self.opened.name}: {'; '.join(only) if only else 'all points'}")
 
@@ -107,7 +107,7 @@ def _panel(picker: Picker) -> Any:
     def filters() -> None:
         lists = {
             column: w.SelectMultiple(
-                description=words.heading(column),
+                description=labels.heading(column),
                 options=menu,
                 value=picker.opened.filters.get(column, ()),
                 rows=min(ROWS, len(menu)),

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, compact, escaped
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted, compact, escaped
 from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.records import windows
 
@@ -37,7 +37,7 @@ ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)  # added
 PARTS = (1, 0.1, 10, 50, 100)  # percent of the volume
 
 
-def reads(o: Opened) -> Iterator[Thing]:
+def reads(o: Opened) -> Iterator[Displayable]:
     """One read as in Table 2 of 2015, then requests, bytes and time of each kind of read, then the figures of reads.
     Without reads one line."""
     one, every = o.table("table2"), o.table("sparse")
@@ -58,8 +58,8 @@ def links(o: Opened) -> Menu:
     for key, run in o.campaign.runs.items():
         known = next((link for c in run["clients"] if (link := (c.get("engine") or {}).get("link"))), None)
         if known:
-            said = f"{1000 * known['rtt_s']:.3g} ms, {known['bandwidth'] / 1e6:.4g} MB/s: measured in {key}"
-            found.append((said, known))
+            link_text = f"{1000 * known['rtt_s']:.3g} ms, {known['bandwidth'] / 1e6:.4g} MB/s: measured in {key}"
+            found.append((link_text, known))
     return found or [("none was measured: made up", MADE_UP)]
 
 
@@ -89,13 +89,13 @@ def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
     return {**link, "curve": curve, "doubtful": doubtful, "rtt_s": link["rtt_s"] + added_s, "request_s": request_s}
 
 
-def what_if(planner: ModuleType) -> Callable[..., Iterator[Thing]]:
+def what_if(planner: ModuleType) -> Callable[..., Iterator[Displayable]]:
     """The view of the planner's model: for each plan worth a look the time that it expects, and the bytes, with added
     round trips. planner: `storelab.readplan`."""
 
     def view(
         o: Opened, link: Any = None, file: Any = None, part: float = PARTS[0], added_ms: Any = ROUND_TRIPS_MS
-    ) -> Iterator[Thing]:
+    ) -> Iterator[Displayable]:
         if file is None:
             yield "No baskets of a staged file in this campaign: there is nothing to plan."
             return

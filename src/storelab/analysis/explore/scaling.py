@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from storelab.analysis.explore import overview
-from storelab.analysis.explore.opened import Opened, Thing
+from storelab.analysis.explore.opened import Displayable, Opened
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees
 from storelab.analysis.tables import throughput
@@ -36,35 +36,37 @@ def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
 
 def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
     """Whether a row of the table is that of this curve: what the curve does not say is null in the row."""
-    told = list(row)[: list(row).index("metric") + 1]
-    return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in told)
+    varying = list(row)[: list(row).index("metric") + 1]
+    return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in varying)
 
 
 def titles(rows: pd.DataFrame) -> list[str]:
     """Return the words that identify each curve."""
-    told = overview.varying(rows, "axis")
+    varying = overview.varying(rows, "axis")
     return [
         ", ".join(
             filter(
                 None,
                 [str(row["store"]), row["workload"].replace("_", " ")]
-                + [words.value_text(c, row[c]) for c in told if c not in ("store", "workload") and pd.notna(row[c])],
+                + [
+                    labels.value_text(c, row[c]) for c in varying if c not in ("store", "workload") and pd.notna(row[c])
+                ],
             )
         )
         for row in rows.to_dict("records")
     ]
 
 
-def curves(o: Opened) -> Iterator[Thing]:
+def curves(o: Opened) -> Iterator[Displayable]:
     """A panel for each curve, and a row: its shape, knee or peak, plateau and linearity with their 95 % intervals."""
     rows = _rows(o)
     if rows.empty:
         yield NONE
         return
-    said = titles(rows)
+    names = titles(rows)
     found = list(_runs(o))
     shown = []
-    for title, row in zip(said, rows.to_dict("records"), strict=True):
+    for title, row in zip(names, rows.to_dict("records"), strict=True):
         own = [(x, y) for head, x, y in found if _same(row, head)]
         if own and len(shown) < MAX_CURVES:
             shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
@@ -72,7 +74,7 @@ def curves(o: Opened) -> Iterator[Thing]:
     if len(rows) > len(shown):
         yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."
     table = rows[["axis", "metric", "least", "most", "n", "curve", *PARTS, "reason"]]
-    table.insert(0, "curve of", said)
+    table.insert(0, "curve of", names)
     yield table.rename(columns={"curve": "shape"}).dropna(axis="columns", how="all")
 
 
@@ -90,7 +92,7 @@ def scaling_picture(curves: Sequence[tuple[str, Mapping[str, Any], np.ndarray, n
             if pd.notna(row["knee_value"]):
                 ax.axvspan(row["knee_low"], row["knee_high"], color="#f8ddd2", linewidth=0, zorder=0)
                 ax.axvline(row["knee_value"], color="#d55e00", linewidth=1, linestyle="--")
-            plots.count_axis(ax, values, words.heading(str(row["axis"]).partition(",")[0]), 6)
+            plots.count_axis(ax, values, labels.heading(str(row["axis"]).partition(",")[0]), 6)
             ax.set_ylim(0, 1.1 * y.max())
             ax.set_ylabel(label)
             plots.plain_numbers(ax.yaxis)

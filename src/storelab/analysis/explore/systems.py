@@ -17,11 +17,11 @@ from matplotlib.lines import Line2D
 
 from storelab.analysis import compare
 from storelab.analysis.explore import opened, overview
-from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, kept, named
+from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted, escaped, kept, named
 from storelab.analysis.figures import plots
 from storelab.analysis.figures.specification import Measure, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.statistics import ratios as statistics
 from storelab.analysis.tables.points import NO_RATES
@@ -30,7 +30,7 @@ from storelab.core.model import PREFIX
 VERDICTS = {
     statistics.FASTER: ("#029e73", "^"),
     statistics.SLOWER: ("#d55e00", "v"),
-    statistics.CANNOT_TELL: ("0.45", "o"),
+    statistics.UNDECIDED: ("0.45", "o"),
 }
 MOST = 40  # ratios in the picture
 SIDE = tuple[Path, str]  # folder of a campaign, store
@@ -88,7 +88,7 @@ def _plans(o: Opened) -> dict[SIDE, Points]:
 
 def _planned(plan: Mapping[str, Any], store: str) -> Points:
     """Workload and axes that are not at their default, of each point of a store that has a rate to compare."""
-    usual = {(w, a["name"]): a["default"] for w, told in plan["workloads"].items() for a in told["axes"]}
+    usual = {(w, a["name"]): a["default"] for w, declared in plan["workloads"].items() for a in declared["axes"]}
     return frozenset(
         (p["workload"], frozenset((k, v) for k, v in p["axes"].items() if usual[p["workload"], k] != v))
         for p in plan["points"]
@@ -101,18 +101,18 @@ def _side(folder: Path, store: str) -> compare.Side:
     return compare.read(f"{folder.resolve().name}:{store}", lambda: folder.resolve().parent)
 
 
-def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Thing]:
+def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Displayable]:
     """B over A: a line for each comparable point and measure, then all of them together."""
     if a is None or b is None:
         yield NONE
         return
     table, alone = compare.compare(one := _side(*a), other := _side(*b))
     each = kept(table[table["workload"] != compare.ALL], {c: v for c, v in o.filters.items() if c != "store"})
-    said = compare.described(each)
+    label = compare.described(each)
     shown = pd.DataFrame(
         {
-            "point": said,
-            "measure": [groups.said(m) for m in each["metric"]],
+            "point": label,
+            "measure": [groups.metric_text(m) for m in each["metric"]],
             "A": each["median_a"].to_numpy(float),
             "B": each["median_b"].to_numpy(float),
             "runs": [f"{x}, {y}" for x, y in zip(each["n_a"], each["n_b"], strict=True)],
@@ -124,7 +124,7 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
     )
     yield escaped(f"A is {one.name}, B is {other.name}")
     for row in table[table["workload"] == compare.ALL].to_dict("records"):
-        ratio = words.spread([row["ratio"], row["low"], row["high"]])
+        ratio = labels.spread([row["ratio"], row["low"], row["high"]])
         points = f"All {row['points']} points" if row["points"] > 1 else "The only point"
         what = row["metric"].replace("_", " ")
         yield escaped(f"{points}, {what}: B / A is {ratio}, {row['verdict_corrected']}")
@@ -156,7 +156,7 @@ def along(o: Opened, other: Path | str | None) -> Menu:
     rows, axes = _overlaid(o, other)
     numbers = [c for c in axes if pd.api.types.is_numeric_dtype(rows[c])]
     ordered = sorted(numbers, key=lambda c: (c != "clients", -rows[c].nunique()))
-    return [(words.heading(c), c) for c in ordered] or [("stores", STORES)]
+    return [(labels.heading(c), c) for c in ordered] or [("stores", STORES)]
 
 
 def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
@@ -171,7 +171,7 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
         usual |= compare.defaults(plan)
         stores = [f"{name}: {store}" for store in rows["store"]]
         parts.append(rows.assign(campaign=name, system=rows["store"], store=stores))
-    columns = list(dict.fromkeys(c for rows in parts for c in words.axes_of(rows)))
+    columns = list(dict.fromkeys(c for rows in parts for c in labels.axes_of(rows)))
     every = pd.concat([p.reindex(columns=[*p.columns, *(c for c in columns if c not in p)]) for p in parts])
     for column in columns:
         default = every["workload"].map(lambda w, column=column: usual.get((w, column)))
@@ -189,7 +189,7 @@ def _medians(folder: Path) -> pd.DataFrame:
     return compare.newest_tables(folder)[0]("throughput")
 
 
-def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Thing]:
+def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Displayable]:
     """Medians of this campaign and of others over each other: a panel for each workload and setting that two of them
     have, a curve for each store of a
     campaign."""
@@ -210,7 +210,7 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
         height=1.2 if x == STORES else 2.3,
         panels=tuple(apart),
         heading=lambda first, _: ", ".join(
-            filter(None, (words.value_text(c, first[c]) for c in apart if not words.is_default(c, first[c])))
+            filter(None, (labels.value_text(c, first[c]) for c in apart if not labels.is_default(c, first[c])))
         ),
         title="Campaigns over each other",
         caption="Medians of the same points in several campaigns; {bars}. Networks and hosts may differ: see each "
@@ -240,6 +240,6 @@ def ratio_picture(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figur
         ax.set_yticks(places, [textwrap.shorten(n, 100) for n in names], fontsize=6.5)
         ax.set_ylim(-0.7, len(rows) - 0.3)
         ax.set_xlabel("B / A, with its 95 % interval")
-        handles = [Line2D([], [], color=c, marker=m, label=said) for said, (c, m) in VERDICTS.items()]
+        handles = [Line2D([], [], color=c, marker=m, label=label) for label, (c, m) in VERDICTS.items()]
         plots.key(fig, handles, title)
     return fig

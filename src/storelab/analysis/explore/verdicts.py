@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.explore.opened import Charts, Menu, Opened, Thing, escaped
-from storelab.analysis.parts import words
+from storelab.analysis.explore.opened import Charts, Displayable, Menu, Opened, escaped
+from storelab.analysis.parts import labels
 from storelab.analysis.report import details
 from storelab.analysis.report.build import behind
 from storelab.analysis.tables.verdicts import NOT_KNOWN, described
@@ -37,7 +37,7 @@ TRY = {  # the begin of a verdict -> what a user can do about it
 }
 
 
-def limits(o: Opened, subject: Any = None) -> Iterator[Thing]:
+def limits(o: Opened, subject: Any = None) -> Iterator[Displayable]:
     """How often each limit was found, a row for each system, workload and size, then one verdict with what to try."""
     rows = o.table("verdicts")
     if subject is None:
@@ -55,7 +55,7 @@ def subjects(o: Opened) -> Menu:
     rows = o.table("verdicts")
     rows = rows.loc[(rows["verdict"] == NOT_KNOWN).sort_values(kind="stable").index]
     names = zip(rows["deployment"], rows["workload"], rows["engine"], rows["what"], rows.index, strict=True)
-    return [(", ".join([store, words.value_text("workload", w), *rest]), place) for store, w, *rest, place in names]
+    return [(", ".join([store, labels.value_text("workload", w), *rest]), place) for store, w, *rest, place in names]
 
 
 def advice(verdict: str, would_tell: Any = None) -> str:
@@ -65,20 +65,20 @@ def advice(verdict: str, would_tell: Any = None) -> str:
     return next((text for begin, text in TRY.items() if verdict.startswith(begin)), "")
 
 
-def one(o: Opened, subject: Any) -> Iterator[Thing]:
+def one(o: Opened, subject: Any) -> Iterator[Displayable]:
     """One verdict: the limit, its evidence, what else fires, what to try; its points; the best run over its time."""
     row = o.whole("verdicts").loc[subject]
-    best = f"{words.number(row['best'])} {row['unit']} with {row['where']} ({words.runs_text([row['n']])})"
-    told = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
-    told["Try"] = advice(row["verdict"], row["would_tell"])
-    yield "\n".join(f"* **{name}:** {escaped(text)}" for name, text in told.items() if isinstance(text, str) and text)
+    best = f"{labels.number(row['best'])} {row['unit']} with {row['where']} ({labels.runs_text([row['n']])})"
+    facts = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
+    facts["Try"] = advice(row["verdict"], row["would_tell"])
+    yield "\n".join(f"* **{name}:** {escaped(text)}" for name, text in facts.items() if isinstance(text, str) and text)
     groups = _groups(o, row)
     yield "#### All that was measured of it, the best first"
-    axes = [c for c in words.axes_of(groups) if groups[c].nunique(dropna=False) > 1]
+    axes = [c for c in labels.axes_of(groups) if groups[c].nunique(dropna=False) > 1]
     yield groups[[c for c in (*axes, "n", *RATES, *USED) if c in groups]].dropna(axis="columns", how="all")
     every = o.whole("points")
     key = every["key"].iloc[int(behind(groups.head(1), every)[0].split()[0])]
-    yield f"#### The first run of the best: {escaped(', '.join(words.key_text(key)))}"
+    yield f"#### The first run of the best: {escaped(', '.join(labels.key_text(key)))}"
     panels = details.panels(o.campaign, key)
     yield Charts({key: {"panels": panels, "legends": "of each panel"}}) if panels else "No time series was recorded."
 
@@ -88,8 +88,8 @@ def _groups(o: Opened, row: pd.Series) -> pd.DataFrame:
     every = o.whole("throughput")
     every = every[(every["store"] == row["store"]) & (every["workload"] == row["workload"])]
     same = []
-    for axes in every[["store", "workload", *words.axes_of(every)]].to_dict("records"):
+    for axes in every[["store", "workload", *labels.axes_of(every)]].to_dict("records"):
         known = {column: None if pd.isna(value) else value for column, value in axes.items()}
-        subject = (words.deployment(known), known.get("engine"), ", ".join(described(known)))
+        subject = (labels.deployment(known), known.get("engine"), ", ".join(described(known)))
         same.append(subject == (row["deployment"], row["engine"], row["what"]))
     return every[same].sort_values(RATES[0] if row["unit"] == "MB/s" else RATES[1], ascending=False)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from storelab.analysis.figures import events, latency, panels, planned, sparse, systems, throughput, timeline
 from storelab.analysis.figures.specification import Declared, Specification, select
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import roles, selection
 
 FIGURES: dict[str, Declared] = {
@@ -85,7 +85,7 @@ def _planned_points(plan: Mapping[str, Any]) -> pd.DataFrame:
         if having := plan["workloads"][point["workload"]].get("roles"):
             row["phase"] = roles.DURING if timeline.is_disturbed(point, having) else roles.THROUGHOUT
         loop = "open" if row.get("arrival_rate") else "closed"
-        rows.append(row | {"deployment": words.deployment(row), "loop": loop})
+        rows.append(row | {"deployment": labels.deployment(row), "loop": loop})
     return pd.DataFrame(rows)
 
 
@@ -101,12 +101,12 @@ def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None =
 
     shown: the panels of the figure, if they are known; the caption then describes only these.
     """
-    rows = shown.rows if shown else panels.rated(figure, figure.told(table))
+    rows = shown.rows if shown else panels.rated(figure, figure.captioned_rows(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     host, symbols = panels.on_one_host(rows), panels.symbols(rows)
     fields = panels.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
-        "bars": words.bars_text(rows) if "interval" in rows else "",
+        "bars": labels.bars_text(rows) if "interval" in rows else "",
         "scaling": BLIND if host and len(rows) and not panels.limits(rows).any() else "",
         "shared": _sentence(host) + (f" {_sentence(symbols)}" if symbols else ""),
         "limit": (LINKS if panels.links(rows).any() else "") + (CEILINGS if panels.ceilings(rows).any() else ""),

@@ -26,7 +26,7 @@ from storelab.analysis.figures.specification import (
     Specification,
     select,
 )
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 
 INSIDE = 25  # characters of a line in a legend inside a panel
 OTHERS = "0.35"  # colour of published points
@@ -34,7 +34,7 @@ MANY, SYMBOLS = 30, 6  # above MANY values of x, curves are lines with about SYM
 
 
 def draw(
-    figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame, shown: panels.Layout | None = None
+    figure: Declared, table: pd.DataFrame, *further: pd.DataFrame, shown: panels.Layout | None = None
 ) -> Figure | None:
     """Return the figure of a table; None if the table has no data for it.
 
@@ -42,14 +42,14 @@ def draw(
     """
     if isinstance(figure, Function):
         few = figure.least > 1 and figure.count(table) < figure.least
-        return None if few else figure.function(table, *beside)
+        return None if few else figure.function(table, *further)
     assert isinstance(figure, Specification)
     if not (shown := shown or panels.of(figure, table)):
         return None
     figure, rows = shown.figure, shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
     looks = looks_of(figure, shown)
-    runs = beside[0] if beside else None
+    runs = further[0] if further else None
     names = categories(rows[figure.x]) if is_text(rows[figure.x]) else []
     with plots.style():
         fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
@@ -66,7 +66,7 @@ def draw(
             else:
                 _values(axes, values, measure, label)
                 _inside(axes, measure, looks)
-        plots.labels(cells, shown.columns)
+        plots.add_labels(cells, shown.columns)
         dashes = {c.name: c.dash for c in figure.measures[0].curves} if figure.by_curve else {}
         handles = [
             Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()
@@ -189,7 +189,7 @@ def _curves(
         plots.mark(ax, at, rows[curve.column()], looks[name], *marked(spec, rows, curve))
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
-    label = (measure.x_label or spec.x_label or words.heading(x)).format(
+    label = (measure.x_label or spec.x_label or labels.heading(x)).format(
         **panels.fields(select(panel.every, measure.where))
     )
     if ticks == "counts":

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import TELLABLE, few, varying, with_series
+from storelab.analysis.figures.panels import MAX_COLOURS, few, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
 from storelab.analysis.tables import reads
@@ -73,7 +73,7 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
     from storelab.analysis.figures import plots
 
     lines = list(rows[["series", "store", "setting"]].drop_duplicates().itertuples(index=False))
-    if len(lines) <= TELLABLE:
+    if len(lines) <= MAX_COLOURS:
         order = plots.looks([line.series for line in lines])
         return order, order
     stores, settings = (plots.looks(list(dict.fromkeys(rows[c]))) for c in ("store", "setting"))
@@ -201,7 +201,7 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
     heights = [max(_bars(side[side["navigation"] == n]) for side in (ours, theirs)) for n in found]
     with plots.style():
         inches = [max(1.4, BAR * h + 0.5) for h in heights]
-        note = f"Medians, {words.bars_text(ours)}; hollow on grey: published 2010, in other units"
+        note = f"Medians, {labels.bars_text(ours)}; hollow on grey: published 2010, in other units"
         note += FEW if ours["few"].any() else ""
         fig = plots.sheet(sum(inches) + 0.9, note)
         cells = fig.subplots(len(found), 2, squeeze=False, height_ratios=inches)

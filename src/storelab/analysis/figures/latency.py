@@ -12,7 +12,7 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import PAGE, room, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import Curve, Function, Measure, Specification
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.tables import errors, latency
 from storelab.analysis.tables.resources import BUSY, COARSE, PLACE, shown, unpacked
 from storelab.core import units
@@ -55,7 +55,7 @@ def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     rows = rows[rows[column].fillna(0) > 0]
     apart = ("clients", "workers") if column == "concurrency" else (column,)
     first = ["store", "op", "workload", *(c for c in latency.SIZES if c in rows)]
-    by = [*first, *(c for c in words.axes_of(rows) if c not in (*apart, *first))]
+    by = [*first, *(c for c in labels.axes_of(rows) if c not in (*apart, *first))]
     rows = rows.assign(place=rows.groupby(by, dropna=False).ngroup()) if len(rows) else rows.assign(place=0)
     return rows.sort_values(["place", column, "clients"], kind="stable").drop_duplicates(["place", column])
 
@@ -64,9 +64,9 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
     """Return the title of a panel: deployment, op, size, and the other axes that distinguish the panels."""
     known = (*LOADS, *DEPLOYMENT_NAMES, *latency.SIZES)
     same = rows.loc[rows["op"] == first["op"], "workload"].nunique() > 1
-    more = [words.value_text("workload", first["workload"])] if same else []
-    more += [words.value_text(c, first[c]) for c in words.axes_of(rows) if c not in known and rows[c].nunique() > 1]
-    return ", ".join(filter(None, [f"{words.deployment(first)}: {first['op']} {_size(first)}".strip(), *more]))
+    more = [labels.value_text("workload", first["workload"])] if same else []
+    more += [labels.value_text(c, first[c]) for c in labels.axes_of(rows) if c not in known and rows[c].nunique() > 1]
+    return ", ".join(filter(None, [f"{labels.deployment(first)}: {first['op']} {_size(first)}".strip(), *more]))
 
 
 def _not_kept_up(rows: pd.DataFrame) -> pd.Series:
@@ -116,7 +116,7 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     several = "engine" in rows and rows["engine"].nunique() > 1
-    system = [", ".join([words.deployment(r), *([r["engine"]] if several else [])]) for _, r in rows.iterrows()]
+    system = [", ".join([labels.deployment(r), *([r["engine"]] if several else [])]) for _, r in rows.iterrows()]
     load = pd.Series([r[latency.load_column(r["loop"])] for _, r in rows.iterrows()], index=rows.index)
     panel = [f"{latency.operation(r)} {_size(r)}".strip() for _, r in rows.iterrows()]
     rows = rows.assign(system=system, load=load.astype(float), panel=panel)
@@ -161,7 +161,7 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
-        plots.labels(cells, side_by_side(len(panels)))
+        plots.add_labels(cells, side_by_side(len(panels)))
         plots.key(fig, list(handles.values()), "Latency by quantile")
         plots.place_labels(fig, cells, ends)
     return fig
@@ -177,7 +177,7 @@ def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)
-    load = f"{words.grouped(f'{row.load:.0f}')} {'due/s' if row['loop'] == 'open' else 'in flight'}"
+    load = f"{labels.grouped(f'{row.load:.0f}')} {'due/s' if row['loop'] == 'open' else 'in flight'}"
     return aside / (1 - known[-1][0]), y[-1], load, look["color"]
 
 
@@ -300,7 +300,7 @@ def _line_heading(rows: pd.DataFrame) -> str:
     deployments."""
     first = rows.iloc[0]
     size = first.get("object_size_bytes")
-    what = words.value_text("workload", first["workload"])
+    what = labels.value_text("workload", first["workload"])
     what += "" if size is None or pd.isna(size) else f" of {units.format_size(int(size))}"
     one = f"{first['deployment']}: " if rows["deployment"].nunique() == 1 else ""
     return f"{one}{what}, {_clients(rows)}"
@@ -309,7 +309,7 @@ def _line_heading(rows: pd.DataFrame) -> str:
 def _clients(rows: pd.DataFrame) -> str:
     """Return the number of clients in words: `4 clients`, or `2 to 4 clients`."""
     least, most = int(rows["clients"].min()), int(rows["clients"].max())
-    return words.plural(most, "client") if least == most else f"{least} to {most} clients"
+    return labels.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
 def _varies(rows: pd.DataFrame) -> bool:
@@ -392,7 +392,7 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
         fig, cells = plots.grid(rows["key"].nunique(), 1.9, _error_note(table, len(worst)))
         for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
             _stack(ax, run, colours)
-            ax.yaxis.set_major_formatter(lambda v, _: words.grouped(f"{v:g}", plots.THIN))
+            ax.yaxis.set_major_formatter(lambda v, _: labels.grouped(f"{v:g}", plots.THIN))
         plots.key(fig, [plots.Patch(color=c, label=n) for n, c in colours.items()], "Operations that ended, by outcome")
     return fig
 
@@ -435,7 +435,7 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
     first = run.iloc[0]
     state = "INVALID, " if first["state"] == "invalid" else ""
-    settings = ", ".join(words.key_text(first["key"]))
+    settings = ", ".join(labels.key_text(first["key"]))
     ax.set_title(
         f"{textwrap.fill(settings, TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed",
         fontsize=7,

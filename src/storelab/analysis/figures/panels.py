@@ -18,11 +18,11 @@ from storelab.analysis.figures.specification import (
     Specification,
     select,
 )
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.tables.calibration import EXCEEDED, LINK, SHARED
 from storelab.core import units
 
-TELLABLE = 10  # colours that can be distinguished
+MAX_COLOURS = 10  # colours that can be distinguished
 NEAR_LINK = 50  # percent of the capacity of the links
 NARROW = 6  # the same for three measures side by side: their panels are small
 FEW = "open symbols: rates of fewer than 10 operations"
@@ -54,7 +54,7 @@ def few(rows: pd.DataFrame, curve: Curve) -> pd.Series:
 
 def symbols(rows: pd.DataFrame, before: str = "") -> str:
     """Return a text about open and half-filled symbols, if a figure of these rows has any."""
-    texts = [f"half-filled symbols: {words.bound_text(rows)}"] if bound(rows).any() else []
+    texts = [f"half-filled symbols: {labels.bound_text(rows)}"] if bound(rows).any() else []
     texts += [FEW] if "few" in rows and rows["few"].fillna(False).any() else []
     return before + "; ".join(texts) if texts else ""
 
@@ -153,9 +153,9 @@ def known(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     return rows[rows[columns].notna().any(axis=1)] if len(rows) and columns else rows.iloc[:0]
 
 
-def said(column: str, value: object) -> str:
+def value_label(column: str, value: object) -> str:
     """Return a value of a column in words; an empty text for no value."""
-    return "" if pd.isna(value) else str(value) if column in NAMES else words.value_text(column, value)
+    return "" if pd.isna(value) else str(value) if column in NAMES else labels.value_text(column, value)
 
 
 def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd.DataFrame:
@@ -166,14 +166,14 @@ def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd
     rows = rows.sort_values([*names, *(["clients"] if "clients" in rows else [])])
     series = []
     for values in rows[names].itertuples(index=False):
-        shown = [(c, v) for c, v in zip(names, values, strict=True) if not (usual and words.is_default(c, v))]
-        series.append(", ".join(filter(None, (said(c, v) for c, v in shown))) or AS_CONFIGURED)
+        shown = [(c, v) for c, v in zip(names, values, strict=True) if not (usual and labels.is_default(c, v))]
+        series.append(", ".join(filter(None, (value_label(c, v) for c, v in shown))) or AS_CONFIGURED)
     return rows.assign(series=series)
 
 
 def varying(rows: pd.DataFrame, always: Sequence[str], apart: set[str], more: Sequence[str] = ()) -> list[str]:
     """Return `always`, and each axis (and column of `more`) that varies and is not in `apart`."""
-    others = (c for c in (*more, *words.axes_of(rows)) if c not in {*always, *apart} and rows[c].nunique() > 1)
+    others = (c for c in (*more, *labels.axes_of(rows)) if c not in {*always, *apart} and rows[c].nunique() > 1)
     return [*always, *others]
 
 
@@ -202,7 +202,7 @@ def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list
     With too many curves, curves of a single point are removed first, if the figure shows a sweep. Then axes become
     panels, the one with the fewest values first; an axis that sets the colours is used last.
     """
-    most = NARROW if spec.columns else TELLABLE
+    most = NARROW if spec.columns else MAX_COLOURS
     while True:
         names = [c for c in _distinguishing(spec, rows, by) if c not in by]
         several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: (c in spec.hue, rows[c].nunique()))
@@ -222,16 +222,18 @@ def _distinguishing(spec: Specification, rows: pd.DataFrame, by: list[str]) -> l
     apart = {spec.x, *by, *spec.apart}
     if spec.within:
         groups = [g for _, g in _groups(spec, rows, by)]
-        apart |= {c for c in words.axes_of(rows) if all(g[c].nunique() <= 1 for g in groups)}
+        apart |= {c for c in labels.axes_of(rows) if all(g[c].nunique() <= 1 for g in groups)}
     return varying(rows, spec.hue, apart, [c for c in spec.more if c in rows])
 
 
 def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measure: Measure, more: list[str]) -> str:
     first = group.iloc[0]
     text = (
-        spec.heading(first, rows) if spec.heading else ", ".join(filter(None, (said(c, first[c]) for c in spec.panels)))
+        spec.heading(first, rows)
+        if spec.heading
+        else ", ".join(filter(None, (value_label(c, first[c]) for c in spec.panels)))
     )
-    return ", ".join(filter(None, [text.replace("{what}", measure.what), *(said(c, first[c]) for c in more)]))
+    return ", ".join(filter(None, [text.replace("{what}", measure.what), *(value_label(c, first[c]) for c in more)]))
 
 
 def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) -> Layout | None:
@@ -256,8 +258,8 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
         rows = with_series(rows, names)
         rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     if len(rows) < every:
-        few = f"fewer than {MIN_VALUES} values of {words.heading(spec.x).lower()}"
-        left.append(f"all but {words.plural(every - len(rows), 'point')} at {few}")
+        few = f"fewer than {MIN_VALUES} values of {labels.heading(spec.x).lower()}"
+        left.append(f"all but {labels.plural(every - len(rows), 'point')} at {few}")
     series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
     parts = _groups(spec, rows, by)
     most = room(1 if spec.columns else 3)
@@ -293,10 +295,10 @@ def too_few(spec: Declared, table: pd.DataFrame) -> str:
         number = spec.count(table) if spec.least > 1 else 0
         return f"{number} {spec.things}" if 0 < number < spec.least else ""
     assert isinstance(spec, Specification)
-    rows = spec.told(table)
+    rows = spec.captioned_rows(table)
     rows, spec = spec.prepare(rows) if len(rows) else rows, spec.otherwise or spec
     number = values_of(spec, rows) if len(rows) else 0
-    return f"{words.plural(number, 'value')} of {words.heading(spec.x).lower()}" if number else ""
+    return f"{labels.plural(number, 'value')} of {labels.heading(spec.x).lower()}" if number else ""
 
 
 def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
@@ -307,7 +309,9 @@ def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[l
     several = [c for c in names if rows[c].nunique(dropna=False) > 1]
     in_title = {"engine": "{engine}", "object_size_bytes": "{sizes}", "clients": "{clients}"}
     one = [c for c in names if c not in several and in_title.get(c, "{}") not in spec.title]
-    return (several, ", ".join(filter(None, (said(c, rows[c].iloc[0]) for c in one)))) if several else (names, "")
+    return (
+        (several, ", ".join(filter(None, (value_label(c, rows[c].iloc[0]) for c in one)))) if several else (names, "")
+    )
 
 
 def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
@@ -317,13 +321,13 @@ def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
     """
     if not isinstance(spec, Specification):
         return None
-    rows = rated(spec, spec.told(table))
+    rows = rated(spec, spec.captioned_rows(table))
     rows = spec.prepare(rows) if len(rows) else rows
     return layout(spec, rows, _held(spec, table)) if len(rows) else None
 
 
 def _held(figure: Declared, table: pd.DataFrame) -> list[str]:
-    values = [words.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
+    values = [labels.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
     return [f"only {', '.join(values)}"] if values else []
 
 
@@ -352,7 +356,7 @@ def fields(rows: pd.DataFrame) -> dict[str, str]:
     return {
         "sizes": " and ".join(units.format_size(int(s)) for s in sizes),
         "engine": (groups.joined(rows["engine"]) or "") if "engine" in rows else "",
-        "clients": words.plural(rows["clients"].min(), "client")
+        "clients": labels.plural(rows["clients"].min(), "client")
         if "clients" in rows and rows["clients"].notna().any()
         else "",
         "deployment": f"{one}, " if one else "",

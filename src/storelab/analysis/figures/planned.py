@@ -15,7 +15,7 @@ import pandas as pd
 from storelab.analysis.figures.specification import Curve, Declared, Measure, Reference, Specification, same, spelt
 from storelab.analysis.figures.systems import heading_of, measures_of_classes
 from storelab.analysis.figures.throughput import limits
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.records import selection
 from storelab.analysis.records.selection import Coupling
@@ -26,7 +26,7 @@ from storelab.core.model import PREFIX
 # --- along the rows of coupled axes ---
 
 STEM = "along"  # prefix of the names of these figures; a campaign cannot use it
-ROW, TOLD = "row", "coupled"  # columns that these figures draw by
+ROW, COUPLED = "row", "coupled"  # columns that these figures draw by
 SIZE = "object_size_bytes"
 SHOWN = {  # what the figure of each table shows
     "throughput": "Throughput, or operations per second",
@@ -52,14 +52,14 @@ def places(coupling: Coupling) -> dict[int, tuple[Any, ...]]:
 def names(coupling: Coupling) -> dict[int, str]:
     """Return the label of each row: one line for the value of each axis."""
     return {
-        at: "\n".join(words.cell(c, v) for c, v in zip(coupling.axes, row, strict=True))
+        at: "\n".join(labels.cell(c, v) for c, v in zip(coupling.axes, row, strict=True))
         for at, row in places(coupling).items()
     }
 
 
 def label(coupling: Coupling) -> str:
     """Return the label of the axis: the names of all axes, in the order of their values in the tick labels."""
-    heads = [words.heading(c) for c in coupling.axes]
+    heads = [labels.heading(c) for c in coupling.axes]
     heads = [heads[0], *(f"{h[0].lower()}{h[1:]}" for h in heads[1:])]
     return f"{', '.join(heads[:-1])} and {heads[-1]} together"
 
@@ -83,7 +83,7 @@ def _figures(coupling: Coupling) -> dict[str, Specification]:
     out = {}
     if plain:
         others = tuple(
-            Measure((Curve("rate", "per_s"),), "Operations/s", words.value_text("workload", w), {"workload": w})
+            Measure((Curve("rate", "per_s"),), "Operations/s", labels.value_text("workload", w), {"workload": w})
             for w in plain
             if w not in CLASSED
         )
@@ -122,9 +122,11 @@ def _along(
     def placed(rows: pd.DataFrame) -> pd.DataFrame:
         values = rows[list(coupling.axes)].itertuples(index=False, name=None)
         sized = rows if SIZE in rows else rows.assign(**{SIZE: pd.NA})
-        return labelled(sized.assign(**{ROW: [at[tuple(value)] for value in values], TOLD: "one row after the other"}))
+        return labelled(
+            sized.assign(**{ROW: [at[tuple(value)] for value in values], COUPLED: "one row after the other"})
+        )
 
-    hue = TOLD if "engine" in coupling.axes else "engine"  # the axes of the row do not distinguish curves
+    hue = COUPLED if "engine" in coupling.axes else "engine"  # the axes of the row do not distinguish curves
     look: dict[str, Any] = {"hue": (hue,), "panels": ("store", "workload")}
     look |= {"panels": ("deployment", SIZE), "heading": heading_of} if classes else {}
     return Specification(
@@ -176,7 +178,7 @@ def along_x(couplings: list[Coupling], x: str, rows: pd.DataFrame) -> pd.DataFra
     The other axes of the coupling do not distinguish curves; one column describes them in words. A coupling in which
     two rows have the same value of x is left unchanged.
     """
-    rows, masked = rows.assign(**{TOLD: ""}), dict[str, None]()
+    rows, masked = rows.assign(**{COUPLED: ""}), dict[str, None]()
     for coupling in couplings if len(rows) else ():
         only_coupled = coupling.only(rows)
         if x not in coupling.axes or not only_coupled.any():
@@ -185,20 +187,20 @@ def along_x(couplings: list[Coupling], x: str, rows: pd.DataFrame) -> pd.DataFra
         if len({row[place] for row in coupling.rows}) < len(coupling.rows):
             continue
         others_of_row = [c for c in coupling.axes if c != x]
-        rows.loc[only_coupled, TOLD] = "with " + ", ".join(_first_to_last(coupling, c) for c in others_of_row)
+        rows.loc[only_coupled, COUPLED] = "with " + ", ".join(_first_to_last(coupling, c) for c in others_of_row)
         rows = rows.assign(**{c: rows[c].astype(object).where(~only_coupled) for c in others_of_row})
         masked |= dict.fromkeys(others_of_row)
-    plain = rows[TOLD] == ""
+    plain = rows[COUPLED] == ""
     one = [c for c in masked if rows.loc[plain, c].nunique() == 1]  # it does not distinguish curves
-    rows.loc[plain, TOLD] = ", ".join(filter(None, (words.value_text(c, rows.loc[plain, c].iloc[0]) for c in one)))
+    rows.loc[plain, COUPLED] = ", ".join(filter(None, (labels.value_text(c, rows.loc[plain, c].iloc[0]) for c in one)))
     return rows
 
 
 def _first_to_last(coupling: Coupling, column: str) -> str:
     """Return the values of an axis in the first and the last row, as `3 to 21 clients`."""
     place = coupling.axes.index(column)
-    first, last = (words.cell(column, row[place]) for row in (coupling.rows[0], coupling.rows[-1]))
-    return f"{first} to {last} {words.heading(column).lower()}"
+    first, last = (labels.cell(column, row[place]) for row in (coupling.rows[0], coupling.rows[-1]))
+    return f"{first} to {last} {labels.heading(column).lower()}"
 
 
 # --- declared by the campaign ---
@@ -207,7 +209,7 @@ def _first_to_last(coupling: Coupling, column: str) -> str:
 def declared(plan: Mapping[str, Any]) -> dict[str, Specification]:
     """Return the figures declared in the plan; plans of older versions have none."""
     couplings = selection.couplings_of(plan)
-    return {name: _specification(said, couplings) for name, said in plan.get("figures", {}).items()}
+    return {name: _specification(entry, couplings) for name, entry in plan.get("figures", {}).items()}
 
 
 def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Specification:
@@ -216,14 +218,16 @@ def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Spec
     figure: as `core.figures.resolved` returns it.
     """
     found = [METRICS[figure["table"]][name] for name in figure["y"]]
-    labels = [figure["y_label"] or label for _, _, label in found]
+    label_texts = [figure["y_label"] or label for _, _, label in found]
     measures = tuple(
         Measure((Curve(stem, unit),), _escape(label), scale=figure["y_scale"])
-        for (stem, unit, _), label in zip(found, labels, strict=True)
+        for (stem, unit, _), label in zip(found, label_texts, strict=True)
     )
     has_roles = figure["table"] == "roles"  # each role has its own engine
-    against = figure["x_label"] or words.heading(figure["x"])
-    drawn = f"{' and '.join(label.partition(' [')[0] for label in labels)} against {against[0].lower()}{against[1:]}"
+    against = figure["x_label"] or labels.heading(figure["x"])
+    drawn = (
+        f"{' and '.join(label.partition(' [')[0] for label in label_texts)} against {against[0].lower()}{against[1:]}"
+    )
     caption = figure["caption"].strip().rstrip(".") or drawn
 
     def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
@@ -240,7 +244,7 @@ def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Spec
         x_label=_escape(against),
         x_scale=figure["x_scale"],
         hue=tuple(figure["hue"] or ["role" if has_roles else "engine"]),
-        more=("store", "workload", "op", "loop", "role", "phase", TOLD),
+        more=("store", "workload", "op", "loop", "role", "phase", COUPLED),
         panels=tuple(figure["panels"]),
         columns=len(measures) > 1,
         least=1,

@@ -21,8 +21,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch  # noqa: F401  (for the figures, which load this module when they draw)
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, on_one_host, side_by_side, symbols
-from storelab.analysis.parts import words
+from storelab.analysis.figures.panels import LEAST, MAX_COLOURS, PAGE, on_one_host, side_by_side, symbols
+from storelab.analysis.parts import labels
 from storelab.core import units
 
 WIDTH = 6.3  # inches: \textwidth of the paper, so that fonts keep their size
@@ -68,7 +68,7 @@ def looks(names: Sequence[str], ordered: bool = False) -> Looks:
     (`ordered`), the palette is sequential.
     """
     colours = tones(max(len(names), 1))
-    if ordered or len(names) > TELLABLE:  # without its light end, which is invisible on white
+    if ordered or len(names) > MAX_COLOURS:  # without its light end, which is invisible on white
         colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
     return {name: (colours[i], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
@@ -79,9 +79,9 @@ def subtitle(rows: pd.DataFrame) -> str:
     If client and server share a host, the line includes the share of its cores that each used.
     """
     host = on_one_host(rows)
-    note = f"; {host}{words.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
+    note = f"; {host}{labels.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
     note += symbols(rows, "; ")
-    return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
+    return f"Medians, {labels.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
@@ -131,7 +131,7 @@ def title(ax: Axes, text: str, columns: int) -> None:
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
 
 
-def labels(cells: Sequence[Axes], columns: int) -> None:
+def add_labels(cells: Sequence[Axes], columns: int) -> None:
     """Label the axes, and break the labels of small panels into lines.
 
     A column of panels with the same x label shows it once; neighbours with the same y label show it once.
@@ -181,37 +181,37 @@ def mark(
             ax.plot(x[chosen], y[chosen], ls="none", color=look[0], marker=look[1], ms=5, zorder=4, **face)
 
 
-def _spaced_ticks(ticks: list[int], labels: int) -> list[int]:
+def _spaced_ticks(ticks: list[int], add_labels: int) -> list[int]:
     """Return the ticks that get a label on a logarithmic axis with room for this number, from the last one down."""
-    least, kept = (ticks[-1] / ticks[0]) ** (1 / labels), ticks[-1:]
+    least, kept = (ticks[-1] / ticks[0]) ** (1 / add_labels), ticks[-1:]
     for tick in reversed(ticks[:-1]):
         if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
             kept.append(tick)
     return kept[::-1]
 
 
-def place_labels(fig: Figure, cells: Sequence[Axes], labels: Sequence[Sequence[Label]]) -> None:
+def place_labels(fig: Figure, cells: Sequence[Axes], add_labels: Sequence[Sequence[Label]]) -> None:
     """Write the labels of each panel, after the size of all panels is known."""
     fig.draw_without_rendering()
-    for ax, labels_of_panel in zip(cells, labels, strict=True):
+    for ax, labels_of_panel in zip(cells, add_labels, strict=True):
         if labels_of_panel:
             _place_labels(ax, labels_of_panel)
 
 
-def _place_labels(ax: Axes, labels: Sequence[Label], size: float = 6) -> None:
+def _place_labels(ax: Axes, add_labels: Sequence[Label], size: float = 6) -> None:
     """Write each label next to its point, without covering a point or another label.
 
     A thin line connects a label with a distant point.
     """
     scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # points of a letter and of a line
-    points = ax.transData.transform([(x, y) for x, y, *_ in labels]) / scale
+    points = ax.transData.transform([(x, y) for x, y, *_ in add_labels]) / scale
     left, low, right, top = (v / scale for v in ax.get_window_extent().extents)
     taken = [(x - 2.5, y - 2.5, x + 2.5, y + 2.5) for x, y in points]
     for line in ax.lines:
         ends = line.get_transform().transform(line.get_xydata()) / scale
         drawn = () if line.get_linestyle() in ("None", "none", "") else itertools.pairwise(ends)
         taken += [(x - 1, y - 1, x + 1, y + 1) for one, other in drawn for x, y in np.linspace(one, other, 25)]
-    for (x, y), (*at, text, colour) in sorted(zip(points, labels, strict=True), key=lambda one: -one[0][1]):
+    for (x, y), (*at, text, colour) in sorted(zip(points, add_labels, strict=True), key=lambda one: -one[0][1]):
         boxes = []
         for far, angle in itertools.product((5, 10, 16, 24, 34, 46), np.arange(12) * np.pi / 6):
             dx, dy = far * np.cos(angle), far * np.sin(angle)
@@ -250,7 +250,7 @@ def count_axis(
     ax: Axes,
     values: Iterable[float],
     label: str = "Clients",
-    labels: int = 9,
+    add_labels: int = 9,
     scale: str = "auto",
     names: Mapping[int, str] | None = None,
 ) -> None:
@@ -262,9 +262,9 @@ def count_axis(
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
-        ticks = _spaced_ticks(ticks, labels)
-    elif names and len(ticks) > labels:
-        ticks = ticks[:: -(-len(ticks) // labels)]
+        ticks = _spaced_ticks(ticks, add_labels)
+    elif names and len(ticks) > add_labels:
+        ticks = ticks[:: -(-len(ticks) // add_labels)]
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True) if len(ticks) > 12 else FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(lambda v, _: names.get(round(v), "") if names else f"{v:g}")

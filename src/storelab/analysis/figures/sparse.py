@@ -16,7 +16,7 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import AS_CONFIGURED, room, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.core import engines, units
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
 
     `name` describes the settings that vary and are not at their default.
     """
-    rows = READ_PHASES.told(table)
+    rows = READ_PHASES.captioned_rows(table)
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
     if rows.empty:
         return rows
@@ -113,7 +113,7 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
         part = with_series(part.sort_values(fraction, ascending=False), others, usual=True)
         names = part["series"].where(part["series"] != AS_CONFIGURED, "") + ", "
         name = [
-            (n + words.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, part[fraction], strict=True)
+            (n + labels.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, part[fraction], strict=True)
         ]
         parts.append(part.assign(name=name))
     found = pd.concat(parts)
@@ -127,8 +127,8 @@ def _stacked(ax: "Axes", rows: pd.DataFrame, colours: list[Any]) -> None:
         spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
         ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
         left += spent
-    labels = [textwrap.fill(name, LONGEST) for name in rows["name"]]
-    ax.set_yticks(range(len(rows)), labels, fontsize=6)
+    label_texts = [textwrap.fill(name, LONGEST) for name in rows["name"]]
+    ax.set_yticks(range(len(rows)), label_texts, fontsize=6)
     ax.invert_yaxis()
 
 
@@ -257,13 +257,13 @@ def _described(rows: pd.DataFrame) -> pd.DataFrame:
     """
     varying_axes = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
     apart = {"engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
-    others = [c for c in ("workload", *words.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
+    others = [c for c in ("workload", *labels.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
     several = rows.loc[rows["workload"] == "replay", "engine"].nunique() > 1
     selections, subjects = [], []
     for _, row in rows.iterrows():
         more = [*others, *(["engine"] if several and row["workload"] == "replay" else [])]
-        selections.append(", ".join(words.value_text(c, row[c]) for c in varying_axes))
-        subjects.append(", ".join(filter(None, [row["store"], *(words.value_text(c, row[c]) for c in more)])))
+        selections.append(", ".join(labels.value_text(c, row[c]) for c in varying_axes))
+        subjects.append(", ".join(filter(None, [row["store"], *(labels.value_text(c, row[c]) for c in more)])))
     return rows.assign(selection=selections, subject=subjects)
 
 
@@ -299,13 +299,13 @@ def front(table: pd.DataFrame) -> "Figure | None":
     rows = rows.assign(kind=rows["fixed"].map({True: "fixed gap", False: "planned"}) + _by_engine(rows))
     panels = list(rows.groupby(["subject", "selection"], sort=False))[: room()]
     kinds = plots.looks(sorted(rows["kind"].unique()))
-    labels: list[list[tuple[float, float, str, Any]]] = []
+    label_texts: list[list[tuple[float, float, str, Any]]] = []
     with plots.style():
         fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows.drop(columns="few", errors="ignore")))
         for ax, ((subject, selection), part) in zip(cells, panels, strict=True):
-            labels.append([])
+            label_texts.append([])
             for kind, own in part.groupby("kind"):
-                labels[-1] += _points(ax, own, *kinds[kind])
+                label_texts[-1] += _points(ax, own, *kinds[kind])
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
@@ -319,7 +319,7 @@ def front(table: pd.DataFrame) -> "Figure | None":
         values = [part["transfer_median_s_per_read"] for _, part in panels]
         plots.value_axis(cells, values, "Transfer of one read [s]", factor=3)
         plots.key(fig, kinds, "Time against bytes: lower left is better")
-        plots.place_labels(fig, cells, labels)
+        plots.place_labels(fig, cells, label_texts)
     return fig
 
 

@@ -92,12 +92,12 @@ class Declared:
     rows: Rows = same
     held: Mapping[str, Any] = field(default_factory=dict)
     several: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()  # further tables that the figure needs
+    further_tables: tuple[str, ...] = ()  # further tables that the figure needs
     published: Callable[[pd.DataFrame], str] | None = (
         None  # further text of the caption, for example about published values
     )
 
-    def told(self, table: pd.DataFrame) -> pd.DataFrame:
+    def captioned_rows(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of the table that the caption describes."""
         rows = self.rows(select(table, self.where))
         for column, value in self.at(table).items():
@@ -147,8 +147,8 @@ class Specification(Declared):
 class Function(Declared):
     """A figure that a specification cannot describe.
 
-    function: takes the table and those in `beside`, and returns the Figure, or None without data. The figure requires
-    `least` and shows up to `most` of its `things`; `count` returns how many a table has.
+    function: takes the table and those in `further_tables`, and returns the Figure, or None without data. The figure
+    requires `least` and shows up to `most` of its `things`; `count` returns how many a table has.
     """
 
     function: Callable[..., "Figure | None"]

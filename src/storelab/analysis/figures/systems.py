@@ -16,7 +16,7 @@ import pandas as pd
 from storelab.analysis.figures.panels import PAGE, limits, varying
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
 from storelab.analysis.figures.throughput import of_class
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.records import published
 from storelab.analysis.tables import releases
@@ -87,7 +87,7 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
 
 SYSTEMS = Specification(
     table="throughput",
-    beside=("points",),
+    further_tables=("points",),
     where={"workload": ("put", "get", "stat")},
     prepare=_comparable,
     measures=measures_of_classes("{what} of {{sizes}} [{unit}]"),
@@ -263,7 +263,7 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
     several = varying(rows, (), {"day", "days", "stratum0"})
     names = []
     for _, r in rows.iterrows():
-        settings = [words.value_text(c, r[c]) for c in several]
+        settings = [labels.value_text(c, r[c]) for c in several]
         names.append(", ".join(filter(None, [f"stratum {r['stratum']} on {releases.place(r)}", *settings])))
     return rows.assign(series=names).sort_values(["series", "day"], kind="stable")
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from storelab.analysis.figures import panels
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.parts.groups import LARGE
 from storelab.analysis.records import published
 from storelab.analysis.records.links import CLIENTS
@@ -53,7 +53,7 @@ def limits(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     for engine, of_engine in with_ceiling.groupby("engine"):
         for workers, part in of_engine.groupby("workers"):
             several = of_engine["workers"].nunique() > 1
-            label = f"ceiling of {engine}" + (f", {words.value_text('workers', workers)}" if several else "")
+            label = f"ceiling of {engine}" + (f", {labels.value_text('workers', workers)}" if several else "")
             yield Reference(_over(rates[part.index].groupby(part["clients"]).max(), rows["clients"]), ":", label)
 
 
@@ -97,7 +97,7 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
 def _against_clients(name: str, what: str, title: str, curve: Curve, label: str) -> Specification:
     return Specification(
         table="throughput",
-        beside=("points",),
+        further_tables=("points",),
         where=of_class(name),
         prepare=lambda table: _measured(table, curve),
         measures=(Measure((curve,), label),),
@@ -130,7 +130,7 @@ METADATA_LIST = Specification(
     measures=(Measure((PER_S,), "Keys listed [keys/s]"),),
     hue=("page_size", "prefix_depth"),
     panels=("store", "keys"),
-    heading=lambda first, _: f"{first['store']}, {words.value_text('keys', first['keys'])}",
+    heading=lambda first, _: f"{first['store']}, {labels.value_text('keys', first['keys'])}",
     title="Listings ({engine})",
     caption="Keys listed per second against the number of clients, by pages and by folders below the one that is "
     "listed ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. {shared}",

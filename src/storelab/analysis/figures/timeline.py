@@ -25,7 +25,7 @@ from storelab.analysis.figures.specification import (
     Specification,
     spelt,
 )
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables.soak import titles
@@ -46,10 +46,10 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = rows[rows["rate_over_before_median_ratio"].notna()]
     rows = groups.labelled(rows if "fault" in rows else rows.assign(fault="none"))
-    axes = [c for c in words.axes_of(rows) if c not in {*words.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
+    axes = [c for c in labels.axes_of(rows) if c not in {*labels.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
     several = rows.duplicated(["deployment", "fault", "role", "phase"], keep=False)
     for place, r in rows[several].iterrows():
-        more = [words.value_text("workload", r["workload"]), words.settings((c, r[c]) for c in axes)]
+        more = [labels.value_text("workload", r["workload"]), labels.settings((c, r[c]) for c in axes)]
         rows.loc[place, "deployment"] = ", ".join(filter(None, [r["deployment"], *more]))
     rows = rows.assign(
         phase=pd.Categorical(rows["phase"], AFTERWARDS, ordered=True),
@@ -98,7 +98,7 @@ ROWS = (
 STORE = "black"
 
 
-def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
+def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
     """Draw a column of panels for each of the first series; return None without a valid part.
 
     beside: a table of the trends. A rising or falling quantity has its slope as a dashed line.
@@ -111,7 +111,7 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
     names = list(dict.fromkeys(rows["series"]))[:MOST_SERIES]
     if not names:
         return None
-    rows, found = rows[rows["series"].isin(names)], beside[0].fillna({"role": ""})
+    rows, found = rows[rows["series"].isin(names)], further[0].fillna({"role": ""})
     shown = [row for row in ROWS if any(c in rows and rows[c].notna().any() for c in row[1])]
     colours = plots.role_colours(rows["role"])
     with plots.style():
@@ -134,7 +134,7 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
         named = titles(table["series"])
         for ax, name in zip(cells[0], names, strict=True):
             own = rows[rows["series"] == name]
-            parts, lasts = words.plural(own["part"].nunique(), "part"), words.span(own["duration_s"], "s")
+            parts, lasts = labels.plural(own["part"].nunique(), "part"), labels.span(own["duration_s"], "s")
             ax.set_title(textwrap.fill(f"{named[name]} ({parts} of {lasts})", 70 // len(names)), fontsize=7)
         for ax in cells[-1]:
             ax.set_xlabel("Hours since the start of the first part")
@@ -179,7 +179,7 @@ def _part_line(
 
 SOAK = Function(
     table="soak",
-    beside=("soak_trends",),
+    further_tables=("soak_trends",),
     where={"part": ">= 1"},
     function=soak,
     count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
@@ -231,7 +231,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
         stem = name(next(iter(points.values()))["sweep"])
         stem += "_again" * (stem in found)  # two sweeps whose names differ only in digits and punctuation
         parts = [dict(shown[i : i + MOST_GROUPS]) for i in range(0, len(shown), MOST_GROUPS)][: len(NUMBERS)]
-        about += f"One of {words.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
+        about += f"One of {labels.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
             found[stem + number] = _figure(workload, part, about)
     return found
@@ -243,15 +243,15 @@ def _titles(axes: Sequence[Mapping[str, Any]], points: Mapping[str, Mapping[str,
     A title has the deployment, the fault, and the settings that distinguish the group.
     """
     several = [a for a in axes if len({p["axes"][a["name"]] for p in points.values()}) > 1]
-    distinguishing = [a for a in several if a["name"] not in words.DEPLOYMENT_NAMES]
+    distinguishing = [a for a in several if a["name"] not in labels.DEPLOYMENT_NAMES]
     distinguishing += [a for a in axes if a["name"] == "fault" and a not in several]
     titles_of = {}
     for group, p in points.items():
-        settings = words.settings((a["column"], p["axes"][a["name"]]) for a in distinguishing)
-        titles_of[group] = "; ".join(filter(None, [words.deployment(p["axes"] | {"store": p["store"]}), settings]))
+        settings = labels.settings((a["column"], p["axes"][a["name"]]) for a in distinguishing)
+        titles_of[group] = "; ".join(filter(None, [labels.deployment(p["axes"] | {"store": p["store"]}), settings]))
     one = next(iter(points.values()))["axes"]
     common = [a for a in axes if a not in several and a not in distinguishing and one[a["name"]] != a["default"]]
-    return titles_of, words.settings((a["column"], one[a["name"]]) for a in common)
+    return titles_of, labels.settings((a["column"], one[a["name"]]) for a in common)
 
 
 def _group(key: str) -> str:
@@ -269,7 +269,7 @@ def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
 def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
     return Function(
         table="timeline",
-        beside=("disturbances",),
+        further_tables=("disturbances",),
         where={"workload": workload},
         function=partial(draw, groups),
         caption="Operations per second and latency over the time from the agreed start, by role.{published} Thin "
@@ -359,11 +359,11 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
             if statuses:
                 _failed(own[-1], part, looks)
             _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
-            runs = f"(n = {words.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
+            runs = f"(n = {labels.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
             own[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
         _axes(panels[: len(shown)], every, levels, latencies)
         quantile = "p99" if high == "latency_p99_ms" else "longest"
-        heading = words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
+        heading = labels.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
         plots.key(fig, _handles(colours, looks, happened, quantile), heading)
     return fig
 
@@ -540,7 +540,7 @@ def _axes(
 def _note(rows: pd.DataFrame) -> str:
     failed = "Failed operations: mean of the runs" if rows["errors"].sum() else "No operation failed"
     return (
-        f"Thin: single runs, thick: their median; steps of {words.span(1000 * rows['step_s'], 'ms')} or more. {failed}"
+        f"Thin: single runs, thick: their median; steps of {labels.span(1000 * rows['step_s'], 'ms')} or more. {failed}"
     )
 
 

@@ -144,7 +144,7 @@ def _write_figure_in_worker(folder: Path, name: str, campaign_dir: Path, kinds: 
 def _write_figure(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
     shown = panels.of(figure, table)
-    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.beside), shown=shown)
+    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.further_tables), shown=shown)
     for kind in KINDS:
         path = folder / f"{name}.{kind}"
         if fig is None or kind not in kinds:

@@ -21,7 +21,7 @@ from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.analysis.tables.points import axis_columns
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 # --- environment ---
@@ -116,7 +116,7 @@ def measured(raw: Path) -> str:
 
     Raises UserError: it has no run.
     """
-    starts = [evidence.read(raw, key)["start_ns"] for key in evidence.heads(raw)]
+    starts = [integrity.read(raw, key)["start_ns"] for key in integrity.heads(raw)]
     if not starts:
         raise UserError(str(raw), "has no measured point", "measure the campaign first")
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(starts) // 10**9))
@@ -200,7 +200,7 @@ def _day(text: str) -> str:
 
 
 def _entry(folder: Path, at: str) -> Entry:
-    seal = evidence.seal_of(folder / "raw")
+    seal = integrity.seal_of(folder / "raw")
     assert seal is not None
     table, source = compare.newest_tables(folder)
     side = compare.of_tables(folder.name, folder, table, source)

@@ -167,7 +167,7 @@ def steps(values: Sequence[float], places: Sequence[int]) -> list[Step]:
     return out
 
 
-def told_steps(values: Sequence[float], places: Sequence[int], p: float) -> list[Step]:
+def significant_steps(values: Sequence[float], places: Sequence[int], p: float) -> list[Step]:
     """Return the changes at these places whose interval excludes no change, if p is significant.
 
     p: of a series without changes; with several series, corrected.
@@ -244,7 +244,7 @@ class Series:
     p_corrected: float = math.nan
     newest_p_corrected: float = math.nan
     steps: tuple[Change, ...] = ()
-    verdict: str = ratios.CANNOT_TELL
+    verdict: str = ratios.UNDECIDED
     lasts: bool = True  # the newest entry has this point
 
     @property
@@ -344,7 +344,7 @@ def _stepped(s: Series, p: float) -> Series:
     if not all(v.median > 0 for v in s.values):
         return s
     logs = [math.log(v.median) for v in s.values]
-    steps = told_steps(logs, s.found.places, p)
+    steps = significant_steps(logs, s.found.places, p)
     changes = []
     for step in steps:
         ratio, low, high = (math.exp(x) for x in (step.shift, step.low, step.high))
@@ -357,7 +357,7 @@ def _stepped(s: Series, p: float) -> Series:
 
 
 def _judged(s: Series, newest_p: float) -> Series:
-    own = ratios.CANNOT_TELL
+    own = ratios.UNDECIDED
     if math.isfinite(newest_p):
         own = ratios.verdict_corrected(ratios.verdict(*s.ratio[1:], s.lower_is_better), newest_p)
     return replace(s, newest_p_corrected=newest_p, verdict=own)
@@ -376,7 +376,7 @@ def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series
             continue
         verdict, low, high = s.verdict, *s.ratio[1:]
         if kind == "change":
-            verdict, low, high = ratios.CANNOT_TELL, math.nan, math.nan
+            verdict, low, high = ratios.UNDECIDED, math.nan, math.nan
             if s.steps:
                 verdict, low, high = s.steps[-1].verdict, s.steps[-1].low, s.steps[-1].high
         beyond = low > 1 + margin_percent / 100 if s.lower_is_better else high < 1 - margin_percent / 100

@@ -10,10 +10,10 @@ import pandas as pd
 
 from storelab.analysis.latex.parts import THIN, breakable, escape, left, shares, stacked, tex_table, title
 from storelab.analysis.latex.templates import Tex
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records.links import rate
 from storelab.analysis.tables import calibration
-from storelab.analysis.tables.errors import labels
+from storelab.analysis.tables.errors import error_labels
 from storelab.analysis.tables.numbers import DEFINITIONS
 from storelab.core import units
 from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
@@ -28,11 +28,11 @@ def shown(name: str, value: str, unit: str, source: str = "") -> str:
     Integers and constants of definitions are unchanged; measured values have 3 digits.
     """
     if re.fullmatch(r"-?\d+(\.0)?", value):
-        text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
+        text = value.removesuffix(".0") if name == "seed" else labels.grouped(value.removesuffix(".0"), THIN)
     elif re.fullmatch(r"-?\d+\.\d+", value) and source == DEFINITIONS:
         text = value
     elif re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", value):
-        text = words.number(float(value), gap=THIN)
+        text = labels.number(float(value), gap=THIN)
     else:
         text = escape(value)
     return f"{text}~{escape(unit)}" if unit else text
@@ -111,12 +111,15 @@ def invalid(points: pd.DataFrame) -> str:
 
 def errors(table: pd.DataFrame) -> str:
     """Return a table of failed operations by store, workload, op and class, over all runs."""
-    found = table.assign(c=labels(table))
+    found = table.assign(c=error_labels(table))
     lines = []
     for (store, workload, op, name), g in found.groupby(["store", "workload", "op", "c"], sort=True):
         cells = [store, workload, op, name, f"{g['key'].nunique()}", f"{g[g['state'] == 'invalid']['key'].nunique()}"]
-        shares = [words.number(g["operations"].sum(), gap=THIN), words.number(100 * g["fraction"].max(), significant=2)]
-        times = [words.number(g["first_s"].min(), places=1), words.number(g["last_s"].max(), places=1)]
+        shares = [
+            labels.number(g["operations"].sum(), gap=THIN),
+            labels.number(100 * g["fraction"].max(), significant=2),
+        ]
+        times = [labels.number(g["first_s"].min(), places=1), labels.number(g["last_s"].max(), places=1)]
         lines.append([*map(escape, cells), *shares, *times])
     caption = (
         "Failed operations by class: the HTTP status, if there was one, with the error code of the response or the "
@@ -151,7 +154,7 @@ def ceilings(table: pd.DataFrame) -> str:
     for _, r in table.iterrows():
         numbers = [r["before_rate_per_s"], r["after_rate_per_s"], r["throughput_mb_per_s"]]
         before, after, throughput = (
-            words.number(v, places=0 if not pd.isna(v) and v >= 100 else None, gap=THIN) for v in numbers
+            labels.number(v, places=0 if not pd.isna(v) and v >= 100 else None, gap=THIN) for v in numbers
         )
         drift = "--" if pd.isna(r["drift_percent"]) else f"{r['drift_percent']:+.0f}"
         cells = [
@@ -166,14 +169,14 @@ def ceilings(table: pd.DataFrame) -> str:
                 after,
                 drift,
                 throughput,
-                words.number(r["client_cpu_ms_per_operation"], gap=THIN),
+                labels.number(r["client_cpu_ms_per_operation"], gap=THIN),
                 shares(r),
             ]
         )
     head = [
         "",
         "Engine",
-        *(words.heading(c) for c in axes),
+        *(labels.heading(c) for c in axes),
         "Before [1/s]",
         "After [1/s]",
         r"Drift [\%]",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from storelab.analysis.latex.headlines import Headline, cell_lines, runs
 from storelab.analysis.latex.parts import THIN, escape, left, spread, stacked, tex_table
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import published
 from storelab.analysis.tables import releases
 
@@ -18,15 +18,15 @@ CACHES = ("http_cache", "client_cache")
 
 def launched(rows: pd.DataFrame) -> str:
     """Return a table with a row for each group of points: clients, caches, times, and the sources of the objects."""
-    apart = {"clients", *CACHES, *words.DEPLOYMENT_NAMES}
-    several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in apart]
+    apart = {"clients", *CACHES, *labels.DEPLOYMENT_NAMES}
+    several = [c for c in labels.axes_of(rows) if rows[c].nunique() > 1 and c not in apart]
     lines = []
     for _, r in rows.sort_values(["store", "clients", *CACHES], kind="stable").iterrows():
-        settings = [words.deployment(r), *(words.value_text(c, r[c]) for c in (*CACHES, *several))]
+        settings = [labels.deployment(r), *(labels.value_text(c, r[c]) for c in (*CACHES, *several))]
         cells = [escape("; ".join(filter(None, settings))), f"{r['clients']:g}", f"{r['n']:g}"]
-        cells += [spread(r, "first", "s"), words.number(r["slowest_median_s"]), spread(r, "start", "s")]
+        cells += [spread(r, "first", "s"), labels.number(r["slowest_median_s"]), spread(r, "start", "s")]
         cells += [
-            words.number(r[f"{name}_median_{unit}"], gap=THIN)
+            labels.number(r[f"{name}_median_{unit}"], gap=THIN)
             for name, unit in (("files", "per_s"), ("kept", "percent"), ("hit", "percent"), ("origin", "mb"))
         ]
         lines.append(cells)
@@ -47,15 +47,15 @@ def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     Cold clients are preferred.
     """
     known = rows[rows["first_median_s"].notna()] if len(rows) else rows
-    known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
+    known = known.assign(deployment=[labels.deployment(r) for _, r in known.iterrows()])
     for system, own in known.groupby("deployment") if len(known) else []:
         most = own[own["clients"] == own["clients"].max()]
         cold = most[most["client_cache"] == "none"]
         for cache, part in (cold if len(cold) else most).groupby("http_cache"):
             r = part.loc[part["first_median_s"].astype(float).idxmin()]
-            lines, slowest = cell_lines(r, "first", "s"), f"slowest client {words.number(r['slowest_median_s'])}~s"
-            http_cache = words.value_text("http_cache", cache)
-            where = ", ".join([slowest, escape(words.value_text("client_cache", r["client_cache"])), runs(r)])
+            lines, slowest = cell_lines(r, "first", "s"), f"slowest client {labels.number(r['slowest_median_s'])}~s"
+            http_cache = labels.value_text("http_cache", cache)
+            where = ", ".join([slowest, escape(labels.value_text("client_cache", r["client_cache"])), runs(r)])
             yield Headline(
                 system=str(system),
                 kind=f"Application start, {http_cache}",
@@ -63,7 +63,7 @@ def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
                 asks="how long an application takes to start",
                 lines=(*lines, where),
                 value=f"{' '.join(lines)}~s",
-                of=f"until an application ran on the median of {words.plural(r['clients'], 'client')}",
+                of=f"until an application ran on the median of {labels.plural(r['clients'], 'client')}",
                 where=f"{escape(http_cache)}, {where}",
                 size=-float(r["first_median_s"]),
                 verb="needed",
@@ -73,22 +73,22 @@ def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
 def released(rows: pd.DataFrame) -> str:
     """Return a table of releases by stratum: days, contents at the end, and times; then the published values."""
     whole = releases.summary(rows)
-    several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
+    several = [c for c in labels.axes_of(rows) if rows[c].nunique() > 1 and c not in labels.DEPLOYMENT_NAMES]
     lines = []
     for _, r in whole.iterrows():
-        settings = [_system(r), words.value_text("workload", r["workload"])]
-        settings += [words.value_text(c, r[c]) for c in several]
+        settings = [_system(r), labels.value_text("workload", r["workload"])]
+        settings += [labels.value_text(c, r[c]) for c in several]
         cells = [escape("; ".join(filter(None, settings))), f"{r['stratum']}", f"{r['n']:g}"]
         cells.append(f"{r['days_published']} of {r['days']}")
-        cells += [words.number(r[f"repository_median_{unit}"], gap=THIN) for unit in ("objects", "mb")]
-        cells += [words.number(r[name]) for name in ("day_s", "usual_lag_s", "longest_lag_s")]
-        lines.append([*cells, *(words.number(r[name], gap=THIN) for name in ("all_retries", "all_failures"))])
+        cells += [labels.number(r[f"repository_median_{unit}"], gap=THIN) for unit in ("objects", "mb")]
+        cells += [labels.number(r[name]) for name in ("day_s", "usual_lag_s", "longest_lag_s")]
+        lines.append([*cells, *(labels.number(r[name], gap=THIN) for name in ("all_retries", "all_failures"))])
     files, volume = published.release_at_end()
     printed = ["0", "1", f"{published.release_days():g}"]
-    printed += [f"$\\geq$ {words.number(value, gap=THIN)}" for value in (files, 1000 * volume)]
+    printed += [f"$\\geq$ {labels.number(value, gap=THIN)}" for value in (files, 1000 * volume)]
     lines += [r"\midrule", ["Huawei UDS, 2015", *printed, *[""] * 5]]
     a_day = [
-        rf"{words.number(mean, gap=THIN)} $\pm$ {words.number(deviation, gap=THIN)}"
+        rf"{labels.number(mean, gap=THIN)} $\pm$ {labels.number(deviation, gap=THIN)}"
         for mean, deviation in zip(published.release(), published.release_spread(), strict=True)
     ]
     caption = (
@@ -106,7 +106,7 @@ def released(rows: pd.DataFrame) -> str:
 def _system(r: pd.Series) -> str:
     """Return the deployment that has the stratum of a row."""
     place = releases.place(r)
-    return words.deployment(r) if place == r["store"] else place
+    return labels.deployment(r) if place == r["store"] else place
 
 
 def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
@@ -115,8 +115,8 @@ def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     Runs that only publish are preferred.
     """
     whole = releases.summary(rows) if len(rows) else rows
-    axes = words.axes_of(rows) if len(rows) else []
-    several = [c for c in axes if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
+    axes = labels.axes_of(rows) if len(rows) else []
+    several = [c for c in axes if rows[c].nunique() > 1 and c not in labels.DEPLOYMENT_NAMES]
     for kind, stratum, time, asks, of, verb in (
         ("Publishing", 0, "day_s", "how long it takes to publish a day of software", "to publish a day", "needed"),
         ("Replication", 1, "usual_lag_s", "how far a replica lags behind", "behind its source", "lagged"),
@@ -127,10 +127,10 @@ def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
         known = known.assign(deployment=[_system(r) for _, r in known.iterrows()])
         for system, own in known.groupby("deployment") if len(known) else []:
             r = own.loc[own[time].astype(float).idxmin()]
-            value = words.number(r[time], gap=THIN)
-            days = words.plural(r["days_published"], "day")
-            setting = escape(words.settings((c, r[c]) for c in several if c != "days"))
-            objects = f"{words.number(r['repository_median_objects'], gap=THIN)} objects at the end"
+            value = labels.number(r[time], gap=THIN)
+            days = labels.plural(r["days_published"], "day")
+            setting = escape(labels.settings((c, r[c]) for c in several if c != "days"))
+            objects = f"{labels.number(r['repository_median_objects'], gap=THIN)} objects at the end"
             yield Headline(
                 system=str(system),
                 kind=kind,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from storelab.analysis.latex import HEADLINES, load
 from storelab.analysis.latex.parts import FEW, THIN, escape, left, spread, tex_table
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
 
@@ -99,7 +99,7 @@ def verdict(on: pd.DataFrame) -> str:
 def of_wrong(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
     """Return the headline of how many judged items were wrong, with the upper bound."""
     wrong, judged = counts
-    counts_text = f"{words.number(wrong, gap=THIN)} of {words.number(judged, gap=THIN)}"
+    counts_text = f"{labels.number(wrong, gap=THIN)} of {labels.number(judged, gap=THIN)}"
     return Headline(
         system=str(system),
         kind=kind,
@@ -137,8 +137,8 @@ def question(known: Known) -> str:
         return ""
     asked = list(dict.fromkeys(h.asks for h in _all(known)))
     limits = ["what limits these rates"] if any(_judged(h) for h in _all(known)) else []
-    names = words.listed(_names(known)) if len(known) <= BY_SYSTEM else words.counted(len(known), "storage system")
-    return f"We ask of {names} {words.listed([*asked, *limits])}."
+    names = labels.listed(_names(known)) if len(known) <= BY_SYSTEM else labels.counted(len(known), "storage system")
+    return f"We ask of {names} {labels.listed([*asked, *limits])}."
 
 
 def _names(systems: Iterable[str]) -> list[str]:
@@ -204,7 +204,7 @@ def _overlap(found: Sequence[Headline]) -> str:
     if len(found) == len(known) > 2 and max(low for low, _ in ends) <= min(high for _, high in ends):
         return "all systems"
     pairs = [
-        f"{words.listed(_names([a.system, b.system]))}"
+        f"{labels.listed(_names([a.system, b.system]))}"
         for a, b, upper, lower in zip(known, known[1:], ends, ends[1:], strict=False)
         if max(upper[0], lower[0]) <= min(upper[1], lower[1])
     ]
@@ -214,7 +214,7 @@ def _overlap(found: Sequence[Headline]) -> str:
 def _listed(clauses: Sequence[str]) -> str:
     """Return clauses as a list; those that contain commas are separated by semicolons."""
     apart = any(", " in re.sub(r"\[.*?\]|\(.*?\)", "", clause) for clause in clauses)
-    return "; ".join(clauses) if apart else words.listed(clauses)
+    return "; ".join(clauses) if apart else labels.listed(clauses)
 
 
 def limits(known: Known) -> Iterator[str]:
@@ -226,7 +226,7 @@ def limits(known: Known) -> Iterator[str]:
         which: dict[tuple[str, ...], list[str]] = {}
         for name, own in systems.items():
             which.setdefault(tuple(own), []).append(name)
-        where = "; ".join(f"{words.listed(_names(names))} ({', '.join(own)})" for own, names in which.items())
+        where = "; ".join(f"{labels.listed(_names(names))} ({', '.join(own)})" for own, names in which.items())
         yield f"{NO_LIMIT.get(verdict, f'Limited by {escape(verdict)}')}: {where}."
 
 
@@ -254,7 +254,7 @@ def findings(claims: pd.DataFrame) -> str:
             ({CONFIRMED, REFUTED}, "holds for some systems only", "hold for some systems only"),
         )
     ]
-    counts_text = words.listed([f"{n} {one if n == 1 else several}" for n, one, several in counts if n])
+    counts_text = labels.listed([f"{n} {one if n == 1 else several}" for n, one, several in counts if n])
     return f"Of the findings of earlier evaluations, {len(by)} could be decided: {counts_text}."
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 
 SHORT = 24  # rows of a table that fits on a page with other content
 ONE_PIECE = 8  # rows of a table that is never split
@@ -131,7 +131,7 @@ def upright(names: Sequence[str]) -> list[str]:
 
 def unlimited(column: str, value: Any) -> str:
     """Return the value of an axis as below its heading; a dash if the amplification is unlimited."""
-    return "--" if column == "max_amplification" and value == 0 else words.cell(column, value)
+    return "--" if column == "max_amplification" and value == 0 else labels.cell(column, value)
 
 
 def stacked(heading: str) -> str:
@@ -209,7 +209,7 @@ FEW = r"\textsuperscript{f}"  # explained in paper/sections/statistics.tex
 
 def spread(row: pd.Series, name: str, unit: str) -> str:
     """Return the median of a metric with its interval; a rate that depends on few operations has a mark."""
-    text = words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
+    text = labels.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
     return text + few(row) if unit.endswith("per_s") else text
 
 
@@ -220,9 +220,9 @@ def few(row: pd.Series) -> str:
 
 def shares(row: Mapping[str, Any]) -> str:
     """Return the CPU use of clients / server in percent of the host's cores."""
-    return " / ".join(words.number(row[f"{who}_cpu_percent"], places=0) for who in ("client", "server"))
+    return " / ".join(labels.number(row[f"{who}_cpu_percent"], places=0) for who in ("client", "server"))
 
 
 def interval(value: float, low: float, high: float) -> str:
     """Return `1.05 [1.01, 1.09]`, or only the value if there is no interval."""
-    return words.spread([value, low, high], THIN)
+    return labels.spread([value, low, high], THIN)

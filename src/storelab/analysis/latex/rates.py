@@ -25,8 +25,8 @@ from storelab.analysis.latex.parts import (
     title,
     unlimited,
 )
-from storelab.analysis.parts import groups, words
-from storelab.analysis.statistics.knees import CANNOT_TELL, KNEE, PEAK
+from storelab.analysis.parts import groups, labels
+from storelab.analysis.statistics.knees import KNEE, PEAK, UNDECIDED
 from storelab.analysis.tables import latency
 from storelab.analysis.tables.earlier import MEASURED
 from storelab.analysis.tables.throughput import CLASSES, CURVE_AXES, TOGETHER, linearity, measured, side_by_side
@@ -52,7 +52,7 @@ def best(table: pd.DataFrame) -> str:
         known = measured(table, name)
         for (store, size), part in known.groupby(["store", "object_size_bytes"]) if len(known) else []:
             top = part.loc[part[of.median].idxmax()]
-            axes = [words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")]
+            axes = [labels.cell(c, top[c]) for c in ("clients", "workers", "front_ends")]
             engine = [top["engine"]] if engines else []
             cells = [of.verb, units.format_size(int(size)), store, *engine, *axes, f"{top['n']:g}"]
             rows.append([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)])
@@ -64,13 +64,13 @@ def best(table: pd.DataFrame) -> str:
 
 def _all_of(table: pd.DataFrame, workload: str) -> str:
     rows = table[table["workload"] == workload]
-    axes = [c for c in words.axes_of(table) if rows[c].notna().any()]
+    axes = [c for c in labels.axes_of(table) if rows[c].notna().any()]
     moving = ["store", *(c for c in axes if rows[c].nunique() > 1)]
-    still = list(filter(None, (words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving)))
+    still = list(filter(None, (labels.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving)))
     worded = len(moving) > MANY
     lines = []
     for _, r in rows.iterrows():
-        labels = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
+        label_texts = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
         cells = [r["store"], _apart(r, moving[1:])] if worded else [unlimited(c, r[c]) for c in moving]
         n = f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         lines.append(
@@ -78,14 +78,14 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
             + [
                 spread(r, "throughput", "mb_per_s"),
                 spread(r, "rate", "per_s"),
-                words.number(r["errors"], places=0, gap=THIN),
-                words.number(r["tail_max_s"], places=2),
+                labels.number(r["errors"], places=0, gap=THIN),
+                labels.number(r["tail_max_s"], places=2),
                 shares(r),
-                labels,
+                label_texts,
             ]
         )
     useful = "useful MB/s" if workload not in RAW else "MB/s"
-    names = ["Store", "Settings"] if worded else [stacked(escape(words.heading(c))) for c in moving]
+    names = ["Store", "Settings"] if worded else [stacked(escape(labels.heading(c))) for c in moving]
     head = [
         *names,
         "n",
@@ -110,7 +110,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
 
 def _apart(r: pd.Series, axes: Collection[str]) -> str:
     """Return the axes of a group of points in words, without those at their defaults."""
-    settings = (words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c]))
+    settings = (labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c]))
     return ", ".join(filter(None, settings)) or "defaults"
 
 
@@ -129,17 +129,17 @@ def accesses(table: pd.DataFrame) -> str:
     rows = _colder(table)
     if rows.empty:
         return ""
-    apart = [c for c in ("store", "workload", *words.axes_of(table)) if c != "access"]
+    apart = [c for c in ("store", "workload", *labels.axes_of(table)) if c != "access"]
     asked = {tuple(map(str, values)) for values in rows[apart].to_numpy()}
     rows = table[[tuple(map(str, values)) in asked for values in table[apart].to_numpy()]]
     moving = [c for c in apart[2:] if rows[c].nunique() > 1]
     lines = []
     for _, r in rows.sort_values([*apart, "access"], kind="stable").iterrows():
         known = not pd.isna(r["access_proven"])
-        cells = [r["store"], words.value_text("workload", r["workload"]), _apart(r, moving), r["access"]]
-        cells += [r["access_proven"] if known else "not shown", words.number(r["disk_reads_percent"], places=0)]
+        cells = [r["store"], labels.value_text("workload", r["workload"]), _apart(r, moving), r["access"]]
+        cells += [r["access_proven"] if known else "not shown", labels.number(r["disk_reads_percent"], places=0)]
         rates = [spread(r, "throughput", "mb_per_s"), spread(r, "rate", "per_s")]
-        lines.append([*map(escape, cells), *rates, words.number(r["first_over_again"], significant=2)])
+        lines.append([*map(escape, cells), *rates, labels.number(r["first_over_again"], significant=2)])
     head = ["Store", "", "Settings", "Asked", "Proven", r"Disk [\%]", "MB/s", "operations/s", "Step"]
     return tex_table(f"l{left(2.2, 3.2)}llrrrr", head, lines, most=PAGE)
 
@@ -207,7 +207,7 @@ def throughput_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterato
 
 def _axis_name(axis: str) -> str:
     """Return the name of the axis of a curve; for coupled axes, the first one with the others in brackets."""
-    first, *others = map(words.heading, axis.split(TOGETHER))
+    first, *others = map(labels.heading, axis.split(TOGETHER))
     return f"{first} (with {', '.join(others).lower()})" if others else first
 
 
@@ -221,14 +221,14 @@ def knees(table: pd.DataFrame) -> str:
     ]
     held = [c for c in CURVE_AXES if c in table and table[c].nunique() > 1]
     lines, plateaus = [], bool((table["curve"] == KNEE).any())
-    for r in table[table["curve"] != CANNOT_TELL].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
+    for r in table[table["curve"] != UNDECIDED].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         settings_text = ", ".join(
-            filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c])))
+            filter(None, (labels.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c])))
         )
         ended = r["curve"] in (KNEE, PEAK)
         knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if ended else ""
         later = not ended and r["knee_low"] > r["least"]
-        beyond = f" (knee beyond {words.number(r['knee_low'])}, if any)" if later else ""
+        beyond = f" (knee beyond {labels.number(r['knee_low'])}, if any)" if later else ""
         plateau = (
             f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{groups.UNITS[r['metric']]}"
             if r["curve"] == KNEE
@@ -253,7 +253,7 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
     curves = closed(table)
     curves = curves[curves["axis"].str.split(TOGETHER).str[0] == "front_ends"] if len(curves) else curves
     for system, own in curves.groupby("deployment") if len(curves) else []:
-        known = own[(own["curve"] != CANNOT_TELL) & own["linearity_low"].notna()]
+        known = own[(own["curve"] != UNDECIDED) & own["linearity_low"].notna()]
         best = (known if len(known) else own).sort_values(["linearity_value", "most"]).iloc[-1]
         runs_text = runs({"n": best["n"] / best["values"]})
         common = {
@@ -267,7 +267,7 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
             yield Headline(**common, **undecided, lines=("not decided", runs_text), where=runs_text, size=-math.inf)
             continue
         many = f"{best['least']:g} to {best['most']:g} front-ends"
-        what = [words.value_text(c, best[c]) for c in ("workload", "object_size_bytes", "clients")]
+        what = [labels.value_text(c, best[c]) for c in ("workload", "object_size_bytes", "clients")]
         where = ", ".join([*map(escape, filter(None, [*what, _rates(best, rates)])), runs_text])
         yield Headline(
             **common,
@@ -286,9 +286,9 @@ def _rates(curve: pd.Series, rates: pd.DataFrame) -> str:
     if TOGETHER in curve["axis"] or name not in rates:
         return ""
     held = [c for c in curve.index[: curve.index.get_loc("axis")] if c != curve["axis"] and c in rates]
-    same = [groups.alike(values) == groups.alike(curve[held]) for values in rates[held].to_numpy()]
+    same = [groups.comparable(values) == groups.comparable(curve[held]) for values in rates[held].to_numpy()]
     along = rates[same].sort_values(curve["axis"])[name].astype(float)
-    return f"{' to '.join(words.number(v, gap=THIN) for v in along)} {groups.UNITS[curve['metric']]}"
+    return f"{' to '.join(labels.number(v, gap=THIN) for v in along)} {groups.UNITS[curve['metric']]}"
 
 
 FURTHER_METRICS = ("latency_p90", "latency_p99", "latency_p999", "latency_max", "ttfb_p50")  # columns after the median
@@ -307,7 +307,7 @@ def _load(r: pd.Series) -> str:
     if r["loop"] == "closed":
         return f"closed, {r['concurrency']:g}"
     behind = r["completed_percent"] < latency.KEPT_UP
-    return f"open, {words.grouped(f'{r.arrival_rate:.0f}')}/s{'*' if behind else ''}"
+    return f"open, {labels.grouped(f'{r.arrival_rate:.0f}')}/s{'*' if behind else ''}"
 
 
 def latencies(table: pd.DataFrame) -> str:
@@ -320,9 +320,9 @@ def latencies(table: pd.DataFrame) -> str:
     lines = []
     for _, r in rows.sort_values(["op", "store", "loop"], kind="stable").iterrows():
         size = next((units.format_size(int(r[c])) for c in latency.SIZES if c in r and not pd.isna(r[c])), "")
-        cells = [words.deployment(r), *([str(r["engine"])] if engines else []), latency.operation(r), size]
+        cells = [labels.deployment(r), *([str(r["engine"])] if engines else []), latency.operation(r), size]
         cells += [*([r["setting"]] if settings else []), _load(r), f"{r['n']:g}"]
-        values = [at_least(r, m) + words.number(r[f"{m}_median_ms"], gap=THIN) for m in FURTHER_METRICS]
+        values = [at_least(r, m) + labels.number(r[f"{m}_median_ms"], gap=THIN) for m in FURTHER_METRICS]
         if not pd.isna(r["paused_percent"]) and r["paused_percent"] >= latency.PAUSED:
             values[FURTHER_METRICS.index("latency_p99")] += PAUSED
         median = at_least(r, "latency_p50") + spread(r, "latency_p50", "ms")
@@ -388,7 +388,7 @@ def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
             asks="how long an operation takes",
             lines=(*quantiles, escape(f"{r['op']} {size}, {load}") + runs(r)),
             value=f"{' and '.join(quantiles)}~ms",
-            of=f"for a {words.value_text('workload', r['workload'])}",
+            of=f"for a {labels.value_text('workload', r['workload'])}",
             where=escape(f"{size}, {load}") + runs(r),
             size=-float(r["latency_p50_median_ms"]),
             verb="needed",
@@ -420,7 +420,7 @@ def one_client(table: pd.DataFrame) -> str:
             lines += _block(printed.set_index("workers"), mine, settings, str(size))
         head = ["Threads", "Published files/s", "Published MB/s"]
         head += [
-            ", ".join(filter(None, [f"{engine} {words.plural(buckets, 'bucket').replace(' ', '~')}", more]))
+            ", ".join(filter(None, [f"{engine} {labels.plural(buckets, 'bucket').replace(' ', '~')}", more]))
             for engine, buckets, more in settings
         ]
         caption = (
@@ -472,4 +472,4 @@ def _printed(r: "pd.Series | None", name: str, unit: str) -> str:
     if r is None or pd.isna(r[f"{name}_median_{unit}"]):
         return "--"
     value, spread = (f"{r[f'{name}_{part}_{unit}']:g}" for part in ("median", "spread"))
-    return rf"{words.grouped(value, THIN)} $\pm$ {spread}"
+    return rf"{labels.grouped(value, THIN)} $\pm$ {spread}"

@@ -22,7 +22,7 @@ from storelab.analysis.latex.parts import (
     title,
     unlimited,
 )
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.tables.earlier import MEASURED, NAVIGATION, PUBLISHED
 from storelab.analysis.tables.reads import CLIENT, NAVIGATIONS, entries_read, of_all_branches, setting
 from storelab.core import units
@@ -51,26 +51,26 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
     table = table[table["workload"] == workload]
     if table.empty:
         return ""
-    axes = [c for c in words.axes_of(table) if c not in ("clients", first, "engine") and table[c].nunique() > 1]
+    axes = [c for c in labels.axes_of(table) if c not in ("clients", first, "engine") and table[c].nunique() > 1]
     head = [
         stacked(h)
-        for h in (HEADS[first], *(escape(words.heading(c)) for c in axes), "Entries", *(name for name, _ in columns))
+        for h in (HEADS[first], *(escape(labels.heading(c)) for c in axes), "Entries", *(name for name, _ in columns))
     ]
     lines: list[str] = []
     for (store, engine), part in table.groupby(["store", "engine"]):
         part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)
-        clients = words.plural(part["clients"].iloc[0], "client")
-        heading = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}{opening(part)}"
+        clients = labels.plural(part["clients"].iloc[0], "client")
+        heading = f"{store}, {engine}, {clients}, median of {labels.runs_text(part['n'])}{opening(part)}"
         lines.append(title(len(head), escape(heading)))
         for _, r in part.iterrows():
             idle = IDLE.get(r.get("merge"), ())
             cells = [
                 f"{r[first]:g}",
                 *("--" if c in idle else escape(unlimited(c, r[c])) for c in axes),
-                words.grouped(f"{r['entries']:.0f}", THIN),
+                labels.grouped(f"{r['entries']:.0f}", THIN),
             ]
             marks = (few(r) if c.endswith("per_s") else "" for _, c in columns)
-            values = (words.number(r[c], gap=THIN) for _, c in columns)
+            values = (labels.number(r[c], gap=THIN) for _, c in columns)
             lines.append([*cells, *map("".join, zip(values, marks, strict=True))])
     size = next((size for size, most in SIZES if len(head) <= most), "tiny")
     return tex_table("r" * len(head), head, lines, size=size, most=PAGE)
@@ -81,7 +81,7 @@ def opening(rows: pd.DataFrame) -> str:
     medians = [rows[f"opening_median_{unit}"].astype(float).median() for unit in ("requests", "mb", "s")]
     if any(pd.isna(v) for v in medians):
         return ""
-    requests, mb, ms = (words.number(v) for v in (medians[0], medians[1], 1000 * medians[2]))
+    requests, mb, ms = (labels.number(v) for v in (medians[0], medians[1], 1000 * medians[2]))
     return f"; opening the file: {requests} requests, {mb} MB, {ms} ms"
 
 
@@ -124,12 +124,12 @@ def table2(table: pd.DataFrame) -> str:
     Below it is Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001.
     """
     ours, printed = (table[table["source"] == source] for source in ("measured", "published"))
-    axes = [c for c in words.axes_of(ours.drop(columns="source")) if c not in ("entry_fraction_percent", "engine")]
+    axes = [c for c in labels.axes_of(ours.drop(columns="source")) if c not in ("entry_fraction_percent", "engine")]
     axes = [c for c in axes if ours[c].nunique() > 1]
     lines: list[str] = []
     for values, rows in ours.groupby(["store", "engine", *axes], dropna=False):
-        heading = [*values[:2], *(words.value_text(c, v) for c, v in zip(axes, values[2:], strict=True))]
-        lines += _table2_block(f"{', '.join(filter(None, heading))}, median of {words.runs_text(rows['n'])}", "", rows)
+        heading = [*values[:2], *(labels.value_text(c, v) for c, v in zip(axes, values[2:], strict=True))]
+        lines += _table2_block(f"{', '.join(filter(None, heading))}, median of {labels.runs_text(rows['n'])}", "", rows)
     names = ", ".join(printed[["store", "engine"]].iloc[0])
     lines += [r"\midrule", *_table2_block(f"Published: {names}, another file (ATLAS)", r" \cite{arsuaga}", printed)]
     return tex_table("r" * len(TABLE2), [stacked(name) for name, _ in TABLE2], lines, size="footnotesize", most=PAGE)
@@ -139,7 +139,7 @@ def _table2_block(heading: str, cite: str, rows: pd.DataFrame) -> list[str]:
     """Return a line with the title, and one line for each fraction."""
     lines = [title(len(TABLE2), f"{escape(heading)}{cite}")]
     for _, r in rows.sort_values("entry_fraction_percent", ascending=False).iterrows():
-        cells = [words.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
+        cells = [labels.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
         lines.append([f"{r['entry_fraction_percent']:g}", *cells])
     return lines
 
@@ -163,14 +163,14 @@ def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
                 continue
             known = known[known[fraction] == known[fraction].min()]
             r = known.loc[known["entries_median_per_s"].astype(float).idxmax()]
-            part = words.value_text(fraction, r[fraction])
-            volume = words.value_text(FRACTIONS[-1], 100 if pd.isna(r.get(FRACTIONS[-1])) else r[FRACTIONS[-1]])
+            part = labels.value_text(fraction, r[fraction])
+            volume = labels.value_text(FRACTIONS[-1], 100 if pd.isna(r.get(FRACTIONS[-1])) else r[FRACTIONS[-1]])
             applies = verdicts["what"].map(partial(_is_about, part=part, volume=volume)).astype(bool)
             on = verdicts[applies & (verdicts["workload"] == workload) & (verdicts["deployment"] == system)]
             counts = entries_read(r, own_reads) if workload == "read_entries" else None
-            part = "{} of {} entries".format(*map(words.number, counts)) if counts else part
+            part = "{} of {} entries".format(*map(labels.number, counts)) if counts else part
             lines = cell_lines(r, "entries", "per_s")
-            where = escape(f"{r['engine']}, {words.plural(r['clients'], 'client')}, ") + runs(r)
+            where = escape(f"{r['engine']}, {labels.plural(r['clients'], 'client')}, ") + runs(r)
             yield Headline(
                 system=str(system),
                 kind="Sparse reads",
@@ -192,10 +192,10 @@ def events(table: pd.DataFrame) -> str:
     It has events/s, MB/s, and the bytes and requests of one event.
     """
     fixed = ("clients", "files", "navigation", *CLIENT)
-    axes = [c for c in words.axes_of(table) if c not in fixed and table[c].nunique() > 1]
+    axes = [c for c in labels.axes_of(table) if c not in fixed and table[c].nunique() > 1]
     head = [
         "Setting of the client",
-        *(escape(words.heading(c)) for c in axes),
+        *(escape(labels.heading(c)) for c in axes),
         "Events/s",
         "MB/s",
         "Bytes/event",
@@ -207,12 +207,12 @@ def events(table: pd.DataFrame) -> str:
     for navigation in NAVIGATIONS:
         for store, rows in table[table["navigation"] == navigation].groupby("store"):
             rows = rows[rows["clients"] == rows["clients"].max()].sort_values("events_median_per_s")
-            jobs = words.plural(rows["clients"].iloc[0], "job")
-            steps = words.span(rows["step"], "events")
-            heading = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
+            jobs = labels.plural(rows["clients"].iloc[0], "job")
+            steps = labels.span(rows["step"], "events")
+            heading = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {labels.runs_text(rows['n'])}"
             lines.append(title(len(head), escape(heading)))
             lines += [
-                [escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_event_cells(r)]
+                [escape(setting(r)), *(escape(labels.cell(c, r[c])) for c in axes), *_event_cells(r)]
                 for _, r in rows.iterrows()
             ]
     return tex_table("l" + "r" * (len(head) - 1), head, lines, size="footnotesize", most=PAGE)
@@ -223,11 +223,11 @@ def _event_cells(r: pd.Series) -> list[str]:
     moved = r["wire_median_bytes_per_event"]
     return [
         spread(r, "events", "per_s"),
-        words.number(r[f"{counted}_median_mb_per_s"], gap=THIN),
+        labels.number(r[f"{counted}_median_mb_per_s"], gap=THIN),
         "--" if pd.isna(moved) else escape(units.human_size(float(moved))),
-        words.number(r["requests_median_per_event"], gap=THIN),
-        words.number(r["amplification_median_ratio"], gap=THIN),
-        words.number(r["opening_median_mb"], gap=THIN),
+        labels.number(r["requests_median_per_event"], gap=THIN),
+        labels.number(r["amplification_median_ratio"], gap=THIN),
+        labels.number(r["opening_median_mb"], gap=THIN),
     ]
 
 
@@ -241,7 +241,7 @@ def events_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
         on = on[on["engine"] == r["engine"]]
         about = on[on["what"].fillna("").map(lambda what, part=navigation: part in what)] if len(on) else on
         lines = cell_lines(r, "events", "per_s")
-        jobs_text = escape(words.plural(r["clients"], "job"))
+        jobs_text = escape(labels.plural(r["clients"], "job"))
         yield Headline(
             system=str(system),
             kind=f"Jobs, {navigation}",
@@ -275,7 +275,7 @@ def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
     columns = 1 + sum(wide.values())
     lines: list[str] = []
     measured = table[table["source"] == MEASURED]
-    periods = f"{words.span(measured['period_s'], 's')}, median of {words.runs_text(measured['n'])}"
+    periods = f"{labels.span(measured['period_s'], 's')}, median of {labels.runs_text(measured['n'])}"
     heads = {
         PUBLISHED: "Published, HEPiX 2010: ten nodes, one undisclosed period",
         MEASURED: f"Here, by setting of the client: runs of {periods}",
@@ -311,11 +311,11 @@ def _lab_value(r: pd.Series, column: str) -> str:
     """Return a cell: the printed value, or our median with its interval."""
     ends = [f"mb_{part}_per_s" if column == "mb_per_s" else f"{column}_{part}" for part in ("low", "high")]
     if r["source"] == PUBLISHED:
-        return words.number(r[column], gap=THIN)
+        return labels.number(r[column], gap=THIN)
     value = r[column]
     low, high = (r[c] for c in ends)
     mark = FEW if r["few"] == 1 else ""
-    return (words.spread([value, low, high], THIN) if high > low else words.number(value, gap=THIN)) + mark
+    return (labels.spread([value, low, high], THIN) if high > low else labels.number(value, gap=THIN)) + mark
 
 
 def _padded(values: list[str], wide: int) -> list[str]:

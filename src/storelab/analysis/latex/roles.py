@@ -12,7 +12,7 @@ import pandas as pd
 from storelab.analysis.latex.headlines import Headline, of_wrong, runs
 from storelab.analysis.latex.parts import LINE_END, THIN, escape, few, left, row, tex_table
 from storelab.analysis.latex.rates import AT_LEAST, WHY_AT_LEAST, at_least
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records.roles import DURING
 from storelab.analysis.statistics.steadiness import FALLS, RISES
 from storelab.analysis.tables import guarantees, releases, roles, soak
@@ -37,11 +37,11 @@ def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> 
     rows = table[table["workload"] == r["workload"]]
     varying = [
         c
-        for c in words.axes_of(table)
-        if rows[c].nunique() > 1 or c == "fault" or (whole and not words.is_default(c, r[c]))
+        for c in labels.axes_of(table)
+        if rows[c].nunique() > 1 or c == "fault" or (whole and not labels.is_default(c, r[c]))
     ]
-    axis_texts = words.settings((c, r[c]) for c in varying if c not in words.DEPLOYMENT_NAMES)
-    return "; ".join(filter(None, [words.deployment(r), axis_texts]))
+    axis_texts = labels.settings((c, r[c]) for c in varying if c not in labels.DEPLOYMENT_NAMES)
+    return "; ".join(filter(None, [labels.deployment(r), axis_texts]))
 
 
 def _summed(table: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def _summed(table: pd.DataFrame) -> pd.DataFrame:
     """
     if PART not in table or table[PART].nunique() < 2:
         return table
-    same = [c for c in words.axes_of(table) if c != PART]
+    same = [c for c in labels.axes_of(table) if c != PART]
     rows = []
     for _, parts in table.groupby(["store", "workload", *same, "role", "phase"], dropna=False, sort=False):
         r = parts.iloc[0].drop(PART)
@@ -71,13 +71,13 @@ def phases(table: pd.DataFrame) -> str:
     ratios = [n for n in ("rate_over_before", "latency_p99_over_before") if rows[f"{n}_median_ratio"].notna().any()]
     found = []
     for _, r in rows.iterrows():
-        cells = [escape(r["role"]), r["phase"], f"{r['n']:g}", words.number(r["length_s"])]
-        median = at_least(r, "latency_p50") + words.number(r["latency_p50_median_ms"])
+        cells = [escape(r["role"]), r["phase"], f"{r['n']:g}", labels.number(r["length_s"])]
+        median = at_least(r, "latency_p50") + labels.number(r["latency_p50_median_ms"])
         rate = _short(r, "rate", "per_s") + few(r)
         cells += [rate, median, at_least(r, "latency_p99") + _short(r, "latency_p99", "ms")]
         cells += [at_least(r, name) + _short(r, name, "ratio") for name in ratios]
-        group = f"{words.value_text('workload', r['workload'])}: {settings(rows, r, whole=True)}"
-        found.append((group, [*cells, words.number(r["errors"], gap=THIN)]))
+        group = f"{labels.value_text('workload', r['workload'])}: {settings(rows, r, whole=True)}"
+        found.append((group, [*cells, labels.number(r["errors"], gap=THIN)]))
     named = {"rate_over_before": "Rate ratio", "latency_p99_over_before": "p99 ratio"}
     head = ["Role", "Phase", "n", "Length", "Operations/s", "p50 [ms]", "p99 [ms]"]
     head += [*(named[name] for name in ratios), "Failed"]
@@ -115,7 +115,7 @@ def recovered(table: pd.DataFrame) -> str:
         name = f"{settings(own, r)}: {r['role']}" if is_own else f"{CHASSIS}: {DOES[r['does']]} ({r['source']})"
         name += ", more than the redundancy tolerates" if is_own and r["beyond_redundancy"] else ""
         never = [f"never in {r['never_served']:g}"] if is_own and r["never_served"] else []
-        cells = [escape(name), f"{r['n']:g}" if is_own else "", words.number(r["failed_operations"], gap=THIN)]
+        cells = [escape(name), f"{r['n']:g}" if is_own else "", labels.number(r["failed_operations"], gap=THIN)]
         cells += [_below(r, name, "s") for name in ("pause", "noticed")]
         cells.append(_below(r, "service", "s", more=never))
         cells.append(_below(r, "whole_after", "s"))
@@ -160,10 +160,10 @@ def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> s
     """Return `4.01 [3.90, 4.22]`, all with the same decimals; only the number if there is no spread."""
     median, low, high = (factor * r[f"{name}_{part}_{unit}"] for part in groups.PARTS)
     if pd.isna(median) or pd.isna(low) or low == high:
-        return words.number(median, gap=THIN)
-    places = words.decimals(median)
-    return f"{words.number(median, places=places, gap=THIN)} " + (
-        f"[{words.number(low, places=places, gap=THIN)}, {words.number(high, places=places, gap=THIN)}]"
+        return labels.number(median, gap=THIN)
+    places = labels.decimals(median)
+    return f"{labels.number(median, places=places, gap=THIN)} " + (
+        f"[{labels.number(low, places=places, gap=THIN)}, {labels.number(high, places=places, gap=THIN)}]"
     )
 
 
@@ -176,11 +176,11 @@ def kept(table: pd.DataFrame) -> str:
         counts = [acknowledged, r["read"], *(r[name] for name in guarantees.WRONG), r["unreadable"]]
         lines.append(
             [
-                escape(f"{words.value_text('workload', r['workload'])}: {settings(table, r)}"),
+                escape(f"{labels.value_text('workload', r['workload'])}: {settings(table, r)}"),
                 escape(when.get(r["when"], r["when"])),
                 f"{r['n']:g}",
-                *(words.number(count, gap=THIN) for count in counts),
-                words.number(r["wrong_upper95_percent"], significant=2),
+                *(labels.number(count, gap=THIN) for count in counts),
+                labels.number(r["wrong_upper95_percent"], significant=2),
             ]
         )
     caption = (
@@ -210,15 +210,15 @@ def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
         group = table[table[same].astype(str).eq(r[same].astype(str)).all(axis=1)]
         others = group[(group["phase"] == DURING) & (group["role"] != r["role"])]
         did = [f"{o['role']} ran at {_short(o, 'rate', 'per_s')} operations/s" for _, o in others.iterrows()]
-        meanwhile = f" while {escape(words.listed(did))}" if did else ""
+        meanwhile = f" while {escape(labels.listed(did))}" if did else ""
         median, _, rest = _short(r, name, "ratio", 100).partition(" [")
         lines = (median, *([f"[{rest}"] if rest else []))
         longer = ""
         if pd.notna(r[f"{p99}_median_ratio"]):
             longer = f", with {at_least(r, p99)}{_short(r, p99, 'ratio')} times the 99th percentile of the latency"
         sweep = own[(own["workload"] == r["workload"]) & (own["role"] == r["role"])]
-        axes = [c for c in words.axes_of(table) if sweep[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
-        case = escape(words.settings((c, r[c]) for c in axes))
+        axes = [c for c in labels.axes_of(table) if sweep[c].nunique() > 1 and c not in labels.DEPLOYMENT_NAMES]
+        case = escape(labels.settings((c, r[c]) for c in axes))
         where = [*filter(None, ["; ".join([case, *_rest_of_sweep(sweep.drop(index=r.name), axes)])]), runs(r)]
         yield Headline(
             system=str(system),
@@ -243,14 +243,14 @@ def _rest_of_sweep(rows: pd.DataFrame, axes: Sequence[str]) -> Iterator[str]:
     if len(longer):
         text += f" with {_range(longer)} times the 99th percentile"
     if len(axes) == 1 and pd.api.types.is_numeric_dtype(rows[axes[0]]):
-        yield f"{text} at {escape(words.heading(axes[0]).lower())} {_range(rows[axes[0]])}"
+        yield f"{text} at {escape(labels.heading(axes[0]).lower())} {_range(rows[axes[0]])}"
     else:
-        yield f"{text} in {words.counted(len(rows), 'other case')}"
+        yield f"{text} in {labels.counted(len(rows), 'other case')}"
 
 
 def _range(values: "pd.Series[float]") -> str:
     """Return `2.58 to 44.9`."""
-    return " to ".join(dict.fromkeys(words.number(v, gap=THIN) for v in (values.min(), values.max())))
+    return " to ".join(dict.fromkeys(labels.number(v, gap=THIN) for v in (values.min(), values.max())))
 
 
 def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
@@ -268,13 +268,13 @@ def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
             )
             beyond = " (beyond its redundancy)" if rows_of_fault["beyond_redundancy"].any() else ""
             named = rf"{'in the upgrade' if versions else 'with'} \emph{{{escape(fault)}}}{versions}{beyond}"
-            clauses += [f"{named} {words.listed(costs)}"] if costs else []
+            clauses += [f"{named} {labels.listed(costs)}"] if costs else []
             lines.append(f"{escape(fault)}: {_failed(rows_of_fault)}")
         known = points[points["whole_after_median_s"].notna()]
         if len(known):
             after = _most(known, "whole_after")
             whole = f"up to {after}~s after the fault was undone" if after != "0" else "when the fault was over"
-            of_all = f" (in {len(known)} of {words.plural(len(points), 'case')})" if len(known) < len(points) else ""
+            of_all = f" (in {len(known)} of {labels.plural(len(points), 'case')})" if len(known) < len(points) else ""
             clauses.append(f"redundancy whole {whole}{of_all}")
             lines += [f"whole after {after}~s"] if after != "0" else []
         value = ", ".join(clauses)
@@ -283,16 +283,16 @@ def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
             (points["never_whole"].sum(), "was not whole again in"),
             (rows["never_served"].sum(), "was never served again in"),
         ):
-            value += f", and {text} {words.plural(count, 'run')}" if count else ""
+            value += f", and {text} {labels.plural(count, 'run')}" if count else ""
         yield Headline(
             system=str(system),
             kind="Faults",
             unit="",
             asks="what a fault costs",
-            lines=(*lines, f"n~=~{words.span(rows['n'], '')}"),
+            lines=(*lines, f"n~=~{labels.span(rows['n'], '')}"),
             value=value,
             of="",
-            where=f"n~=~{words.span(rows['n'], '')}",
+            where=f"n~=~{labels.span(rows['n'], '')}",
             size=-float(rows["failed_operations"].sum()),
             verb="had",
         )
@@ -301,13 +301,13 @@ def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
 def _failed(rows: pd.DataFrame) -> str:
     """Return the fraction of the operations that failed, counted from the start of the fault."""
     failed, done = (int(rows[name].sum()) for name in ("failed_operations", "operations"))
-    return f"{words.number(100 * failed / (failed + done))}~\\% failed" if failed else "none failed"
+    return f"{labels.number(100 * failed / (failed + done))}~\\% failed" if failed else "none failed"
 
 
 def _most(rows: pd.DataFrame, name: str) -> str:
     """Return the highest value of all runs."""
     ends = rows[[f"{name}_median_s", f"{name}_high_s"]].astype(float)
-    return words.number(ends.max(axis=None), gap=THIN)
+    return labels.number(ends.max(axis=None), gap=THIN)
 
 
 def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
@@ -319,12 +319,12 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
     failed = int(rows["failed_operations"].sum())
     if failed:
         of_all = _failed(rows).removesuffix(" failed")
-        yield f"{words.number(failed, gap=THIN)} failed operations ({of_all} of all from then on)"
+        yield f"{labels.number(failed, gap=THIN)} failed operations ({of_all} of all from then on)"
     known = rows[rows["pause_median_s"].notna()]
     unserved = known[(known["pause_median_s"] >= UNSERVED * known["undone_median_s"]).fillna(False)]
     if len(unserved):
-        undone = words.number(unserved["undone_median_s"].max())
-        who = words.listed([escape(role) for role in dict.fromkeys(unserved["role"])])
+        undone = labels.number(unserved["undone_median_s"].max())
+        who = labels.listed([escape(role) for role in dict.fromkeys(unserved["role"])])
         yield f"{who} not served until the fault was undone ({undone}~s)"
     elif (known["service_median_s"].isna() | (known["service_median_s"] > 0)).any():
         yield f"a pause of up to {_most(known, 'pause')}~s"
@@ -338,7 +338,7 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
             continue
         sentence = f"{when} {escape(r['role'])} at {_short(r, name, 'ratio', 100)}~\\% of the rate before"
         p99 = r["after_latency_p99_median_ratio"]
-        yield f"{sentence} with {words.number(p99)} times the p99" if name == "after" and pd.notna(p99) else sentence
+        yield f"{sentence} with {labels.number(p99)} times the p99" if name == "after" and pd.notna(p99) else sentence
 
 
 def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
@@ -346,7 +346,7 @@ def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
     last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
-        bound = f"at most {words.number(100 * upper_bound(wrong, read))}~\\%"
+        bound = f"at most {labels.number(100 * upper_bound(wrong, read))}~\\%"
         asks = "whether acknowledged objects stay"
         yield of_wrong(system, (wrong, read), "Acknowledged, then wrong", asks, "acknowledged objects wrong", bound)
 
@@ -360,8 +360,8 @@ def trends(table: pd.DataFrame) -> str:
             text = rf"\raggedright\emph{{{escape(named[last])}}}"
             lines.append(rf"\multicolumn{{6}}{{@{{}}p{{13cm}}@{{}}}}{{{text}}} \\*")
         unit = r["unit"].replace("1/s", "operations/s")
-        cells = [escape(f"{soak.in_words(r)} [{unit}]"), f"{r['n']:g}", words.number(r["level"], gap=THIN)]
-        cells.append(words.spread([r[f"slope_{part}per_hour"] for part in ("", "low_", "high_")], THIN))
+        cells = [escape(f"{soak.in_words(r)} [{unit}]"), f"{r['n']:g}", labels.number(r["level"], gap=THIN)]
+        cells.append(labels.spread([r[f"slope_{part}per_hour"] for part in ("", "low_", "high_")], THIN))
         lines.append([*cells, soak.change_text(r, gap=THIN), escape(r["trend"])])
     caption = (
         "Series of parts: number of parts, median over them, Theil-Sen slope per hour with its 95\\,\\% interval, "
@@ -380,10 +380,10 @@ def soak_headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headlin
         moving = moving.loc[moving["change_percent"].abs().sort_values(ascending=False).index]
         moved = [escape(soak.moved(r)) for _, r in moving.iterrows()]
         rate = rows[rows["metric"] == "rate"].sort_values("level").iloc[-1]
-        level = words.number(rate["level"], gap=THIN)
+        level = labels.number(rate["level"], gap=THIN)
         parts_text, hours = (
-            words.plural(rate["n"], "part"),
-            words.number(soak.hours(parts[parts["store"] == store]).max()),
+            labels.plural(rate["n"], "part"),
+            labels.number(soak.hours(parts[parts["store"] == store]).max()),
         )
         yield Headline(
             system=str(store),
@@ -392,7 +392,7 @@ def soak_headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headlin
             asks="what changes over hours",
             lines=(level, f"{soak.change_text(rate, gap=THIN)}~\\% over {hours}~h"),
             value=f"{level}~operations/s over {hours}~h",
-            of=f"while {words.listed(moved)}" if moved else "while nothing rose or fell",
+            of=f"while {labels.listed(moved)}" if moved else "while nothing rose or fell",
             where=f"median of {parts_text}",
             size=float(rate["level"]),
             verb="held",
@@ -405,12 +405,12 @@ def collected(rows: pd.DataFrame) -> str:
     several = [c for c in releases.AXES if rows[c].nunique() > 1]
     lines = []
     for _, r in found.iterrows():
-        settings_text = [r["system"], words.settings((c, r[c]) for c in several)]
+        settings_text = [r["system"], labels.settings((c, r[c]) for c in several)]
         cells = [escape("; ".join(filter(None, settings_text))), f"{r['n']:g}"]
-        cells += [words.number(r[name], gap=THIN) for name in ("alive", "dead", "dead_mb")]
-        cells += [_times(r, "deletes_per_s"), words.number(r["sweep_s_median"])]
+        cells += [labels.number(r[name], gap=THIN) for name in ("alive", "dead", "dead_mb")]
+        cells += [_times(r, "deletes_per_s"), labels.number(r["sweep_s_median"])]
         cells += [_times(r, name, 100) for name in releases.FELT]
-        lines.append([*cells, *(words.number(r[name], gap=THIN) for name in ("retries", "lingering", "left"))])
+        lines.append([*cells, *(labels.number(r[name], gap=THIN) for name in ("retries", "lingering", "left"))])
     caption = (
         "Garbage collected from a repository of software: objects that the kept days need, objects that only "
         "older days need and their size; deletions per second and seconds of the sweep; the rate of concurrent uploads "
@@ -424,7 +424,7 @@ def collected(rows: pd.DataFrame) -> str:
 
 def _times(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
     """Return `950 [900, 990]`, or only the number if there is one run."""
-    return words.spread([factor * r[f"{name}_{part}"] for part in groups.PARTS], THIN)
+    return labels.spread([factor * r[f"{name}_{part}"] for part in groups.PARTS], THIN)
 
 
 def collections_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
@@ -441,7 +441,7 @@ def collections_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
             r = known.loc[known["deletes_per_s_median"].astype(float).idxmax()]
             median, _, rest = _times(r, name, factor).partition(" [")
             lines = (median, *([f"[{rest}"] if rest and r["n"] > 1 else []))
-            dead = f"{words.number(r['dead'], gap=THIN)} dead objects, {runs(r)}"
+            dead = f"{labels.number(r['dead'], gap=THIN)} dead objects, {runs(r)}"
             yield Headline(
                 system=str(system),
                 kind=kind,

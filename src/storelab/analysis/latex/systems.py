@@ -22,7 +22,7 @@ from storelab.analysis.latex.parts import (
     title,
     upright,
 )
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.tables.earlier import ASKED, PUBLISHED
 from storelab.analysis.tables.guarantees import SCENARIOS, upper_bound
@@ -118,7 +118,7 @@ def consistency(table: pd.DataFrame) -> str:
             cells = []
             for d in deployments:
                 n, tried = (int(v) for v in sums.loc[d]) if d in sums.index else (0, 0)
-                text = f"{n} of {words.grouped(str(tried), THIN)}"
+                text = f"{n} of {labels.grouped(str(tried), THIN)}"
                 cells.append("" if not tried else f"\\textbf{{{text}}}" if n else text)
             scenario_text = SCENARIOS.get(scenario, scenario.replace("_", " ")) + (
                 ", another front-end" if front_end == "other" else ""
@@ -131,7 +131,7 @@ def consistency(table: pd.DataFrame) -> str:
         ["Upper 95\\,\\% bound of the fraction, all scenarios", *(f"{100 * b:.2g}\\,\\%" for b in bounds)],
     ]
     lines.append(
-        ["Operations that failed", *(words.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)]
+        ["Operations that failed", *(labels.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)]
     )
     caption = (
         "Anomalies of the judged answers under load, by scenario. An operation that fails is an error, not a try. "
@@ -155,10 +155,10 @@ def space(table: pd.DataFrame) -> str:
         cells = [
             escape(r["deployment"]),
             units.format_size(int(r["object_size_bytes"])),
-            words.number(r["stored_mb"], gap=THIN),
+            labels.number(r["stored_mb"], gap=THIN),
             f"{r['n']:g}",
         ]
-        lines.append([*cells, *(spread(r, *metric) for metric in SPACE_METRICS), words.number(r["reclaim_s"])])
+        lines.append([*cells, *(spread(r, *metric) for metric in SPACE_METRICS), labels.number(r["reclaim_s"])])
     head = [
         "System",
         "Objects",
@@ -198,7 +198,7 @@ def table1(table: pd.DataFrame) -> str:
 def _system_line(r: pd.Series, printed: bool) -> str:
     version = "" if pd.isna(r["version"]) else str(r["version"]).partition(" ")[0][:18]
     name = r["name"] if printed else " ".join(filter(None, [f"{r['system']}:", str(r["name"]), version]))
-    cells = [escape(name), *(words.number(r[c], gap=THIN) for c in TABLE1_NUMBERS)]
+    cells = [escape(name), *(labels.number(r[c], gap=THIN) for c in TABLE1_NUMBERS)]
     cells += ["--" if pd.isna(r[c]) else ANSWERS.get(r[c], escape(r[c])) for c in ASKED]
     return [*cells, "--" if pd.isna(r["redundancy"]) else escape(r["redundancy"])]
 
@@ -218,15 +218,15 @@ def traffic(table: pd.DataFrame) -> str:
         return ""
     rows, lines = groups.labelled(shown), []
     sources = {_from(source) for source in rows["source"]}
-    moving = [c for c in by[2:] if rows[c].nunique() > 1 and c not in ("front_ends", *words.DEPLOYMENT_NAMES)]
+    moving = [c for c in by[2:] if rows[c].nunique() > 1 and c not in ("front_ends", *labels.DEPLOYMENT_NAMES)]
     for _, own in rows.groupby(by, dropna=False, sort=False):
         first = own.iloc[0]
-        heading = f"{first['deployment']}, {words.value_text('workload', first['workload'])}"
-        settings = [words.value_text(c, first[c]) for c in moving]
+        heading = f"{first['deployment']}, {labels.value_text('workload', first['workload'])}"
+        settings = [labels.value_text(c, first[c]) for c in moving]
         given = list(dict.fromkeys(f"{n:g}" for n in own["given_to"]))
-        shares = [words.number(s, places=1, gap=THIN) for s in own["share_median_percent"]]
+        shares = [labels.number(s, places=1, gap=THIN) for s in own["share_median_percent"]]
         cells = [escape(", ".join(filter(None, settings))), f"{first['front_ends']:g}"]
-        median, low, high = (words.number(first[f"spread_{part}_percent"], places=1) for part in groups.PARTS)
+        median, low, high = (labels.number(first[f"spread_{part}_percent"], places=1) for part in groups.PARTS)
         spread = f"{median} [{low}, {high}]" if low != high else median
         cells += [" or ".join(given), ", ".join(shares), spread, f"{first['n']:g}"]
         cells += [escape(_from(first["source"]))] if len(sources) > 1 else []
@@ -244,7 +244,7 @@ def traffic(table: pd.DataFrame) -> str:
     rest = len(table[by].drop_duplicates()) - len(shown[by].drop_duplicates())
     if not rest:
         return text
-    sentence = f"{words.plural(rest, 'further group')} of points assigned unequal numbers of clients to the front-ends"
+    sentence = f"{labels.plural(rest, 'further group')} of points assigned unequal numbers of clients to the front-ends"
     return text + f"\n\\noindent {sentence}; \\texttt{{traffic.csv}} has their shares.\n"
 
 
@@ -269,22 +269,22 @@ def distributions(table: pd.DataFrame) -> str:
     It has the groups that the figure shows.
     """
     rows, lines = groups.labelled(shown(table)), []
-    axes = [c for c in words.axes_of(table) if c not in PLACE]
+    axes = [c for c in labels.axes_of(table) if c not in PLACE]
     moving = [c for c in axes if rows[c].nunique() > 1 or c in ("engine", "clients", "workers")]
     place = ["deployment", "workload", *(c for c in ("object_size_bytes",) if c in rows), *axes]
     for _, own in rows.groupby(place, dropna=False, sort=False):
         first = own.iloc[0]
         size = first.get("object_size_bytes")
-        heading = [first["deployment"], words.value_text("workload", first["workload"])]
+        heading = [first["deployment"], labels.value_text("workload", first["workload"])]
         heading[-1] += "" if pd.isna(size) else f" of {units.format_size(int(size))}"
-        heading += [words.value_text(c, first[c]) for c in moving]
+        heading += [labels.value_text(c, first[c]) for c in moving]
         lines.append(title(4 + len(QUANTILES), escape(", ".join(filter(None, heading)))))
         for name in (n for n in UNITS if n in set(own["quantity"])):
             r = own[own["quantity"] == name].iloc[0]
-            cells = [escape(f"{QUANTITIES[name]} [{UNITS[name]}]"), words.number(r["samples"], gap=THIN)]
+            cells = [escape(f"{QUANTITIES[name]} [{UNITS[name]}]"), labels.number(r["samples"], gap=THIN)]
             zero = 100 * r["zeros"] / r["samples"]
-            cells += [words.number(zero, places=0) if r["zeros"] else "", words.number(r["mean"], gap=THIN)]
-            lines.append([*cells, *(words.number(r[p], gap=THIN) for p in QUANTILES)])
+            cells += [labels.number(zero, places=0) if r["zeros"] else "", labels.number(r["mean"], gap=THIN)]
+            lines.append([*cells, *(labels.number(r[p], gap=THIN) for p in QUANTILES)])
     caption = (
         "Distributions of the times of operations, and of the resources that the clients used, at the largest number "
         "of clients: number of samples of all runs in the window in which all clients are active, percentage of zeros, "

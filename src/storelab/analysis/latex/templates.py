@@ -15,7 +15,7 @@ import jinja2
 from jinja2.ext import Extension
 
 from storelab.analysis.latex import parts
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.core.errors import UserError
 
 
@@ -77,7 +77,7 @@ def join(values: Iterable[Any], separator: str) -> Tex:
 
 def figures_with(names: Sequence[str], one: str, several: str) -> Tex:
     r"""Return `Figure~\\ref{fig:x} is`, or `Figures~\\ref{fig:x} and \\ref{fig:y} are`."""
-    named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
+    named = labels.listed([f"\\ref{{fig:{name}}}" for name in names])
     return Tex(f"Figures~{named} {several}" if len(names) > 1 else f"Figure~{named} {one}")
 
 

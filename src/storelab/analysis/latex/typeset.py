@@ -57,7 +57,7 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
         raise UserError(
             "latexmk", "LaTeX is not installed", "run `make tex` to install it; tables and figures do not need it"
         )
-    hint = "join the campaigns again: `storelab join`" if joined else derived.mend(campaign_dir, "latex")
+    hint = "join the campaigns again: `storelab join`" if joined else derived.rebuild_hint(campaign_dir, "latex")
     text = campaign_dir / "tex" / f"{PDF[layout]}.tex"
     if not text.exists():
         raise UserError(str(text), "does not exist", f"{hint} first")

@@ -21,9 +21,9 @@ from storelab.analysis.latex.parts import (
     tex_table,
     title,
 )
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.statistics import judging, ratios
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED
 from storelab.analysis.tables.claims import (
     ALL_SYSTEMS,
     FASTER_LINKS,
@@ -50,7 +50,7 @@ def verdicts(table: pd.DataFrame) -> str:
     for r in table[table["verdict"] != NOT_KNOWN].itertuples(index=False):
         also = f" \\emph{{{escape(f'also {r.also}')}}}" if isinstance(r.also, str) and r.also else ""
         mark = FEW if r.few else ""
-        best = f"{words.number(r.best, gap=THIN)}{mark} {escape(r.unit)}; {escape(r.where)}"
+        best = f"{labels.number(r.best, gap=THIN)}{mark} {escape(r.unit)}; {escape(r.where)}"
         cells = [escape(_work(r)), best, escape(r.verdict), escape(r.evidence) + also]
         lines.append((escape(r.deployment), cells))
     rest = _unknown(table[table["verdict"] == NOT_KNOWN])
@@ -80,7 +80,7 @@ def _unknown(table: pd.DataFrame) -> str:
                 f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})"
             )
         more = f" To find it: {escape(measurement)}." if measurement else ""
-        sentences.append(f"The limit is not known for {escape(words.listed(systems_of_group))}.{more}")
+        sentences.append(f"The limit is not known for {escape(labels.listed(systems_of_group))}.{more}")
     return f"\n\\noindent {' '.join(sentences)}\n" if sentences else ""
 
 
@@ -125,17 +125,17 @@ def short(table: pd.DataFrame) -> str:
     If no claim could be decided, return the end of a sentence with the reasons.
     """
     if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
-        return _reasons_undecided(table[table["verdict"] == CANNOT_TELL])
+        return _reasons_undecided(table[table["verdict"] == UNDECIDED])
     lines, elsewhere = [], table.loc[[not _is_store(s) for s in table["system"].fillna(ALL_SYSTEMS)], :]
     elsewhere = set(elsewhere.loc[elsewhere["verdict"] != NOT_MEASURED, "claim"])
     for system in systems(table):
         own = table[table["system"] == system]
         cells = [escape(system)]
-        for verdict in (CONFIRMED, REFUTED, CANNOT_TELL):
+        for verdict in (CONFIRMED, REFUTED, UNDECIDED):
             names = list(own.loc[own["verdict"] == verdict, "claim"])
             claim_names = (
                 "; ".join(map(_claim_title, names))
-                if 0 < len(names) <= MAX_NAMED_CLAIMS and verdict != CANNOT_TELL
+                if 0 < len(names) <= MAX_NAMED_CLAIMS and verdict != UNDECIDED
                 else ""
             )
             cells.append(f"{len(names)}{': ' if claim_names else ''}{escape(claim_names)}")
@@ -169,7 +169,7 @@ def claims(table: pd.DataFrame) -> str:
         return ""
     several = measured["system"].nunique() > 1
     rest = _undecided(measured) + _not_measured(table[table["verdict"] == NOT_MEASURED])
-    measured = measured[measured["verdict"] != CANNOT_TELL]
+    measured = measured[measured["verdict"] != UNDECIDED]
     if measured.empty:
         return rest
     caption = (
@@ -188,7 +188,7 @@ def claims(table: pd.DataFrame) -> str:
 def _undecided(measured: pd.DataFrame) -> str:
     """Return one sentence for each reason why claims are undecided, with the measurement that would decide them."""
     several = sum(map(_is_store, systems(measured))) > 1
-    own = measured[measured["verdict"] == CANNOT_TELL]
+    own = measured[measured["verdict"] == UNDECIDED]
     sentences = []
     for decides, why in WHY.items():
         rows = own[own["would_decide"] == decides]
@@ -214,7 +214,7 @@ def _claim_line(r: Mapping[str, Any], several: bool) -> str:
     source = f" \\emph{{({escape(r['source'])})}}"
     system = f"{escape(r['system'])}: " if several else ""
     here = r"\newline ".join(filter(None, (judged_number(r), f"\\emph{{{escape(r['expected'])}}}")))
-    cases = f"; {r['confirmed']:.0f} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
+    cases = f"; {r['confirmed']:.0f} of {labels.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
     evidence = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
     n = f"n = {r['n']:.0f}{cases}"
     uncorrected = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
@@ -229,7 +229,7 @@ def published(r: Mapping[str, Any]) -> str:
     if pd.isna(r["published"]):
         return "--"
     unit = "" if pd.isna(r["published_unit"]) else f" {r['published_unit']}"
-    return f"{words.number(float(r['published']), gap=THIN)}{escape(unit)}"
+    return f"{labels.number(float(r['published']), gap=THIN)}{escape(unit)}"
 
 
 def judged_number(r: Mapping[str, Any]) -> str:
@@ -244,9 +244,9 @@ def _not_measured(table: pd.DataFrame) -> str:
         return ""
     names = [name for sentence in table["campaigns"].dropna() for name in sentence.split(", ")]
     counts = pd.Series(names, dtype=object).value_counts(sort=False)
-    sentence = f"{words.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
+    sentence = f"{labels.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
     if len(counts):
-        known = words.listed([f"\\texttt{{{escape(name)}}} ({n})" for name, n in counts.items()])
+        known = labels.listed([f"\\texttt{{{escape(name)}}} ({n})" for name, n in counts.items()])
         sentence += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} names them."
     return f"\n\\noindent {sentence}\n"
 
@@ -276,8 +276,8 @@ def _earlier_line(r: pd.Series) -> str:
         return row(
             [f"here: {escape(r['system'])}", rf"\textbf{{{value}}}", escape(f"{r['setting']}, n = {r['n']:.0f}"), ""]
         )
-    value = words.number(r["median"], gap=THIN)
-    as_printed = f"{words.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"
+    value = labels.number(r["median"], gap=THIN)
+    as_printed = f"{labels.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"
     return row(
         [
             f"published: {escape(printed_name(r['system']))}, {escape(r['source'])}",
@@ -288,7 +288,7 @@ def _earlier_line(r: pd.Series) -> str:
     )
 
 
-VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}", ratios.CANNOT_TELL: "cannot tell"}
+VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}", ratios.UNDECIDED: "cannot tell"}
 
 
 def comparison(table: pd.DataFrame) -> str:
@@ -312,11 +312,11 @@ def comparison(table: pd.DataFrame) -> str:
 
 
 def _compared(point: str, r: dict[str, Any]) -> str:
-    medians = [words.number(r[c], gap=THIN) if pd.notna(r[c]) else "" for c in ("median_a", "median_b")]
+    medians = [labels.number(r[c], gap=THIN) if pd.notna(r[c]) else "" for c in ("median_a", "median_b")]
     uncorrected = f" ({r['verdict']})" if r["verdict"] != r["verdict_corrected"] else ""
     return [
         escape(point),
-        escape(groups.said(r["metric"])),
+        escape(groups.metric_text(r["metric"])),
         *medians,
         f"{r['n_a']}, {r['n_b']}",
         interval(r["ratio"], r["low"], r["high"]),

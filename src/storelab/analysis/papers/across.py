@@ -15,7 +15,7 @@ from storelab.analysis.latex.parts import breakable, escape, interval, left, tex
 from storelab.analysis.latex.templates import Tex
 from storelab.analysis.papers.fragments import UPRIGHT, Block, headings, wide_table
 from storelab.analysis.papers.members import Member
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.core import units
 from storelab.core.errors import UserError
 
@@ -39,7 +39,7 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
     yield "memory", words_of(units.human_size(float(v)) for v in member.captured("environment", "memory_bytes"))
     yield "operating system", of("platform")
     yield "kernel", of("kernel")
-    yield "hosts of the clients", words.span(points["nodes"].dropna(), "") or NOT_RECORDED
+    yield "hosts of the clients", labels.span(points["nodes"].dropna(), "") or NOT_RECORDED
     yield "client and store", _shared(points)
     yield "storelab", of("storelab")
     yield "commit", of("git_commit")
@@ -47,9 +47,9 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
     yield "stores", words_of(_versions(member, "store"))
     yield "engines", words_of(_versions(member, "engine"))
     yield "calibration", "measured" if len(member.table("calibration")) else "none"
-    yield "runs of", words.span(points["duration_s"], "s")
-    yield "warm-up", words.span(points["warm_up_s"], "s")
-    yield "repetitions", words.span(points["rep"].groupby(_group(points)).max(), "")
+    yield "runs of", labels.span(points["duration_s"], "s")
+    yield "warm-up", labels.span(points["warm_up_s"], "s")
+    yield "repetitions", labels.span(points["rep"].groupby(_group(points)).max(), "")
     yield "scale", f"{plan.get('scale', 1.0):g}"
     yield "budget of failures", _budget(plan)
     yield "workloads", ", ".join(sorted(points["workload"].unique()))
@@ -61,7 +61,7 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
         ("buckets", "buckets"),
         ("accounts", "accounts"),
     ):
-        yield item, words.span(_known(points, column), "") or "none"
+        yield item, labels.span(_known(points, column), "") or "none"
     yield "reads", words_of(points["access"].dropna().unique()) if "access" in points else NOT_RECORDED
     yield "loops", _loops(points)
     yield "seed", f"{plan['seed']}"
@@ -206,8 +206,8 @@ def comparison_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "a": r["a"],
             "b": r["b"],
-            "what": "Speed" if r["measure"] == groups.SPEED else groups.said(r["measure"]).capitalize(),
-            "points": words.counted(int(r["points"]), "point"),
+            "what": "Speed" if r["measure"] == groups.SPEED else groups.metric_text(r["measure"]).capitalize(),
+            "points": labels.counted(int(r["points"]), "point"),
             "ratio": Tex(interval(r["ratio"], r["low"], r["high"])),
             "is_decided": "tell" not in r["verdict"],
             "verdict": r["verdict"],
@@ -260,7 +260,7 @@ def campaigns_latex(found: pd.DataFrame, code: str) -> str:
     for r in found.to_dict("records"):
         days = " to ".join(dict.fromkeys(str(d) for d in (r["first_day"], r["last_day"]) if not pd.isna(d)))
         cells = [rf"\texttt{{{breakable(escape(r['campaign']))}}}", escape(r["title"]), escape(days)]
-        lines.append([*cells, escape(r["stores"]), words.grouped(str(r["points"]), r"\,"), str(r["failed"])])
+        lines.append([*cells, escape(r["stores"]), labels.grouped(str(r["points"]), r"\,"), str(r["failed"])])
     head = ["Campaign", "Title", "Measured", "Systems", "Points", "Failed"]
     body = tex_table(f"{left(2.4, 4.3, 2.1, 3.4)}rr", head, lines, caption="")
     return wide_table(f"The campaigns of this paper. \\Code{{{code}}}", "tab:campaigns", body)

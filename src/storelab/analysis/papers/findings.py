@@ -15,11 +15,11 @@ from storelab.analysis.latex.verdicts import judged_number, published
 from storelab.analysis.papers import origin
 from storelab.analysis.papers.fragments import headings
 from storelab.analysis.papers.members import Member
-from storelab.analysis.parts import words
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.parts import labels
+from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED
 
 SAME = ("claim", "says", "query", "expected")
-LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", CANNOT_TELL: "?"}
+LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
 ROOMY = 26  # findings that leave room on the first page
 WIDTH = 15.6  # cm: width of the table on the first page
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
@@ -82,10 +82,10 @@ def joined(members: Sequence[Member]) -> list[Finding]:
     found: dict[tuple[str, ...], tuple[Mapping[str, Any], list[Judged]]] = {}
     for member in members:
         rows = member.table("claims").to_dict("records")
-        for thing, r in zip(origin.claims(member), rows, strict=True):
+        for item, r in zip(origin.claims(member), rows, strict=True):
             _, judged = found.setdefault(tuple(str(r[c]) for c in SAME), (r, []))
             if r["verdict"] != NOT_MEASURED:
-                judged.append(Judged(member.name, thing.code, r))
+                judged.append(Judged(member.name, item.code, r))
     return [Finding(key[0], key[1], first, tuple(judged)) for key, (first, judged) in found.items()]
 
 
@@ -138,7 +138,7 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
         CONFIRMED: len(confirmed),
         REFUTED: len(refuted),
         "both": len(both),
-        CANNOT_TELL: len(measured) - len(both) - len(confirmed) - len(refuted),
+        UNDECIDED: len(measured) - len(both) - len(confirmed) - len(refuted),
     }
 
 
@@ -148,7 +148,7 @@ def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
     for f in own:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:
-            verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(CANNOT_TELL)) else []
+            verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(UNDECIDED)) else []
             yield f"\\emph{{{escape(f.says)}}} {_asked(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
     open_ones = [f for f in own if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
@@ -178,7 +178,7 @@ def _where(judged: Sequence[Judged]) -> str:
             named = ": ".join(filter(None, (escape(j.row["system"]), judged_number(j.row))))
             texts.append(f"{named} \\Code{{{j.code}}}")
         parts.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(texts)})")
-    return words.listed(parts)
+    return labels.listed(parts)
 
 
 def _campaigns(judged: Sequence[Judged]) -> str:
@@ -186,9 +186,9 @@ def _campaigns(judged: Sequence[Judged]) -> str:
     parts = []
     for name, own in _by_campaign(judged).items():
         parts.append(
-            rf"in \texttt{{{escape(name)}}}" + (f" ({words.plural(len(own), 'system')})" if len(own) > 1 else "")
+            rf"in \texttt{{{escape(name)}}}" + (f" ({labels.plural(len(own), 'system')})" if len(own) > 1 else "")
         )
-    return words.listed(parts)
+    return labels.listed(parts)
 
 
 def _contradicted(f: Finding) -> str:

@@ -172,7 +172,7 @@ class Block:
 def table(member: Member, name: str, code: str) -> Block | None:
     """Return `tex/<name>.tex` of a campaign; None if it is empty."""
     path = member.folder / "tex" / f"{name}.tex"
-    text = derived.read_tex(path, derived.mend(member.folder, "latex")) if path.exists() else ""
+    text = derived.read_tex(path, derived.rebuild_hint(member.folder, "latex")) if path.exists() else ""
     return adopted(text, member.name, name, code) if "\\begin{" in text else None
 
 
@@ -232,7 +232,7 @@ def carries(member: Member, name: str) -> bool:
     """Return whether a figure has enough values: at least three medians, at two or more positions of its axis."""
     figure = member.declared[name]
     if not isinstance(figure, Specification):
-        return len(figure.told(member.table(figure.table))) >= LEAST
+        return len(figure.captioned_rows(member.table(figure.table))) >= LEAST
     shown = member.layout(name)
     return shown is not None and enough(figure, shown.panels)
 

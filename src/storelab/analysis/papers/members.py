@@ -18,7 +18,7 @@ from storelab.analysis.papers import distinct
 from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.tables import build
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.calibration import WORKLOAD as CALIBRATION
 from storelab.core.errors import UserError
 
@@ -58,7 +58,7 @@ class Member:
     def identities(self, column: str) -> list[Any]:
         """Return `groups.alike` of this column of `points.csv`, computed once."""
         if column not in self._identities:
-            self._identities[column] = groups.alike(self.table("points")[column])
+            self._identities[column] = groups.comparable(self.table("points")[column])
         return self._identities[column]
 
     @property
@@ -90,7 +90,7 @@ class Member:
     @cached_property
     def sums(self) -> str:
         """A checksum that changes with any of the raw records."""
-        return evidence.sum_of_records(self.folder / "raw")
+        return integrity.sum_of_records(self.folder / "raw")
 
     @cached_property
     def measured(self) -> pd.DataFrame:
@@ -131,7 +131,7 @@ class Member:
 
 
 def is_campaign(folder: Path) -> bool:
-    return (folder / "raw" / evidence.PLAN).exists()
+    return (folder / "raw" / integrity.PLAN).exists()
 
 
 def gathered(folders: Sequence[Path]) -> list[Member]:
@@ -147,12 +147,12 @@ def gathered(folders: Sequence[Path]) -> list[Member]:
         mine, theirs = (m.plan.get("schema", 0) for m in (first, other))
         if mine != theirs:
             raise UserError(
-                str(other.folder / "raw" / evidence.PLAN),
+                str(other.folder / "raw" / integrity.PLAN),
                 f"has schema {theirs}, the plan of {first.name} has {mine}",
                 "make separate papers of them",
             )
     for m in members:
-        if not (m.folder / "raw" / evidence.SUMS).exists():
+        if not (m.folder / "raw" / integrity.SUMS).exists():
             hint = "run `storelab collect`, or leave it out"
             raise UserError(str(m.folder), "was not collected: it is not known whether its records are complete", hint)
         if m.measured.empty:
@@ -167,9 +167,9 @@ def everything(results: Path) -> list[Path]:
 
 def _versions(raw: Path, key: str) -> list[tuple[str, str]]:
     """Return (item, value) for the versions in a record; empty without a record."""
-    if not evidence.has(raw, key):
+    if not integrity.has(raw, key):
         return []
-    run = evidence.read(raw, key)
+    run = integrity.read(raw, key)
     captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
     versions = [("commit", captured.get("git_commit")), ("storelab", captured.get("storelab"))]
     for part in (store, engine):

@@ -64,7 +64,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Thing:
+class PaperItem:
     """A figure, table, number, claim or verdict of a campaign; `row`: its position in its table."""
 
     member: Member = field(repr=False)
@@ -110,31 +110,32 @@ class Thing:
         return [key for key in self.member.table("points")["key"] if key in found]
 
 
-def things(member: Member) -> Iterator[Thing]:
+def items(member: Member) -> Iterator[PaperItem]:
     """Yield everything of a campaign that has a code."""
-    yield from (Thing(member, FIGURE, name) for name in (member.figures if member.is_drawn else ()))
-    yield from (Thing(member, TABLE, name) for name in build.NAMES)
-    yield from (Thing(member, TEX, name) for name in TABLES)
-    yield from (Thing(member, NUMBER, str(name), row) for row, name in enumerate(member.table("numbers")["name"]))
+    yield from (PaperItem(member, FIGURE, name) for name in (member.figures if member.is_drawn else ()))
+    yield from (PaperItem(member, TABLE, name) for name in build.NAMES)
+    yield from (PaperItem(member, TEX, name) for name in TABLES)
+    yield from (PaperItem(member, NUMBER, str(name), row) for row, name in enumerate(member.table("numbers")["name"]))
     yield from claims(member)
     yield from verdicts(member)
 
 
-def claims(member: Member) -> list[Thing]:
+def claims(member: Member) -> list[PaperItem]:
     """Return the things of the rows of `claims.csv`."""
     table = member.table("claims")
     named = zip(table["claim"], table["system"].fillna(""), strict=True)
     return [
-        Thing(member, CLAIM, f"{claim}, {system}" if system else claim, i) for i, (claim, system) in enumerate(named)
+        PaperItem(member, CLAIM, f"{claim}, {system}" if system else claim, i)
+        for i, (claim, system) in enumerate(named)
     ]
 
 
-def verdicts(member: Member) -> list[Thing]:
+def verdicts(member: Member) -> list[PaperItem]:
     """Return the things of the rows of `verdicts.csv`."""
     table = member.table("verdicts")
     columns = ["deployment", "workload", "engine", "what"]
     named = table[columns].fillna("").astype(str).itertuples(index=False)
-    return [Thing(member, VERDICT, ", ".join(filter(None, row)), i) for i, row in enumerate(named)]
+    return [PaperItem(member, VERDICT, ", ".join(filter(None, row)), i) for i, row in enumerate(named)]
 
 
 def tables_of(tex: str) -> list[str]:
@@ -153,7 +154,7 @@ def shown(member: Member, name: str) -> pd.DataFrame:
         layout = member.layout(name)
         rows = layout.rows if layout else table.iloc[:0]
     else:
-        rows = figure.told(table)
+        rows = figure.captioned_rows(table)
     return rows if _same(rows, table) else table
 
 
@@ -201,23 +202,23 @@ def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:
     if name in ("numbers", "environment"):
         return set(points["key"]) if name == "environment" else set()
     if name == "claims":
-        named = {key for told in rows["points"].dropna() for key in str(told).split()}
+        named = {key for listed in rows["points"].dropna() for key in str(listed).split()}
         return {key for key in points["key"] if key in named or key.rpartition("_rep~")[0] in named}
     if "key" in rows:
         return set(rows["key"].dropna())
     columns = [c for c in points.columns[1 : points.columns.get_loc("rep")] if c in rows]
     if rows.empty:
         return set()
-    return {key for key, found in zip(points["key"], _alike(rows, member, columns), strict=True) if found}
+    return {key for key, found in zip(points["key"], _matching(rows, member, columns), strict=True) if found}
 
 
-def _alike(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> list[bool]:
+def _matching(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> list[bool]:
     """Return which points match one of the rows in every value of the row.
 
     An empty axis is not an axis of the workload, or is the one that the row is about.
     """
     number = len(member.table("points"))
-    values = _tuples([groups.alike(rows[c]) for c in columns], len(rows))
+    values = _tuples([groups.comparable(rows[c]) for c in columns], len(rows))
     found = [False] * number
     for known in dict.fromkeys(tuple(v is not None for v in row) for row in values):
         own = [member.identities(c) for c, there in zip(columns, known, strict=True) if there]
@@ -233,10 +234,10 @@ def _tuples(columns: Sequence[Sequence[Any]], number: int) -> list[tuple[Any, ..
     return list(zip(*columns, strict=True)) if columns else [()] * number
 
 
-def named(members: Iterable[Member]) -> Mapping[str, list[Thing]]:
+def named(members: Iterable[Member]) -> Mapping[str, list[PaperItem]]:
     """Return the things of each code."""
-    found: dict[str, list[Thing]] = {}
+    found: dict[str, list[PaperItem]] = {}
     for member in members:
-        for thing in things(member):
-            found.setdefault(thing.code, []).append(thing)
+        for item in items(member):
+            found.setdefault(item.code, []).append(item)
     return found

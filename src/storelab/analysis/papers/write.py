@@ -21,8 +21,8 @@ from storelab.analysis.latex.values import Sources, lead
 from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
-from storelab.analysis.parts import derived, words
-from storelab.analysis.statistics.judging import CANNOT_TELL
+from storelab.analysis.parts import derived, labels
+from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.core import records
 
 FEW = 3  # up to this number of campaigns, the abstract has several kinds of work of each system
@@ -92,7 +92,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     differences = [Tex(text) for text in shown.here(differs)]
     for member in paper.members:
         for name in fragments.LONG:
-            block = fragments.table(member, name, origin.Thing(member, origin.TEX, name).code)
+            block = fragments.table(member, name, origin.PaperItem(member, origin.TEX, name).code)
             shown.appendix += [block.text] if block else []
     return {
         **_front(paper, found),
@@ -153,13 +153,15 @@ def _lead(paper: Joined, shown: Shown) -> Tex:
         if name and fragments.carries(member, name):
             shown.lead = (member.name, name)
             shown.picture(member, name)
-            return Tex(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code, "Lead").text)
+            return Tex(fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code, "Lead").text)
     return NOTHING
 
 
 def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
     """Return title, authors, dates, and the numbers of the abstract."""
-    one = paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {words.listed(paper.names)}"
+    one = (
+        paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {labels.listed(paper.names)}"
+    )
     authors = dict.fromkeys(a for m in paper.members for a in m.plan["campaign"].get("authors", []))
     days = sorted(day for m in paper.members for day in m.days)
     totals, stores = findings.totals(found), {s for m in paper.members for s in m.measured["store"].unique()}
@@ -167,10 +169,10 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
         "title": one,
         "authors": ", ".join(authors),
         "dates": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-        "systems": words.counted(len(stores), "storage system"),
-        "campaigns": words.counted(len(paper.names), "campaign"),
-        "points": words.grouped(str(sum(len(m.measured) for m in paper.members))),
-        "totals": totals | {"undecided": totals[CANNOT_TELL]},
+        "systems": labels.counted(len(stores), "storage system"),
+        "campaigns": labels.counted(len(paper.names), "campaign"),
+        "points": labels.grouped(str(sum(len(m.measured) for m in paper.members))),
+        "totals": totals | {"undecided": totals[UNDECIDED]},
     }
 
 
@@ -181,9 +183,9 @@ def _of_member(member: Member, is_one_of_few: bool) -> dict[str, Any]:
     return {
         "name": member.name,
         "results": Tex(" ".join(results), bool(results)),
-        "results_code": origin.Thing(member, origin.TEX, "table_summary").code,
+        "results_code": origin.PaperItem(member, origin.TEX, "table_summary").code,
         "limits": across.limits(member),
-        "limits_code": origin.Thing(member, origin.TEX, "table_verdicts").code,
+        "limits_code": origin.PaperItem(member, origin.TEX, "table_verdicts").code,
     }
 
 
@@ -221,13 +223,13 @@ def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] |
     for member in paper.members:
         blocks = []
         for name in part.tables:
-            if block := fragments.table(member, name, origin.Thing(member, origin.TEX, name).code):
+            if block := fragments.table(member, name, origin.PaperItem(member, origin.TEX, name).code):
                 blocks.append(block)
         for name in fragments.chosen(part.figures, member.figures):
             if (member.name, name) == shown.lead:
                 continue
             if fragments.carries(member, name):
-                blocks.append(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code))
+                blocks.append(fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code))
                 shown.picture(member, name)
             else:
                 shown.leave_out(member, name)
@@ -246,12 +248,12 @@ def codes(paper: Joined, text: str) -> pd.DataFrame:
     of, over = origin.named(paper.members), {code: name for name, code in paper.codes.items()}
     rows = []
     for code in shown:
-        for thing in of.get(code, []):
-            counts = "; ".join(f"{r.table}.csv: {len(r.places)} of {r.total} rows" for r in thing.rows)
-            lines = "; ".join(f"{r.table}.csv: {r.lines}" for r in thing.rows)
-            known = thing.member.commits(thing.keys).get("commit", [])
-            head = [code, thing.member.name, thing.kind, thing.name, thing.file, counts, lines]
-            rows.append(dict(zip(CODES, [*head, len(thing.keys), ", ".join(known)], strict=True)))
+        for item in of.get(code, []):
+            counts = "; ".join(f"{r.table}.csv: {len(r.places)} of {r.total} rows" for r in item.rows)
+            lines = "; ".join(f"{r.table}.csv: {r.lines}" for r in item.rows)
+            known = item.member.commits(item.keys).get("commit", [])
+            head = [code, item.member.name, item.kind, item.name, item.file, counts, lines]
+            rows.append(dict(zip(CODES, [*head, len(item.keys), ", ".join(known)], strict=True)))
         if code in over:
             name, table = over[code], paper.tables[over[code]]
             row_texts = [f"{name}.csv: {len(table)} of {len(table)} rows", f"{name}.csv: all {len(table)} rows"]
@@ -267,7 +269,7 @@ def _codes_latex(found: pd.DataFrame) -> str:
             escape("all" if r["kind"] == JOINED else r["campaign"]),
             breakable(escape(f"{r['kind']} {r['name']}")),
             breakable(escape(r["tables"])),
-            words.grouped(str(r["points"]), r"\,"),
+            labels.grouped(str(r["points"]), r"\,"),
             breakable(escape(r["commit"])),
         ]
         for r in found.to_dict("records")

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 LINKS = "links.yaml"  # in the folder of the campaign
@@ -21,7 +21,7 @@ ALTERED = "was altered after it was written"
 _END = "% SHA-256 of the lines above: "
 
 
-def mend(folder: Path, command: str = "tables") -> str:
+def rebuild_hint(folder: Path, command: str = "tables") -> str:
     """Return the hint how to make the derived files of a folder again."""
     return f"run `storelab {command} --campaign-dir {folder}`"
 
@@ -36,8 +36,8 @@ def code() -> str:
 
 
 def _inputs(folder: Path) -> dict[str, str]:
-    links, sums = folder / LINKS, folder / "raw" / evidence.SUMS
-    made_from = {f"../raw/{evidence.SUMS}": evidence.sum_of_records(sums.parent)} if sums.is_file() else {}
+    links, sums = folder / LINKS, folder / "raw" / integrity.SUMS
+    made_from = {f"../raw/{integrity.SUMS}": integrity.sum_of_records(sums.parent)} if sums.is_file() else {}
     return made_from | ({f"../{LINKS}": records.sha256(links)} if links.is_file() else {})
 
 
@@ -46,14 +46,14 @@ def write_sums(folder: Path, tables: Iterable[str]) -> None:
 
     Checksums of other tables are kept if the same code made them from the same records.
     """
-    path, made = folder / "tables" / evidence.SUMS, _inputs(folder)
+    path, made = folder / "tables" / integrity.SUMS, _inputs(folder)
     try:
         kept = _listed(folder)
     except UserError:
         kept = {}
     made = {name: kept[name] for name in kept if name not in made} | made
     made |= {f"{name}.csv": records.sha256(folder / "tables" / f"{name}.csv") for name in tables}
-    records.write_atomic(path, evidence.sums_text(made, code()))
+    records.write_atomic(path, integrity.sums_text(made, code()))
 
 
 def _listed(folder: Path) -> dict[str, str]:
@@ -61,18 +61,18 @@ def _listed(folder: Path) -> dict[str, str]:
 
     Raises UserError if the list is damaged, or if the tables were made by other code or from other records.
     """
-    path = folder / "tables" / evidence.SUMS
+    path = folder / "tables" / integrity.SUMS
     if not path.is_file():
-        raise UserError(str(path.parent), OLDER, mend(folder))
+        raise UserError(str(path.parent), OLDER, rebuild_hint(folder))
     data = path.read_bytes()
-    listed = evidence.parsed_sums(data, str(path), mend(folder))
-    if (made_by := evidence.code_of(data)) is None:
-        raise UserError(str(path), ALTERED, mend(folder))
+    listed = integrity.parsed_sums(data, str(path), rebuild_hint(folder))
+    if (made_by := integrity.code_of(data)) is None:
+        raise UserError(str(path), ALTERED, rebuild_hint(folder))
     if made_by != code():
-        raise UserError(str(path.parent), OLDER, mend(folder))
+        raise UserError(str(path.parent), OLDER, rebuild_hint(folder))
     now = _inputs(folder)
     if differing := [n for n in {**now, **listed} if n.startswith("../") and now.get(n) != listed.get(n)]:
-        raise UserError(str(path.parent), f"was made before {folder / differing[0][3:]} changed", mend(folder))
+        raise UserError(str(path.parent), f"was made before {folder / differing[0][3:]} changed", rebuild_hint(folder))
     return listed
 
 
@@ -80,9 +80,9 @@ def require_table(folder: Path, name: str) -> Path:
     """Return the path of a table. Raises UserError if it does not exist, was altered, or is out of date."""
     path = folder / "tables" / f"{name}.csv"
     if not path.exists():
-        raise UserError(str(path), "does not exist", f"{mend(folder)} first")
+        raise UserError(str(path), "does not exist", f"{rebuild_hint(folder)} first")
     if _listed(folder).get(path.name) != records.sha256(path):
-        raise UserError(str(path), ALTERED, mend(folder))
+        raise UserError(str(path), ALTERED, rebuild_hint(folder))
     return path
 
 
@@ -106,7 +106,7 @@ def figure(path: Path) -> dict[str, Any]:
 
     Raises UserError if it does not exist, is damaged, or is of an older version.
     """
-    again = mend(path.parents[1], "figures")
+    again = rebuild_hint(path.parents[1], "figures")
     if not path.exists():
         raise UserError(str(path), "does not exist", f"{again} first")
     if problem := records.damage(path):
@@ -122,7 +122,7 @@ def require_picture(folder: Path, entry: Mapping[str, Any], kind: str) -> Path:
     path = folder / entry[kind]
     if not path.is_file() or records.sha256(path) != entry["sha256"][kind]:
         problem = ALTERED if path.is_file() else "does not exist"
-        raise UserError(str(path), problem, f"{mend(folder.parent, 'figures')} {path.stem}")
+        raise UserError(str(path), problem, f"{rebuild_hint(folder.parent, 'figures')} {path.stem}")
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.statistics import medians
 
 PARTS = ("median", "low", "high")
@@ -23,7 +23,7 @@ SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "f
 Metric = tuple[str, str]
 
 
-def alike(values: Iterable[Any]) -> list[Any]:
+def comparable(values: Iterable[Any]) -> list[Any]:
     """Return values that can be compared, whether they come from a record or from CSV. None means no value.
 
     In CSV, whole numbers may be floats.
@@ -43,8 +43,8 @@ def closed_loops(rows: pd.DataFrame) -> pd.DataFrame:
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the column `deployment`: the store and its deployment in words."""
-    deployments = rows[[c for c in ("store", *words.DEPLOYMENT_NAMES) if c in rows]].to_dict("records")
-    return with_column(rows, "deployment", map(words.deployment, deployments))
+    deployments = rows[[c for c in ("store", *labels.DEPLOYMENT_NAMES) if c in rows]].to_dict("records")
+    return with_column(rows, "deployment", map(labels.deployment, deployments))
 
 
 def with_column(rows: pd.DataFrame, name: str, values: Iterable[Any]) -> pd.DataFrame:
@@ -187,7 +187,7 @@ def kind(metric: str) -> str:
     return SPEED if metric in SPEEDS else metric
 
 
-def said(metric: str) -> str:
+def metric_text(metric: str) -> str:
     """Return the metric in words: `latency p50 [ms]`. The combined `speed` has no unit."""
     return metric.replace("_", " ") + (f" [{UNITS[metric]}]" if metric in UNITS else "")
 

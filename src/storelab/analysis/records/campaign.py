@@ -15,7 +15,7 @@ from typing import Any
 
 from storelab import __version__
 from storelab.analysis.records import links
-from storelab.core import evidence, records, sealed
+from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
 
 
@@ -46,7 +46,7 @@ class Campaign:
     def tries(self, key: str) -> list[dict[str, Any]]:
         """Return the tries of a point other than the one that counts, oldest first, as in `core.records.earlier`."""
         record = self.runs.get(key) or self.failures[key]
-        if key in self.runs and len(texts := evidence.texts(self.raw, key)) > 1:
+        if key in self.runs and len(texts := integrity.texts(self.raw, key)) > 1:
             return [t for t in records.tries(texts, record["point"]) if t["time_ns"] != record["start_ns"]]
         return record.get("earlier", [])
 
@@ -67,7 +67,7 @@ def client_cpu_s(run: Mapping[str, Any]) -> float:
 
 def read_plan(folder: Path) -> dict[str, Any]:
     """Read plan.json. Raises UserError if it does not exist, is damaged, or is of a later version of storelab."""
-    path = folder / "raw" / evidence.PLAN
+    path = folder / "raw" / integrity.PLAN
     sealed.refuse_half_sealed(path.parent)
     if not path.exists():
         raise UserError(
@@ -75,7 +75,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
             "does not exist: this is not a measured campaign",
             "give a measured one, such as results/reference, as --campaign-dir; or measure it",
         )
-    plan = evidence.plan_of(path.parent)
+    plan = integrity.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
         problem = f"has schema {plan['schema']}, which this version of storelab does not know"
         raise UserError(str(path), problem, "use a later version of storelab")
@@ -88,10 +88,10 @@ def load(folder: Path) -> Campaign:
     Raises UserError if records were altered or are missing, or if points were never tried.
     """
     plan, raw = read_plan(folder), folder / "raw"
-    evidence.complete(raw, plan)
+    integrity.complete(raw, plan)
     points = {p["key"]: p for p in plan["points"]}
-    runs = {key: evidence.read(raw, key) for key in points if evidence.has(raw, key)}
-    failures = {key: evidence.read(raw, key, records.FAILED) for key in points if key not in runs}
+    runs = {key: integrity.read(raw, key) for key in points if integrity.has(raw, key)}
+    failures = {key: integrity.read(raw, key, records.FAILED) for key in points if key not in runs}
     if known := links.declared(folder):
         links.complete(runs.values(), known)
     return Campaign(folder, plan, runs, failures)
@@ -110,9 +110,9 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     with _locked(folder):
         _recover(folder)
         raw, plan = folder / "raw", read_plan(folder)
-        if not (raw / evidence.SUMS).exists() and not records.sealed(raw):
-            evidence.write_sums(raw)
-        campaign, old = load(folder), evidence.seal_of(raw)
+        if not (raw / integrity.SUMS).exists() and not records.sealed(raw):
+            integrity.write_sums(raw)
+        campaign, old = load(folder), integrity.seal_of(raw)
         if old and sealed.is_sealed_form(raw):
             return old
         if campaign.failures and not with_failures and not old:
@@ -126,12 +126,12 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
             )
         now = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "storelab": __version__}
         counts = {"points": len(campaign.points), "failed": len(campaign.failures)}
-        new = {"schema": evidence.SEAL_SCHEMA, **now, **counts}
+        new = {"schema": integrity.SEAL_SCHEMA, **now, **counts}
         if old:
             new |= {key: old[key] for key in ("time", "storelab") if key in old} | {"converted": now, "before": old}
         _write_sealed(folder, new)
         _exchange(folder)
-        return evidence.seal_of(raw) or new
+        return integrity.seal_of(raw) or new
 
 
 @contextlib.contextmanager
@@ -160,7 +160,7 @@ def _recover(folder: Path) -> None:
     if sealing.is_dir():
         shutil.rmtree(sealing)
     if measured.is_dir():
-        evidence.verify(raw)
+        integrity.verify(raw)
         _remove_measured(raw, measured)
 
 
@@ -169,13 +169,13 @@ def _write_sealed(folder: Path, seal: dict[str, Any]) -> None:
     raw, new = folder / "raw", folder / sealed.SEALING
     try:
         new.mkdir()
-        sealed.write(raw, evidence.raw_files(raw), new)
-        records.write_atomic(new / sealed.MEASURED_SUMS, (raw / evidence.SUMS).read_bytes())
-        evidence.write_sums(new)
-        for name in (evidence.SUMS, evidence.PLAN):  # keep the times: files derived from the same records stay valid
+        sealed.write(raw, integrity.raw_files(raw), new)
+        records.write_atomic(new / sealed.MEASURED_SUMS, (raw / integrity.SUMS).read_bytes())
+        integrity.write_sums(new)
+        for name in (integrity.SUMS, integrity.PLAN):  # keep the times: files derived from the same records stay valid
             shutil.copystat(raw / name, new / name)
-        records.write_summed(new / evidence.SEAL, seal | {"sha256sums_sha256": records.sha256(new / evidence.SUMS)})
-        evidence.verify(new)
+        records.write_summed(new / integrity.SEAL, seal | {"sha256sums_sha256": records.sha256(new / integrity.SUMS)})
+        integrity.verify(new)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -195,7 +195,7 @@ def _remove_measured(raw: Path, measured: Path) -> None:
 
     Raises UserError if `raw` is not the sealed form of these records.
     """
-    sums, kept = measured / evidence.SUMS, raw / sealed.MEASURED_SUMS
+    sums, kept = measured / integrity.SUMS, raw / sealed.MEASURED_SUMS
     rest = [path for path in measured.iterdir() if path != sums]
     if rest and not (sums.exists() and kept.exists() and sums.read_bytes() == kept.read_bytes()):
         raise UserError(str(measured), "contains records other than the sealed ones", "move it elsewhere")

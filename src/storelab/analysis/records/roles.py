@@ -76,11 +76,11 @@ class Phase:
 class Healing:
     """The states that a store reported after a fault, UTC ns.
 
-    `tells`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it was
-    not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
+    `reports_state`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it
+    was not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
     """
 
-    tells: bool
+    reports_state: bool
     noticed_ns: int | None = None
     whole_ns: int | None = None
 
@@ -200,7 +200,7 @@ def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
         return [Phase(THROUGHOUT, first, last)]
     begin, end = found
     whole, how = end, healing(run)
-    if how.tells and faulted_ns(run) is not None:
+    if how.reports_state and faulted_ns(run) is not None:
         still_ill = how.noticed_ns is not None and how.whole_ns is None
         whole = last if still_ill else max(end, how.whole_ns or end)
     cuts = [min(max(at, first), last) for at in (first, begin, end, whole, last)]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import derived, words
+from storelab.analysis.parts import derived, labels
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.report import charts, details, page
 from storelab.analysis.report.charts import FILTERS
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import build as tables
 from storelab.analysis.tables.points import DISTURBED_PERCENT
-from storelab.core import evidence, records, units
+from storelab.core import integrity, records, units
 from storelab.core.redaction import redacted
 
 NAME = "report.html"
@@ -145,7 +145,7 @@ def head(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> dict[str, An
         "authors": [str(a) for a in about.get("authors") or []],
         "facts": _facts(campaign, tables),
         "notes": _notes(points),
-        "keys": [words.key_text(key) for key in points["key"]],
+        "keys": [labels.key_text(key) for key in points["key"]],
         "filters": _filters(points),
     }
 
@@ -156,19 +156,19 @@ def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[
     states = points["state"].value_counts()
     points_text = [f"{len(points)} planned", f"{states.get('ok', 0)} valid"]
     points_text += [f"{states[s]} {s}" for s in ("invalid", "failed") if states.get(s)]
-    seal = evidence.seal_of(campaign.raw)
+    seal = integrity.seal_of(campaign.raw)
     started = sorted(points["started"].dropna())  # empty if every point failed
     when = dict.fromkeys(s.replace("T", " ").replace("Z", " UTC") for s in (*started[:1], *started[-1:]))
     facts = {
         "Stores": ", ".join(_system(campaign, name) for name in dict.fromkeys(points["store"])),
-        "Workloads": ", ".join(dict.fromkeys(words.value_text("workload", w) for w in points["workload"])),
+        "Workloads": ", ".join(dict.fromkeys(labels.value_text("workload", w) for w in points["workload"])),
         "Engines": "; ".join(dict.fromkeys(_engines(campaign))),
         "Measured": " to ".join(when),
         "Points": ", ".join(points_text),
         "Repetitions": str(campaign.plan["campaign"].get("repetitions", "")),
-        "Length of a point": words.span(points["duration_s"], "s"),
+        "Length of a point": labels.span(points["duration_s"], "s"),
         "Moved": _counted(str(known.get("bytes_moved", "")), points),
-        "Operations": _counted(words.number(float(known["operations"])) if known.get("operations") else "", points),
+        "Operations": _counted(labels.number(float(known["operations"])) if known.get("operations") else "", points),
         "Failed operations": _failures(points),
         "Machines": "; ".join(dict.fromkeys(_machines(campaign))),
         "storelab": ", ".join(dict.fromkeys(_versions(campaign))),
@@ -185,7 +185,7 @@ def _counted(sum_text: str, points: pd.DataFrame) -> str:
 def _failures(points: pd.DataFrame) -> str:
     """Return the number of failed operations; most are in invalid points, which are counted separately."""
     ok, invalid = (int(points.loc[points["state"] == state, "errors"].sum()) for state in ("ok", "invalid"))
-    return f"{words.number(ok)}, and {words.number(invalid)} in invalid points" if invalid else words.number(ok)
+    return f"{labels.number(ok)}, and {labels.number(invalid)} in invalid points" if invalid else labels.number(ok)
 
 
 def _system(campaign: Campaign, store: str) -> str:
@@ -212,7 +212,12 @@ def _machines(campaign: Campaign) -> list[str]:
     for run in campaign.runs.values():
         environment = run.get("environment") or {}
         cpu, cores, memory, *system = (environment.get(name) for name in MACHINE)
-        parts = [cpu, words.plural(cores, "core") if cores else "", units.human_size(memory) if memory else "", *system]
+        parts = [
+            cpu,
+            labels.plural(cores, "core") if cores else "",
+            units.human_size(memory) if memory else "",
+            *system,
+        ]
         out.append(", ".join(str(p) for p in parts if p))
     return [m for m in out if m]
 
@@ -261,7 +266,7 @@ def _filters(points: pd.DataFrame) -> dict[str, list[list[str]]]:
         if column not in points:
             continue
         values = sorted(points[column].dropna().unique())
-        options = [[f"{v:.0f}" if name == "size" else str(v), words.cell(column, v)] for v in values]
+        options = [[f"{v:.0f}" if name == "size" else str(v), labels.cell(column, v)] for v in values]
         if len(options) > 1:
             out[name] = options
     return out

@@ -36,16 +36,16 @@ def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapp
     known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
     for name, figure in catalogue.of(plan).items():
-        chart_data = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.beside))
+        chart_data = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.further_tables))
         if chart_data is not None:
             found[name] = chart_data | {"own": name in plan.get("figures", {})}
     return found
 
 
-def drawn_chart(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> dict[str, Any] | None:
+def drawn_chart(figure: Declared, table: pd.DataFrame, *further: pd.DataFrame) -> dict[str, Any] | None:
     """Return the chart of a figure and its tables; None if they have no data for it."""
     shown = panels.of(figure, table)
-    fig = draw.draw(figure, table, *beside, shown=shown)
+    fig = draw.draw(figure, table, *further, shown=shown)
     return None if fig is None else chart(figure, table, fig, shown)
 
 

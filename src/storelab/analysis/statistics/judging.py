@@ -15,8 +15,8 @@ from scipy.special import bdtr, betaincinv, stdtr
 from storelab.analysis.statistics import knees, medians, ratios
 from storelab.analysis.statistics.medians import CONFIDENCE, student
 
-CONFIRMED, REFUTED, CANNOT_TELL, NOT_MEASURED = "confirmed", "refuted", "cannot tell", "not measured here"
-VERDICTS = (CONFIRMED, REFUTED, CANNOT_TELL, NOT_MEASURED)
+CONFIRMED, REFUTED, UNDECIDED, NOT_MEASURED = "confirmed", "refuted", "cannot tell", "not measured here"
+VERDICTS = (CONFIRMED, REFUTED, UNDECIDED, NOT_MEASURED)
 # Phrases for `Found.lacks`: the data that would decide a claim.
 MORE_RUNS = "six runs or more of each point"
 NARROWER = "more runs, or runs that scatter less"
@@ -64,8 +64,8 @@ def verdict(found: Found, bound: Bound, p: float) -> str:
     """
     if math.isfinite(p):
         significant = p < 1 - CONFIDENCE and math.isfinite(found.value)
-        return (CONFIRMED if bound.met(found.value) else REFUTED) if significant else CANNOT_TELL
-    return {True: CONFIRMED, False: REFUTED, None: CANNOT_TELL}[found.holds]
+        return (CONFIRMED if bound.met(found.value) else REFUTED) if significant else UNDECIDED
+    return {True: CONFIRMED, False: REFUTED, None: UNDECIDED}[found.holds]
 
 
 def slope(x: Sequence[float], y: Sequence[float], bound: Bound) -> Found:
@@ -160,7 +160,7 @@ def shape(x: Sequence[float], y: Sequence[float], shapes: Collection[str]) -> Fo
     The value is the knee or peak with its interval.
     """
     curve = knees.fit(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
-    holds = None if curve.shape == knees.CANNOT_TELL else curve.shape in shapes
+    holds = None if curve.shape == knees.UNDECIDED else curve.shape in shapes
     reason = curve.reason or curve.shape
     lacks = MORE_RUNS if holds is None else ""
     return Found(curve.knee.value, curve.knee.low, curve.knee.high, holds=holds, reason=reason, lacks=lacks)

@@ -38,7 +38,7 @@ STEPS = 200  # knees tried between two measured values
 PEAK_P = 0.01
 MIN_RISE = 0.01  # of a step; full links still differ by a few per mille, which a few runs could take for a rise
 KNEE, PEAK, RISING, BENDING, LEVEL = "knee", "peak", "still rising", "bending", "not rising"
-CANNOT_TELL = "cannot tell"
+UNDECIDED = "cannot tell"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Curve:
     knee: the knee, or the peak where `shape` is `peak`. plateau: in the unit of y; slope: per unit of x.
     """
 
-    shape: str = CANNOT_TELL
+    shape: str = UNDECIDED
     knee: Interval = UNKNOWN
     plateau: Interval = UNKNOWN
     slope: Interval = UNKNOWN
@@ -177,7 +177,7 @@ def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:
     throughout, rises = held[-1] == len(knees) - 1, _last_step_rises(x, y)
     if not throughout and not rises:
         return KNEE, Interval(float(knees[best]), float(low), float(high))
-    shape = (RISING if throughout else BENDING) if rises else CANNOT_TELL
+    shape = (RISING if throughout else BENDING) if rises else UNDECIDED
     return shape, Interval(math.nan, float(low), math.nan)
 
 

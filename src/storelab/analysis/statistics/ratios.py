@@ -37,7 +37,7 @@ from scipy.special import stdtr
 
 from storelab.analysis.statistics.medians import CONFIDENCE, known, student
 
-FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
+FASTER, SLOWER, UNDECIDED = "faster", "slower", "cannot tell"
 COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # of a table, in this order
 LEAST_REPS = 3  # repetitions needed on each side for an interval of the whole
 
@@ -98,14 +98,14 @@ def _tail(n: int, m: int) -> np.ndarray:
 def verdict(low: float, high: float, lower_is_better: bool = False) -> str:
     """Return the verdict for an interval of B / A."""
     if not (low > 1 or high < 1):
-        return CANNOT_TELL
+        return UNDECIDED
     return FASTER if (low > 1) != lower_is_better else SLOWER
 
 
 def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False) -> Ratio:
     """Return B / A of two groups of runs (shapes (n_a,), (n_b,), any unit; NaN is ignored). It never raises."""
     x, y = known(a), known(b)
-    none = (len(x), len(y), math.nan, math.nan, math.nan, 0.0, CANNOT_TELL)
+    none = (len(x), len(y), math.nan, math.nan, math.nan, 0.0, UNDECIDED)
     if not len(x) or not len(y):
         return Ratio(*none, "no run on one side")
     if min(x.min(), y.min()) <= 0:
@@ -114,7 +114,7 @@ def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False)
     k, coverage = moses(len(x), len(y))
     middle = math.exp(np.median(differences))
     if not k:
-        return Ratio(len(x), len(y), middle, math.nan, math.nan, 0.0, CANNOT_TELL, too_few(len(x), len(y)))
+        return Ratio(len(x), len(y), middle, math.nan, math.nan, 0.0, UNDECIDED, too_few(len(x), len(y)))
     low, high = math.exp(differences[k - 1]), math.exp(differences[-k])
     # Ties count for both sides, so that p is below 5 % only where the interval excludes 1.
     p = 2 * _tail(len(x), len(y))[min((differences <= 0).sum(), (differences >= 0).sum())]
@@ -147,12 +147,12 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
                 reps.setdefault(rep, []).append(value - mean)
     n, m = (len(reps) for reps in sides)
     if not shifts:
-        return Ratio(n, m, math.nan, math.nan, math.nan, 0.0, CANNOT_TELL, "no comparable point")
+        return Ratio(n, m, math.nan, math.nan, math.nan, 0.0, UNDECIDED, "no comparable point")
     shift = float(np.mean(shifts))
     if min(n, m) < LEAST_REPS:
         few = f"{n} against {m} repetitions are too few for an interval of the whole"
         reason = f"{few}; {LEAST_REPS} against {LEAST_REPS} are enough"
-        return Ratio(n, m, math.exp(shift), math.nan, math.nan, 0.0, CANNOT_TELL, reason)
+        return Ratio(n, m, math.exp(shift), math.nan, math.nan, 0.0, UNDECIDED, reason)
     x, y = (np.array([np.mean(v) for v in reps.values()]) for reps in sides)
     return _welch(x - x.mean(), y - y.mean() + shift, lower_is_better)
 
@@ -211,4 +211,4 @@ def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = Fa
 
 def verdict_corrected(own: str, p_corrected: float) -> str:
     """Return the verdict of one ratio of many: `own` where the corrected p is below 5 %, else CANNOT_TELL."""
-    return own if p_corrected < 1 - CONFIDENCE else CANNOT_TELL
+    return own if p_corrected < 1 - CONFIDENCE else UNDECIDED

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign, client_cpu_s
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links, over_link
@@ -248,10 +248,10 @@ def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, An
         "each client's node": {bits for found in known if found.clients for bits in found.clients.links},
         "each front-end": {bits for found in known if found.front_ends for bits in found.front_ends.links},
     }
-    parts = [f"{words.listed([*map(links.rate, sorted(each))])} for {whose}" for whose, each in sides.items() if each]
+    parts = [f"{labels.listed([*map(links.rate, sorted(each))])} for {whose}" for whose, each in sides.items() if each]
     declared = links.declared(campaign.folder) if parts else None
     texts = {
-        "links_known": words.listed(parts) if parts else "",
+        "links_known": labels.listed(parts) if parts else "",
         "links_declared": declared.source if declared else "",
         "link_problem": "; ".join(problems.values()),
     }
@@ -318,7 +318,7 @@ def _problems(
             whose = (side, _whose(side, run))
             if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):
                 text = f"{links.rate(link)} cannot be the capacity of the {side}' links"
-                worst[whose] = moved / link, f"{text}: {words.number(moved / 1e6)} Mbit/s went over one in {key}"
+                worst[whose] = moved / link, f"{text}: {labels.number(moved / 1e6)} Mbit/s went over one in {key}"
     return goodput, {whose: text for whose, (_, text) in worst.items()}
 
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import published
 from storelab.analysis.records.selection import matching, taken
 from storelab.analysis.statistics import judging, ratios
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED, Bound, Found
+from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED, Bound, Found
 from storelab.analysis.tables import guarantees, releases, resources, roles
 from storelab.analysis.tables.calibration import LINK_FULL
 from storelab.analysis.tables.verdicts import BUSY
@@ -106,7 +106,7 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
             held_back, then_decides = _held_back(claim, group, found[2])
             yield Case(
                 system=_system(claim, group),
-                where=words.settings((c, v) for c, v in at.items()),
+                where=labels.settings((c, v) for c, v in at.items()),
                 found=found[0],
                 n=_runs(group),
                 evidence=found[1],
@@ -142,14 +142,14 @@ def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataF
     full = used.index[used.fillna(0) > limit]
     if len(used) - len(full) > 1 or len(used) < 2:
         return group[~group[along].isin(full)], None
-    reason = f"{len(full)} of {len(used)} numbers of {words.heading(along).lower()}"
+    reason = f"{len(full)} of {len(used)} numbers of {labels.heading(along).lower()}"
     reason += f" used more than {limit:g} % of the links' capacity"
     return group, (Found(reason=reason, lacks=FASTER_LINKS), _used(group), None)
 
 
 def _used(group: pd.DataFrame) -> str:
     """Return the used capacity of the links in words: `97 % of 2 × 300 Mbit/s`."""
-    used = words.number(float(group[LINK_USED].astype(float).median()))
+    used = labels.number(float(group[LINK_USED].astype(float).median()))
     links = group["link_each"].dropna() if "link_each" in group else ()
     return f"{used} % of {links.iloc[0] if len(links) else 'the links'}"
 
@@ -212,7 +212,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
         free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
         free |= {"role", "workload"}
-    axes = [c for c in rows if words.of_role(c)[1] in BY_COLUMN]
+    axes = [c for c in rows if labels.of_role(c)[1] in BY_COLUMN]
     columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
     if not along:
         return rows, columns
@@ -236,8 +236,8 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
         return ALL_SYSTEMS
     first = group.iloc[0]
     if claim.get("about") == ROOT_FILE:
-        return words.value_text(SCALE.column, first.get(SCALE.column)) or "the file"
-    return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["apart"])})
+        return labels.value_text(SCALE.column, first.get(SCALE.column)) or "the file"
+    return labels.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["apart"])})
 
 
 def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
@@ -285,13 +285,13 @@ def _sides(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> dict[A
 
 def _medians(claim: Mapping[str, Any], sides: Mapping[Any, list[float]], unit: str) -> str:
     """Return the medians in words: `1 front-end 23.9, 2 front-ends 47.8 MB/s`."""
-    parts = [f"{_value(claim['along'], v)} {words.number(pd.Series(runs).median())}" for v, runs in sides.items()]
+    parts = [f"{_value(claim['along'], v)} {labels.number(pd.Series(runs).median())}" for v, runs in sides.items()]
     return f"{', '.join(parts)} {unit}".strip()
 
 
 def _value(along: str, value: Any) -> str:
-    plain = words.of_role(along)[1]
-    return words.value_text(plain, value) or words.cell(plain, value)
+    plain = labels.of_role(along)[1]
+    return labels.value_text(plain, value) or labels.cell(plain, value)
 
 
 def unit_of(claim: Mapping[str, Any]) -> str:
@@ -339,10 +339,10 @@ def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
         reason, lacks = _unknown_link(group)
         return Found(reason=reason, lacks=lacks), "", None
     if not claim["along"]:
-        compared = f"median of {words.plural(len(group), 'run')}{_clusters(claim, group)}"
+        compared = f"median of {labels.plural(len(group), 'run')}{_clusters(claim, group)}"
         return judging.level(values, bound_of(claim)), compared, None
     per = group[claim["along"]].astype(float)
-    compared = f"median of {words.plural(len(group), 'run')}, divided by {_value(claim['along'], per.max())}"
+    compared = f"median of {labels.plural(len(group), 'run')}, divided by {_value(claim['along'], per.max())}"
     return judging.level(values / per, bound_of(claim)), compared, per.max()
 
 
@@ -351,7 +351,7 @@ def _clusters(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
     pairs = (("entries_per_read", "file_entries"), ("clusters_per_read", "file_clusters"))
     if claim.get("about") != ROOT_FILE or not {c for pair in pairs for c in pair} <= set(group):
         return ""
-    parts = (" of ".join(words.number(float(group[c].median())) for c in pair) for pair in pairs)
+    parts = (" of ".join(labels.number(float(group[c].median())) for c in pair) for pair in pairs)
     return "; {} entries in {} clusters".format(*parts)
 
 
@@ -361,10 +361,10 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     tried = int(group[tries].astype(float).sum().sum()) if tries else runs
     happened = round(group[column].astype(float).sum())
     noun = ("try", "tries") if tries else ("run", "runs")
-    total = f"{words.grouped(str(tried))} {noun[tried != 1]}"
+    total = f"{labels.grouped(str(tried))} {noun[tried != 1]}"
     found = judging.count(happened, max(tried, happened), bound_of(claim), claim["enough"])
     found = found if tries else replace(found, low=math.nan, high=math.nan)  # it may happen several times in a run
-    return found, f"{words.grouped(str(happened))} in {total}", None
+    return found, f"{labels.grouped(str(happened))} in {total}", None
 
 
 def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -475,7 +475,7 @@ class Runs(dict[str, pd.DataFrame]):
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
         known = _known(name)  # the rows of a run have about a hundred other columns
-        rows = made[[c for c in made if c in known or words.of_role(c)[1] in BY_COLUMN]]
+        rows = made[[c for c in made if c in known or labels.of_role(c)[1] in BY_COLUMN]]
         rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
         # An axis that is null in all rows does not distinguish cases.
         self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]
@@ -587,7 +587,7 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
     bound = bound_of(claim)
     verdicts = [_verdict(claim, case, p) for case, p in pairs]
     confirmed, refuted = verdicts.count(CONFIRMED), verdicts.count(REFUTED)
-    verdict = CONFIRMED if confirmed and not refuted else REFUTED if refuted and not confirmed else CANNOT_TELL
+    verdict = CONFIRMED if confirmed and not refuted else REFUTED if refuted and not confirmed else UNDECIDED
     # Show the case with the least evidence for the verdict: nearest to the bound, or on its other side.
     sign = (-1 if bound.most else 1) * (-1 if verdict == REFUTED else 1)
     values = [sign * case.found.value if math.isfinite(case.found.value) else math.inf for case, _ in pairs]
@@ -596,7 +596,7 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
     reason, decides = case.found.reason, ""
     if confirmed and refuted:
         reason, decides = f"{confirmed} of {len(pairs)} cases confirm it, {refuted} refute it", NARROWER_CLAIM
-    elif verdicts[least] == CANNOT_TELL:
+    elif verdicts[least] == UNDECIDED:
         chance = "the interval contains the bound" if case.found.p >= 0.05 else "not significant among all claims"
         reason, decides = reason or chance, case.found.lacks or judging.NARROWER
         if case.held_back and _low(claim) in (judging.verdict(case.found, bound, p), _side(case, bound)):
@@ -628,7 +628,7 @@ def _verdict(claim: Mapping[str, Any], case: Case, p: float) -> str:
     either.
     """
     verdict = judging.verdict(case.found, bound_of(claim), p)
-    return CANNOT_TELL if case.held_back and verdict == _low(claim) else verdict
+    return UNDECIDED if case.held_back and verdict == _low(claim) else verdict
 
 
 def _low(claim: Mapping[str, Any]) -> str:
@@ -659,7 +659,7 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         for name, verdict in (
             ("confirmed", CONFIRMED),
             ("refuted", REFUTED),
-            ("cannot_tell", CANNOT_TELL),
+            ("cannot_tell", UNDECIDED),
             ("not_measured", NOT_MEASURED),
         )
     ]

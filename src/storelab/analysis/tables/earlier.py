@@ -32,7 +32,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import links, published, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import reads
@@ -151,7 +151,7 @@ def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, o
     out = []
     for system, group in rows.groupby("deployment"):
         best = parts["median"][group.index].idxmax()
-        texts = (words.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
+        texts = (labels.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
         out.append(
             {"source": MEASURED, "system": system, "n": rows.loc[best, "n"], "setting": ", ".join(filter(None, texts))}
             | {"few": over != LINK and bool(rows.loc[best].get("few", False))}
@@ -229,8 +229,8 @@ def ours(throughput: pd.DataFrame) -> pd.DataFrame:
     own = groups.closed_loops(own)
     if own.empty:
         return own.assign(object_size="")
-    axes = [c for c in words.axes_of(own) if c not in (*SHOWN, *words.DEPLOYMENT_NAMES)]
-    texts = [[words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c])] for _, r in own.iterrows()]
+    axes = [c for c in labels.axes_of(own) if c not in (*SHOWN, *labels.DEPLOYMENT_NAMES)]
+    texts = [[labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c])] for _, r in own.iterrows()]
     return groups.labelled(own).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in texts])
 
 
@@ -336,14 +336,14 @@ NODES = 10  # worker nodes of 2010
 
 
 def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
-    fixed = ("clients", "files", "navigation", *reads.CLIENT, *words.DEPLOYMENT_NAMES)
-    axes = [c for c in words.axes_of(found) if c not in fixed and found[c].nunique() > 1]
+    fixed = ("clients", "files", "navigation", *reads.CLIENT, *labels.DEPLOYMENT_NAMES)
+    axes = [c for c in labels.axes_of(found) if c not in fixed and found[c].nunique() > 1]
     axes += (
         ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []
     )  # else it follows from the jobs
     out = []
     for r in groups.labelled(found).to_dict("records"):
-        texts = (words.value_text(c, r[c]) for c in axes)
+        texts = (labels.value_text(c, r[c]) for c in axes)
         wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # the wire is not known for a local file
         row = {c: r[c] for c in ("store", "workload", "navigation", "n", "interval", "shared_host", "nodes")}
         row |= {"source": MEASURED, "system": r["deployment"], "jobs": r["clients"], "period_s": r["duration_s"]}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 
@@ -40,7 +40,7 @@ def label(status: Any, error: Any) -> str:
     return f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)
 
 
-def labels(rows: pd.DataFrame) -> list[str]:
+def error_labels(rows: pd.DataFrame) -> list[str]:
     """Return the `label` of each row from its columns status and error."""
     return [label(s, e) for s, e in zip(rows["status"], rows["error"], strict=True)]
 
@@ -86,7 +86,7 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     if con is None:
         return pd.DataFrame(columns=head)
     found = con.execute(_SECONDS).df()
-    found = found.assign(**{"class": labels(found)}, failure_budget=budget(campaign))
+    found = found.assign(**{"class": error_labels(found)}, failure_budget=budget(campaign))
     both = wanted[of_run].merge(found, on="key")
     both = both.sort_values(["run_fraction", "key", "second", "class"], ascending=[False, True, True, True])
     return both[head].reset_index(drop=True)
@@ -106,8 +106,8 @@ def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> li
     ]
     if found.empty:
         return out
-    classes = found["operations"].groupby(labels(found)).sum().sort_values(ascending=False, kind="stable")
-    kinds, worst = words.counted(len(classes), "kind"), found.iloc[0]
+    classes = found["operations"].groupby(error_labels(found)).sum().sort_values(ascending=False, kind="stable")
+    kinds, worst = labels.counted(len(classes), "kind"), found.iloc[0]
     return [
         *out,
         ("errors_worst", 100 * worst["run_fraction"], "%"),

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
@@ -286,7 +286,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
         usual = rows["access"].isna() | (rows["access"] == groups.WARM)
         rows = rows[usual | ~usual.groupby(rows["workload"]).transform("any")]
     by = [c for c in ("store", "workload", "op", "loop", "engine", "access", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
-    others = [c for c in words.axes_of(rows) if c not in (*by, *LOADS)]
+    others = [c for c in labels.axes_of(rows) if c not in (*by, *LOADS)]
     for _, group in rows.groupby(by, dropna=False):
         column, varied = load_column(group["loop"].iloc[0]), [c for c in others if group[c].nunique(dropna=False) > 1]
         chosen = max(
@@ -296,7 +296,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
         chosen = chosen.sort_values([column, *(c for c in LOADS if c in chosen)]).drop_duplicates(column)
         access = chosen["access"].iloc[0] if "access" in chosen else None
         named = [*varied, *(["access"] if not pd.isna(access) and access != groups.WARM else [])]
-        chosen = chosen.assign(setting=words.settings((c, chosen[c].iloc[0]) for c in named))
+        chosen = chosen.assign(setting=labels.settings((c, chosen[c].iloc[0]) for c in named))
         least = open_least or column == "concurrency"
         kept.append(chosen.iloc[list(dict.fromkeys([*([0] if least else []), len(chosen) - 1]))])
     return pd.concat(kept)
@@ -306,7 +306,7 @@ def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[flo
     """Return the sort key of the settings of `ends`."""
     first = rows.iloc[0]
     wide = (0.0 if pd.isna(first.get(c)) else float(first[c]) for c in ("front_ends", "buckets", "accounts"))
-    return rows[column].nunique(), *wide, sum(words.is_default(c, first[c]) for c in varied)
+    return rows[column].nunique(), *wide, sum(labels.is_default(c, first[c]) for c in varied)
 
 
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
@@ -324,7 +324,7 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
             if len(known):
                 values = known[f"{metric}_median_ms"].astype(float)
                 row = known.loc[values.idxmin() if least else values.idxmax()]
-                spread = words.spread([row[f"{metric}_{part}_ms"] for part in ("median", "low", "high")])
+                spread = labels.spread([row[f"{metric}_{part}_ms"] for part in ("median", "low", "high")])
                 spread = ("at least " if metric in str(row[BOUNDS]).split(", ") else "") + spread
                 out += [(f"latency_{loop}_{name}", spread, "ms"), (f"latency_{loop}_{name}_where", where(row), "")]
         if loop == "open" and len(rows):
@@ -337,14 +337,14 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 def operation(row: Any) -> str:
     """Return the op of a row of `latency.csv`, with its workload if necessary: `GET, mixed operations`."""
-    return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {words.value_text('workload', row['workload'])}"
+    return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {labels.value_text('workload', row['workload'])}"
 
 
 def where(row: Any) -> str:
     """Return the place of one row of `ends`: `GET, 4 kB objects, on alpha with 4 front-ends at concurrency 8`."""
-    sizes = [words.value_text(c, row[c]) for c in SIZES if c in row and not pd.isna(row[c])]
-    due = words.grouped(f"{row['arrival_rate']:.0f}") if row["loop"] == "open" and row.get("arrival_rate") else ""
+    sizes = [labels.value_text(c, row[c]) for c in SIZES if c in row and not pd.isna(row[c])]
+    due = labels.grouped(f"{row['arrival_rate']:.0f}") if row["loop"] == "open" and row.get("arrival_rate") else ""
     rate = f" and {due} operations/s due" if due else ""
     setting = f" with {row['setting']}" if row["setting"] else ""
-    system = f"{words.deployment(row)}{setting} at concurrency {row['concurrency']:g}{rate}"
+    system = f"{labels.deployment(row)}{setting} at concurrency {row['concurrency']:g}{rate}"
     return f"{', '.join([operation(row), *sizes])}, on {system}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import published, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import knees, medians, steadiness
@@ -65,7 +65,7 @@ def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
 def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, str]]:
     """Yield the kinds of intervals, the number of runs with known steadiness, and the second stores."""
     counts = {name: {int(n) for n in tables[name]["n"].dropna()} for name in COUNTED if len(tables[name])}
-    if text := words.interval_text(set().union(*counts.values())):
+    if text := labels.interval_text(set().union(*counts.values())):
         yield "interval_text", text, "", ", ".join(f"{name}.csv" for name in counts)
     points = tables["points"]
     judged = points.loc[points["state"] == "ok", "steadiness"].isin(
@@ -75,7 +75,7 @@ def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, 
     observed = (run.get("observed") or {} for run in campaign.runs.values())
     second = {store["name"] for seen in observed if (store := seen.get("stratum0")) and store.get("name")}
     if only := sorted(second - set(points["store"])):
-        yield "second_stores", words.listed(only), "", "records"
+        yield "second_stores", labels.listed(only), "", "records"
 
 
 def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:

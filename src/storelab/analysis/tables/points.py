@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, windows
 from storelab.analysis.records.campaign import Campaign, client_cpu_s, watched_s
 from storelab.analysis.statistics import steadiness
@@ -222,7 +222,7 @@ def _steadiness(judged: pd.Series) -> str:
     kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to judge"}).fillna("not steady")
     counts = kinds.value_counts().reindex(["steady", "not steady", "too short to judge"]).dropna().astype(int)
     parts = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
-    return words.listed([parts[0], *(part.replace(" were", "") for part in parts[1:])] if parts else [])
+    return labels.listed([parts[0], *(part.replace(" were", "") for part in parts[1:])] if parts else [])
 
 
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
@@ -245,7 +245,7 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("paused", (ok["pause_longest_ms"].dropna() >= PAUSED_MS).sum(min_count=1), ""),
         ("paused_from", PAUSED_MS, "ms"),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
-        ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
+        ("stores", labels.counted(points["store"].nunique(), "storage system"), ""),
         ("unsteady", ok["steadiness"].isin(steadiness.UNSTEADY).sum(), ""),
         ("too_short", (ok["steadiness"] == steadiness.TOO_SHORT).sum(), ""),
         ("steadiness_of", int(ok["steadiness"].notna().sum()), ""),
@@ -253,9 +253,9 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("shared_host", shared, ""),
         ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
         ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),
-        ("clients_most", words.plural(most, "client"), ""),
-        ("durations", words.span(points["duration_s"], "s"), ""),
-        ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
+        ("clients_most", labels.plural(most, "client"), ""),
+        ("durations", labels.span(points["duration_s"], "s"), ""),
+        ("warm_ups", labels.span(points["warm_up_s"], "s"), ""),
     ]
     other = ok["other_cpu_percent"].dropna()
     if len(other):

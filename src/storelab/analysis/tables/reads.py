@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.core.engines import merges
@@ -104,7 +104,7 @@ def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """
     out: list[tuple[str, Any, str]] = []
     table = of_all_branches(table[table["workload"] == "read_entries"])
-    amplifications = table["amplification_median_ratio"].dropna().map(words.number)
+    amplifications = table["amplification_median_ratio"].dropna().map(labels.number)
     for name, column, largest in (
         ("amplification_most", "amplification_median_ratio", True),
         ("amplification_least", "amplification_median_ratio", False),
@@ -121,7 +121,7 @@ def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     ):
         row = _extreme(table, column)
         if row is not None:
-            out += [(name, row[column], unit), (f"{name}_clients", words.plural(row["clients"], "client"), "")]
+            out += [(name, row[column], unit), (f"{name}_clients", labels.plural(row["clients"], "client"), "")]
             if name == "best_read_wire":
                 out += [("best_read_wire_entries", row["entries_median_per_s"], "entries/s")]
     return out
@@ -201,14 +201,14 @@ def setting(row: Any) -> str:
     """
     if merges(row["engine"]) == "planned":
         more = [
-            f"{words.heading(c).lower()} {row[c]:g}"
+            f"{labels.heading(c).lower()} {row[c]:g}"
             for c in ("thrift", "max_amplification")
             if row.get(c) and not pd.isna(row[c])
         ]
         return ", ".join(["planned", *more])
     if not row["read_ahead_bytes"]:
         return {"none": "no cache", "all": "whole file kept"}[row["cache"]]
-    return f"{row['cache']} of {words.cell('read_ahead_bytes', row['read_ahead_bytes'])}"
+    return f"{row['cache']} of {labels.cell('read_ahead_bytes', row['read_ahead_bytes'])}"
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
@@ -216,7 +216,7 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
 
     Of several groups, it is the one with the most settings, then with the most jobs.
     """
-    by = ["store", *(c for c in words.axes_of(rows) if c not in CLIENT)]
+    by = ["store", *(c for c in labels.axes_of(rows) if c not in CLIENT)]
     groups = [group for _, group in rows.groupby(by, dropna=False)]
     return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
 
@@ -240,7 +240,7 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ranked = rows.sort_values("events_median_per_s")
         name, least, most = f"events_{navigation}", ranked.iloc[0], ranked.iloc[-1]
         out += [
-            (f"{name}_jobs", words.plural(least["clients"], "job"), ""),
+            (f"{name}_jobs", labels.plural(least["clients"], "job"), ""),
             (f"{name}_store", least["store"], ""),
             (f"{name}_factor", most["events_median_per_s"] / least["events_median_per_s"], ""),
             *([(f"{name}_factor_span", _span(factors), "")] if len(factors) > 1 else []),
@@ -274,10 +274,10 @@ def _planned(navigation: str, stores: list[pd.DataFrame]) -> list[tuple[str, Any
     if not moved:
         return []
     name, fewer = f"events_{navigation}_planned", sum(factor < 1 for factor in moved)
-    which = f"{fewer} of {words.plural(len(moved), 'system')}"
+    which = f"{fewer} of {labels.plural(len(moved), 'system')}"
     out = [(name, _span(events), ""), (f"{name}_moved", _span(moved), "")]
     return [*out, *([(f"{name}_fewer", which, "")] if fewer else [])]
 
 
 def _span(factors: list[float]) -> str:
-    return " to ".join(dict.fromkeys(words.number(v) for v in (min(factors), max(factors))))
+    return " to ".join(dict.fromkeys(labels.number(v) for v in (min(factors), max(factors))))

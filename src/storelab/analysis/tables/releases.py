@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, scan, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians
@@ -263,7 +263,7 @@ def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return pd.DataFrame()
     rows = table[(table["client_cache"] == "none") & table["first_median_s"].notna()]
-    by = [c for c in ("store", *words.axes_of(rows)) if c not in ("http_cache", "client_cache")]
+    by = [c for c in ("store", *labels.axes_of(rows)) if c not in ("http_cache", "client_cache")]
     plain, cached = (rows[(rows["http_cache"] == "none") == without] for without in (True, False))
     times = ["first_median_s", "slowest_median_s"]
     both = plain[[*by, *times]].merge(
@@ -284,13 +284,13 @@ def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         return []
     out: list[tuple[str, Any, str]] = [
         ("launches_files", round(table["files_median_per_start"].max()), ""),
-        ("launches_clients", words.plural(table["clients"].max(), "client"), ""),
+        ("launches_clients", labels.plural(table["clients"].max(), "client"), ""),
     ]
     found = with_and_without_cache(table)
     if len(found):
         row = found.iloc[0]
         out += [
-            ("launches_together", words.plural(row["clients"], "client"), ""),
+            ("launches_together", labels.plural(row["clients"], "client"), ""),
             ("launches_store", row["store"], ""),
             ("launches_direct", row["first_median_s_none"], "s"),
             ("launches_cached", row["first_median_s_cache"], "s"),
@@ -360,7 +360,7 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
             row = {
                 "key": key,
                 "role": role,
-                "system": words.deployment(run["point"]["axes"] | {"store": run["point"]["store"]}),
+                "system": labels.deployment(run["point"]["axes"] | {"store": run["point"]["store"]}),
             }
             row |= {name: axes[name] for name in AXES}
             row |= {"factor": _release(run, role)["factor"], "tries": len(own)} | _times(own)
@@ -431,5 +431,5 @@ def collections_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     if len(slowed):
         worst = slowed.loc[slowed["uploads_during_ratio_median"].idxmin()]
         parts = [100 * worst[f"uploads_during_ratio_{p}"] for p in groups.PARTS]
-        out += [("collected_uploads", words.spread(parts), "%"), ("collected_uploads_where", worst["system"], "")]
+        out += [("collected_uploads", labels.spread(parts), "%"), ("collected_uploads_where", worst["system"], "")]
     return out

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import links, scan
 from storelab.analysis.records.campaign import Campaign, watched_s
 from storelab.analysis.statistics.medians import of_histogram
@@ -418,7 +418,12 @@ def distributions_table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) 
     return made.astype({c: ok.dtypes[c] for c in by if c in ok})
 
 
-PLACE = ("store", *words.DEPLOYMENT_NAMES, "workload", "object_size_bytes")  # shown separately in figures and the paper
+PLACE = (
+    "store",
+    *labels.DEPLOYMENT_NAMES,
+    "workload",
+    "object_size_bytes",
+)  # shown separately in figures and the paper
 BUSY = ("clients", "workers", "front_ends", "buckets", "accounts")
 
 

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import published, roles, scan, selection
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.roles import BOUNDS
@@ -104,15 +104,15 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     own = pd.MultiIndex.from_frame(both[["key", "role"]])
     usual = before["work"] / before["length_s"]
     expected = both["length_s"] * usual.where(usual > 0).reindex(own).to_numpy()
-    tells = expected >= LEAST
-    worked = (both["work"] + both["errors"] > 0) | (tells & (both["phase"] != roles.BEFORE))
+    enough = expected >= LEAST
+    worked = (both["work"] + both["errors"] > 0) | (enough & (both["phase"] != roles.BEFORE))
     both["rate_per_s"] = (both["work"] / both["length_s"]).where(worked)
     both["throughput_mb_per_s"] = (both["work_bytes"] / 1e6 / both["length_s"]).where(worked)
     before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
     for name, column in RATIOS.items():
         base = before[column].astype(float).reindex(own).to_numpy()
         ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
-        both[f"{name}_ratio"] = ratio.where(tells & (both["phase"] != roles.BEFORE))
+        both[f"{name}_ratio"] = ratio.where(enough & (both["phase"] != roles.BEFORE))
     both[BOUNDS] = [_with_ratios(bounds) for bounds in both[BOUNDS]]
     return both[~((both["length_s"] < SHORTEST_S) | (expected < 1))].reset_index(drop=True)
 
@@ -158,7 +158,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def beside(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFrame:
+def concurrent(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFrame:
     """Return the rows of roles.csv in the phase `during` of roles with one workload, while a later role does another.
 
     does: the workload of the rows; others: the workloads of the later role. Points with a fault are excluded.
@@ -183,14 +183,14 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("roles_sweeps", len(at_once), ""),
         ("roles_most", int(at_once.max()), ""),
     ]
-    slowed = beside(table, "put", DELETING)
+    slowed = concurrent(table, "put", DELETING)
     slowed = slowed[slowed["rate_over_before_median_ratio"].notna()]
     if len(slowed):
         worst = slowed.loc[slowed["rate_over_before_median_ratio"].astype(float).idxmin()]
         parts = [100 * worst[f"rate_over_before_{p}_ratio"] for p in groups.PARTS]
         out += [
-            ("uploads_beside", words.spread(parts), "%"),
-            ("uploads_beside_where", words.deployment(worst), ""),
+            ("uploads_beside", labels.spread(parts), "%"),
+            ("uploads_beside_where", labels.deployment(worst), ""),
         ]
     return out
 
@@ -316,8 +316,8 @@ def _store_columns(run: dict[str, Any]) -> dict[str, Any]:
         "whole_after_s": max(0.0, (how.whole_ns - undone) / 1e9) if how.whole_ns is not None and was_undone else None,
         "beyond_redundancy": int(bool((run.get("fault") or {}).get("beyond_redundancy"))),
         "versions": " to ".join((run.get("fault") or {}).get("versions") or []) or None,
-        "states_told": int(how.tells),
-        "never_noticed": int(how.tells and how.noticed_ns is None),
+        "states_told": int(how.reports_state),
+        "never_noticed": int(how.reports_state and how.noticed_ns is None),
         "never_whole": int(how.noticed_ns is not None and how.whole_ns is None),
     }
 
@@ -386,7 +386,7 @@ def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         known = rows[rows[f"{name}_median_s"].notna()]
         if len(known):
             longest = known.loc[known[f"{name}_median_s"].astype(float).idxmax()]
-            spread = words.spread([longest[f"{name}_{p}_s"] for p in groups.PARTS])
+            spread = labels.spread([longest[f"{name}_{p}_s"] for p in groups.PARTS])
             out += [
                 (f"recovery_{number}_longest", spread, "s"),
                 (f"recovery_{number}_longest_where", where(longest), ""),
@@ -397,7 +397,7 @@ def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
 def where(row: Any) -> str:
     """Return the place of a row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
     fault = f", {row['fault']}" if "fault" in row and not pd.isna(row["fault"]) else ""
-    return f"{row['role']} on {words.deployment(row)}{fault}"
+    return f"{row['role']} on {labels.deployment(row)}{fault}"
 
 
 STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # maximum length of a run -> length of its steps

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records import scan, selection
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians, steadiness
@@ -220,7 +220,7 @@ def in_words(row: Mapping[str, Any]) -> str:
 def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
     """Return the change in percent with its interval, to two digits. factor: -1 for a decrease."""
     change, *ends = (round(factor * float(row[f"change_{part}percent"]), 3) for part in ("", "low_", "high_"))
-    text, *interval = (words.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
+    text, *interval = (labels.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
     return f"{text} [{', '.join(interval)}]" if np.isfinite(ends).all() and len({*interval}) > 1 else text
 
 
@@ -231,12 +231,12 @@ def moved(row: Mapping[str, Any]) -> str:
 
 def titles(names: Sequence[str]) -> dict[str, str]:
     """Return the title of each series: store, workload, and the settings that differ between its series."""
-    texts = {name: words.key_text(name) for name in dict.fromkeys(names)}
+    texts = {name: labels.key_text(name) for name in dict.fromkeys(names)}
     out = {}
     for name, (store, workload, *rest) in texts.items():
         others = [other for other in texts.values() if other[1] == workload]
         differing = [part for part in rest if not all(part in other for other in others)]
-        out[name] = ", ".join([store, words.value_text("workload", workload), *differing])
+        out[name] = ", ".join([store, labels.value_text("workload", workload), *differing])
     return out
 
 

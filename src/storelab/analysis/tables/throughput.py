@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees, ratios, steadiness
 from storelab.analysis.tables import calibration
@@ -143,9 +143,9 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def unsteady(labels: pd.Series) -> str | None:
+def unsteady(label_texts: pd.Series) -> str | None:
     """Return the numbers of unsteady runs by label: `stalled 2, swinging 1`; None without unsteady runs."""
-    return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (labels == name).sum())) or None
+    return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (label_texts == name).sum())) or None
 
 
 def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -186,10 +186,10 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         settings = [c for c in ("engine", "clients", "workers", "front_ends") if c in best and not pd.isna(best[c])]
         out += [
             (f"best_{name}", best[kind.median], kind.shown),
-            (f"best_{name}_spread", words.spread([best[c] for c in groups.spread([kind.metric])]), kind.shown),
+            (f"best_{name}_spread", labels.spread([best[c] for c in groups.spread([kind.metric])]), kind.shown),
             (f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), ""),
             *((f"best_{name}_{c}", best[c], "") for c in ("store", "n", "interval")),
-            *((f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in settings),
+            *((f"best_{name}_{c}", labels.value_text(c, best[c]), "") for c in settings),
         ]
     return out
 
@@ -247,15 +247,15 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     apart = 100 * (np.maximum(ratio, 1 / ratio) - 1)
     out = [
         ("noise_floor", float(np.quantile(apart, PERCENTILE, method="inverted_cdf")), "%"),
-        ("noise_groups", words.plural(len(rows), "group"), ""),
+        ("noise_groups", labels.plural(len(rows), "group"), ""),
         ("run_spread", rows["spread_percent"].astype(float).median(), "%"),
         ("aa_compared", len(with_interval), ""),
-        ("aa_cannot_tell", int((with_interval["verdict"] == ratios.CANNOT_TELL).sum()), ""),
+        ("aa_cannot_tell", int((with_interval["verdict"] == ratios.UNDECIDED).sum()), ""),
         ("aa_too_few", len(rows) - len(with_interval), ""),
     ]
     whole = found[(found["workload"] == WHOLE) & (found["metric"] == groups.SPEED)]
     if len(whole) and whole["low"].notna().all():
-        spread = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
+        spread = labels.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
         out += [("aa_whole", spread, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
     return out
 
@@ -268,7 +268,7 @@ SHAPES = {  # in a sentence; {0}: number of curves
     knees.RISING: "{0} still rise{1} at the end",
     knees.BENDING: "{0} bend{1} (the last step rises, but less than the steps before)",
     knees.LEVEL: "{0} do{2} not rise",
-    knees.CANNOT_TELL: "{0} cannot be judged by the runs (scaling.csv only)",
+    knees.UNDECIDED: "{0} cannot be judged by the runs (scaling.csv only)",
 }
 # Columns: a quantity of a curve, and the value or an end of its interval.
 CURVE_PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
@@ -351,9 +351,9 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     if found.empty:
         return []
     counts = {text: int((found["curve"] == shape).sum()) for shape, text in SHAPES.items()}
-    shapes = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
+    shapes = labels.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
     out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", shapes, "")]
-    known = (found["curve"] != knees.CANNOT_TELL) & found["linearity_low"].notna()
+    known = (found["curve"] != knees.UNDECIDED) & found["linearity_low"].notna()
     rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & known]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))
@@ -363,5 +363,5 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 def linearity(row: Mapping[str, Any]) -> str:
     """Return the linearity to two decimals with its interval (1: proportional); empty without a value."""
-    value, low, high = (words.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
+    value, low, high = (labels.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
     return "" if pd.isna(row["linearity_value"]) else f"{value} [{low}, {high}]"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.calibration import CLIENT, EXCEEDED, LINK, LINK_FULL
@@ -189,19 +189,19 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     also = [*fired[1:], *(note for note in notes if note[1])]
     return {
         "store": key["store"],
-        "deployment": words.deployment(axes),
+        "deployment": labels.deployment(axes),
         "workload": key["workload"],
         "engine": axes.get("engine"),
         "what": ", ".join(described(axes)),
         "best": s.best.median,
         "unit": units_of(key["workload"], key["metric"] == groups.THROUGHPUT),
-        "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
+        "where": ", ".join(filter(None, (labels.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
         "n": len(s.best.values),
         "few": bool(s.number("few")),
         "verdict": named(verdict, s),
         "evidence": evidence,
         "also": "; ".join(f"{name}: {why}" for name, why in also),
-        "would_tell": "" if fired else would_tell(s),
+        "would_tell": "" if fired else missing_data(s),
     }
 
 
@@ -212,14 +212,14 @@ def described(axes: Mapping[str, Any]) -> list[str]:
     separate columns. Axes that this version of storelab does not know are always included.
     """
     apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {
-        a.column for a in ALL.values() if a.told
+        a.column for a in ALL.values() if a.always_shown
     }
     declared = [a.column for a in ALL.values() if a.column in axes]
     out = []
     for column in [*declared, *(c for c in axes if c not in declared)]:
         axis, value = BY_COLUMN.get(column), axes[column]
-        if column not in apart and value is not None and (axis is None or axis.told or value != axis.default):
-            out.append(words.value_text(column, value))
+        if column not in apart and value is not None and (axis is None or axis.always_shown or value != axis.default):
+            out.append(labels.value_text(column, value))
     return [text for text in out if text]
 
 
@@ -239,7 +239,7 @@ def lines(found: pd.DataFrame) -> list[str]:
     out = []
     for r in found.itertuples(index=False):
         subject = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
-        out.append(f"{subject}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
+        out.append(f"{subject}: {labels.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
         out.append(
             f"    limited by: {r.verdict}"
             if r.verdict not in (NOT_KNOWN, "unsteady", DISTURBED)
@@ -270,7 +270,7 @@ ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
 
 
 def _n(value: float, unit: str = "") -> str:
-    return f"{words.number(value)}{' ' if unit else ''}{unit}"
+    return f"{labels.number(value)}{' ' if unit else ''}{unit}"
 
 
 def errors(s: Subject) -> str | None:
@@ -289,7 +289,7 @@ def invalid(s: Subject) -> str | None:
         return None
     first = runs.sort_values([c for c in ("clients", "workers") if c in runs]).iloc[0]
     where = ", ".join(
-        words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
+        labels.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
     )
     return f"{len(runs)} of {len(s.points)}, the first with {where}: {first['reason']}"
 
@@ -428,7 +428,7 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
     if r.low == r.low:  # there is an interval
         if r.low <= 1:
             return None
-        shown = f"x{words.spread([r.ratio, r.low, r.high])}"
+        shown = f"x{labels.spread([r.ratio, r.low, r.high])}"
     else:
         if (
             min(len(less.values), len(more.values)) < LEAST_RUNS
@@ -437,7 +437,7 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
         ):
             return None
         shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
-    return f"{_n(more.axes[axis])} against {words.value_text(axis, less.axes[axis])}: {shown}"
+    return f"{_n(more.axes[axis])} against {labels.value_text(axis, less.axes[axis])}: {shown}"
 
 
 def spread_over(axis: str) -> Test:
@@ -466,7 +466,7 @@ def concurrency(s: Subject) -> str | None:
         step = gain(line[-2], line[-1], axis)
         if shape == knees.RISING:
             evidence.append(
-                f"{words.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
+                f"{labels.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
                 "the rate still rises" + (f" ({step})" if step else "")
             )
         elif shape is None and step:
@@ -504,7 +504,7 @@ def unknown(s: Subject) -> str:
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
         if (shape := curve.get("curve")) in (knees.KNEE, knees.PEAK) and not pd.isna(curve["knee_value"]):
-            place = f"at {_n(curve['knee_value'])} {words.heading(axis).lower()}"
+            place = f"at {_n(curve['knee_value'])} {labels.heading(axis).lower()}"
             parts.append(
                 f"the rate levels off {place}"
                 if shape == knees.KNEE
@@ -516,17 +516,17 @@ def unknown(s: Subject) -> str:
 PUSHED = ("clients", "workers", "buckets", "front_ends")
 
 
-def would_tell(s: Subject) -> str:
+def missing_data(s: Subject) -> str:
     """Return the data that are missing where the verdict is not known."""
     unknown_ = {c for c in SHOWN_IN if s.number(c) is None}
     numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
     few = {axis for axis, values in numbers.items() if len(values) == 1}
     # Axes with several values, whose points also differ in other axes.
-    coupled = [words.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
+    coupled = [labels.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
     pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
     missing = {
         "more than one number of clients or workers": bool(pushed) and few >= pushed,
-        f"{coupled[0]} varied without {words.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
+        f"{coupled[0]} varied without {labels.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
         "a calibration": "ceiling_percent" in unknown_ and not s.shared,
         "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
         "the CPU of the server": "server_cpu_median_cores" in unknown_,

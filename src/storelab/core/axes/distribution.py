@@ -34,7 +34,7 @@ PATTERN = Axis(
     choices=(CVMFS, TUNED),
     heading="Pattern",
     words="pattern {}",
-    told=True,
+    always_shown=True,
 )
 DAYS = Axis(
     "days",
@@ -75,7 +75,7 @@ STRATUM0 = Axis(
     heading="Stratum 0",
     words="stratum 0 on {}",
     values={NOWHERE: ""},
-    told=True,
+    always_shown=True,
 )
 
 

@@ -26,7 +26,7 @@ MIX = Axis(
     "Weights of the operations: a name in `mixes`, or `warp`, which is built in.",
     heading="Mix",
     words="mix {}",
-    told=True,
+    always_shown=True,
 )
 SIZES = Axis(
     "sizes",
@@ -36,7 +36,7 @@ SIZES = Axis(
     "Object sizes: a name in `sizes`, or one size for all objects.",
     heading="Sizes",
     words="sizes {}",
-    told=True,
+    always_shown=True,
 )
 
 

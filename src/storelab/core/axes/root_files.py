@@ -13,7 +13,7 @@ SCALE = Axis(
     "Size of the generated ROOT file (S, M, L), or the name of one of your `files`.",
     heading="File",
     words="file {}",
-    told=True,
+    always_shown=True,
 )
 ENTRIES = Axis(
     "entry_fraction",
@@ -23,7 +23,7 @@ ENTRIES = Axis(
     "Percentage of entries that is read, chosen at random; at least one entry.",
     heading="Entries [%]",
     words="{} % of entries",
-    told=True,
+    always_shown=True,
 )
 VOLUME = Axis(
     "volume_fraction",
@@ -33,7 +33,7 @@ VOLUME = Axis(
     "Percentage of the compressed volume that is read: branches, smallest first, up to this volume.",
     heading="Volume [%]",
     words="{} % of volume",
-    told=True,
+    always_shown=True,
 )
 # How ranges of a ROOT file become requests.
 MERGE = Axis(
@@ -57,7 +57,7 @@ GAP = Axis(
     heading="Gap",
     words="gap {}",
     load=True,
-    told=True,
+    always_shown=True,
 )
 THRIFT = Axis(
     "thrift",
@@ -92,7 +92,7 @@ NAVIGATION = Axis(
     choices=("scan", "random"),
     words="{}",
     values={"random": "random navigation"},
-    told=True,
+    always_shown=True,
 )
 AHEAD = ("readahead", "bytes", "blockcache")  # caches of fsspec that use `read_ahead`
 CACHE = Axis(
@@ -105,7 +105,7 @@ CACHE = Axis(
     choices=("none", *AHEAD, "all"),
     words="cache {}",
     values={"none": "no cache", "all": "whole file kept"},
-    told=True,
+    always_shown=True,
 )
 READ_AHEAD = Axis(
     "read_ahead",
@@ -117,7 +117,7 @@ READ_AHEAD = Axis(
     heading="Read-ahead",
     words="{} read ahead",
     values={"0": ""},
-    told=True,
+    always_shown=True,
 )
 STEP = Axis(
     "step",
@@ -127,7 +127,7 @@ STEP = Axis(
     "Consecutive events of one step; with random navigation, the events at each position.",
     words="steps of {}",
     noun="event",
-    told=True,
+    always_shown=True,
 )
 FILES = Axis(
     "files",

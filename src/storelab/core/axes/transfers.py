@@ -127,7 +127,7 @@ RANGE_SIZE = Axis(
     heading="Range",
     words="ranges of {}",
     ceiling=True,
-    told=True,
+    always_shown=True,
 )
 OBJECT_SIZE = Axis(
     "object_size",
@@ -138,7 +138,7 @@ OBJECT_SIZE = Axis(
     heading="Objects",
     words="{} objects",
     ceiling=True,
-    told=True,
+    always_shown=True,
 )
 WORKING_SET = Axis(
     "working_set",
@@ -185,7 +185,7 @@ KEYS = Axis(
     words="{}",
     noun="key",
     ceiling=True,
-    told=True,
+    always_shown=True,
 )
 PAGE_SIZE = Axis(
     "page_size",

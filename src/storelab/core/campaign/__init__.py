@@ -19,7 +19,6 @@ from storelab.core.campaign.release import Release
 from storelab.core.config_types import (
     Bin,
     Boolean,
-    Closed,
     Duration,
     Histogram,
     Host,
@@ -28,6 +27,7 @@ from storelab.core.config_types import (
     Rate,
     RoleName,
     Size,
+    StrictModel,
     SweepName,
     Text,
     Wait,
@@ -43,7 +43,7 @@ MOST_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 A
 FORMS = "write rows like [{front_ends: 1, clients: 3}, …], or columns like {front_ends: [1, 2], clients: [3, 6]}"
 
 
-class Limits(Closed):
+class Limits(StrictModel):
     """Limits that protect a store in production. `storelab check` checks the plan, `measure` the run."""
 
     stored_bytes: Size = Field(
@@ -71,7 +71,7 @@ class Limits(Closed):
     )
 
 
-class Launcher(Closed):
+class Launcher(StrictModel):
     """The way to start clients of a point: on this host, or on nodes of a batch system (docs/cluster.md)."""
 
     kind: Literal["local", "srun", "htcondor"] = Field(
@@ -112,7 +112,7 @@ class Launcher(Closed):
     silence: Wait = Field(given("30 s"), description="A node without a heartbeat for this time counts as lost.")
 
 
-class Role(Closed):
+class Role(StrictModel):
     """A group of clients of a point that run one workload at the same time as other roles, see docs/roles.md."""
 
     workload: str = Field(description="Name of the workload, see the list of workloads below.")
@@ -165,7 +165,7 @@ def _columns_from_rows(rows: list[Any]) -> dict[str, list[Any]]:
 Together = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
 
 
-class Sweep(Closed):
+class Sweep(StrictModel):
     """One workload, or several roles at once, over the product of its axes and the rows of `together`."""
 
     workload: str = Field("", description="Name of the workload, see the list of workloads below; empty with `roles`.")
@@ -238,7 +238,7 @@ _SECRET_URL = re.compile(
 )
 
 
-class RootFile(Closed):
+class RootFile(StrictModel):
     """A ROOT file of the user, for the workloads that read ROOT files."""
 
     path: Text = Field(
@@ -258,7 +258,7 @@ class RootFile(Closed):
         return path
 
 
-class Mix(Closed):
+class Mix(StrictModel):
     """Weights of mixed operations; the axis `mix` of the workload `mix` selects one by name. See docs/mixes.md."""
 
     get: float = Field(0.0, ge=0, description="Downloads.")
@@ -269,17 +269,17 @@ class Mix(Closed):
 
     @model_validator(mode="after")
     def _goes_on(self) -> "Mix":
-        if not sum(self.told().values()):
+        if not sum(self.as_dict().values()):
             raise ValueError("no operation has a weight; give one, e.g. `get: 90, put: 10`")
         if self.delete > self.put:
             raise ValueError("deletes more than it uploads, so no objects would remain; set `put` to at least `delete`")
         return self
 
-    def told(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float]:
         return self.model_dump()
 
 
-class Sizes(Closed):
+class Sizes(StrictModel):
     """Object sizes of a mix: `fixed`, `mean` with `sigma`, or `histogram`. The axis `sizes` selects one by name."""
 
     fixed: Size | None = Field(None, description="Size of all objects.")
@@ -303,7 +303,7 @@ class Sizes(Closed):
             raise ValueError("`mean` and `sigma` belong together; give both")
         if self.mean is None and {"least", "most"} & self.model_fields_set:
             raise ValueError("`least` and `most` are only for a log-normal distribution; leave them out")
-        values = self.told()
+        values = self.as_dict()
         if self.mean is not None and not values["least"] < self.mean < values["most"]:
             raise ValueError("the mean is not between `least` and `most`; change one of them")
         if mixes.largest(values) > MOST_OBJECT:
@@ -311,7 +311,7 @@ class Sizes(Closed):
             raise ValueError(f"objects of more than {limit} need a multipart upload; choose smaller ones")
         return self
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the values in the form that a point records."""
         if self.fixed is not None:
             return {"fixed": self.fixed}
@@ -332,7 +332,7 @@ def new_names(declared: dict[str, Any]) -> dict[str, Any]:
     return declared
 
 
-class Campaign(Closed):
+class Campaign(StrictModel):
     """The content of a campaign file (`campaigns/*.yaml`)."""
 
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")

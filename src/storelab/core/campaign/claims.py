@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from storelab.core import figures
-from storelab.core.config_types import Closed, Name, Once, Scalar, Scalars, Text
+from storelab.core.config_types import Name, Once, Scalar, Scalars, StrictModel, Text
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
@@ -44,16 +44,16 @@ COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "durability": dict.fromkeys(("lost", "corrupted", "stale", "resurrected", "wrong", "unreadable"), ("read",)),
     "releases": {"behind": ("published_days",)},
 }
-ANSWERED = "capabilities"
+CAPABILITIES = "capabilities"
 TOLD = {  # columns of a table, in addition to the axes
     **COLUMNS,
     "roles": ("role", "does", "phase"),
     "recovery": ("role", "does", "beyond_redundancy"),
     "durability": ("when",),
     "consistency": ("scenario", "front_end"),
-    ANSWERED: ("topic", "check"),
+    CAPABILITIES: ("topic", "check"),
 }
-TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))
+TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, CAPABILITIES)))
 EXTREMES = ("least", "most")
 EACH = "each"  # all values that are compared, in ascending order
 PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value of which this fraction was measured
@@ -74,7 +74,7 @@ OPTIONAL = {"level": ("along",), "answer": ("along",)}
 ALONG_ONLY = ("slope", "shape")  # rules that judge a whole curve
 
 
-class Published(Closed):
+class Published(StrictModel):
     """A published number: a row of the tables of published numbers, or a value for a user's claim."""
 
     value: float | None = Field(None, description="The number.")
@@ -93,7 +93,7 @@ class Published(Closed):
         return self
 
 
-class Claim(Closed):
+class Claim(StrictModel):
     """A finding with the query that tests it and the rule that judges it, see docs/claims.md."""
 
     says: Text = Field(description="The finding, in a plain sentence.")
@@ -206,8 +206,8 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     if claim.rule == "count":
         known = COUNTED
     elif claim.rule == "answer":
-        known = {table: {}} if table == ANSWERED else {}
-    which = [t for t in TABLES if t in known] or [ANSWERED]
+        known = {table: {}} if table == CAPABILITIES else {}
+    which = [t for t in TABLES if t in known] or [CAPABILITIES]
     figures.known(f"{place}.table", table, which, f"table of the rule `{claim.rule}`")
     if claim.metric:
         figures.known(f"{place}.metric", claim.metric, known[table], f"metric of {table}")

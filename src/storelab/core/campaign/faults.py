@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from storelab.core import units
 from storelab.core.axes.roles import ACTS, LOSSES, NONE, OF_A_USER, UNDOES, UPGRADE
-from storelab.core.config_types import Closed, Duration, Name, Rate, Text
+from storelab.core.config_types import Duration, Name, Rate, StrictModel, Text
 from storelab.core.errors import UserError, shown
 
 MS = 10**6
@@ -85,7 +85,7 @@ OWN_KEYS = {  # keys that belong to certain acts only
 }
 
 
-class Act(Closed):
+class Act(StrictModel):
     """One action on one actor, or on several at once."""
 
     at: At = Field(description="Time after the agreed start (`10 s`, scaled like durations), or a share of the run.")

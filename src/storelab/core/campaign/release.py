@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from storelab.core import units
-from storelab.core.config_types import Closed, FolderPath, Once, Size, Text, given
+from storelab.core.config_types import FolderPath, Once, Size, StrictModel, Text, given
 
 WINDOW = 32  # bytes that the search for a cut uses
 SHRINKS, PAGE = 0.45, 4096  # compressed / original bytes of a day of the default kinds; bytes of a memory page
@@ -68,7 +68,7 @@ BODIES: dict[str, tuple[tuple[int, float], ...]] = {
 }
 
 
-class Tree(Closed):
+class Tree(StrictModel):
     """A real tree instead of the generated one: each day, the next of its versions is published."""
 
     path: FolderPath = Field(description="Folder that contains the versions.")
@@ -94,7 +94,7 @@ def night_of(version: str) -> str:
     return "-".join(PurePosixPath(version).parts) or "tree"
 
 
-class Chunks(Closed):
+class Chunks(StrictModel):
     """The limits for chunks of big files, which are cut where the content decides (CvmFS's xor32)."""
 
     minimum: Size = Field(
@@ -112,7 +112,7 @@ class Chunks(Closed):
         return self
 
 
-class Release(Closed):
+class Release(StrictModel):
     """A nightly software release in a repository of CvmFS's format, see docs/releases.md."""
 
     repository: Text = Field("nightlies.example.org", description="Name of the repository; all keys begin with it.")
@@ -172,7 +172,7 @@ class Release(Closed):
             )
         return self
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON that can be read again: sizes have their unit."""
         out = self.model_dump(mode="json")
         out |= {name: f"{out[name]} B" for name in ("bytes_a_day", "bytes_deviation")}

@@ -26,7 +26,7 @@ from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, stage
 
 FEWEST_BINS = 10  # of a run, after its warm-up
 MOST_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
-TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
+ROLE_KEYS = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
@@ -147,7 +147,7 @@ def order(points: list[Point], seed: int) -> list[Point]:
         deployments = sorted(block)
         rng.shuffle(deployments)
         for one in deployments:
-            series = sweeps.together(block[one])
+            series = sweeps.by_series(block[one])
             rng.shuffle(series)
             out += itertools.chain.from_iterable(series)
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
@@ -192,10 +192,10 @@ def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any
     """Return sweep -> axes that vary together and their rows, which the analysis follows."""
     coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.together}
     used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
-    return {name: roles.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
+    return {name: roles.declared_rows(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 
 
 def _roles_of(point: Point) -> dict[str, Any]:
     """Return the roles of a workload, taken from one of its points; {} for a workload without roles."""
-    found = {role["name"]: {k: role[k] for k in TOLD_OF_ROLE} for role in point.fixed.get("roles", ())}
+    found = {role["name"]: {k: role[k] for k in ROLE_KEYS} for role in point.fixed.get("roles", ())}
     return {"roles": found} if found else {}

@@ -63,7 +63,7 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
     return [dict(zip(columns, row, strict=True)) for row in dict.fromkeys(found)]
 
 
-def told(name: str, sweep: Sweep, workload: Workload, factor: float) -> dict[str, Any]:
+def declared_rows(name: str, sweep: Sweep, workload: Workload, factor: float) -> dict[str, Any]:
     """Return the entry of a sweep in plan.json: the columns of the axes in `together`, and their rows."""
     found = rows(f"sweeps.{name}", sweep, workload, factor)
     return {"axes": [workload.axis(a).column for a in sweep.together], "rows": [list(row.values()) for row in found]}
@@ -85,7 +85,7 @@ def placed(config: Config) -> Iterator[None]:
         axis = OF_ROLE.join(filter(None, found.groups()[1:])) if found else ""
         if not found or not sweep or axis not in sweep.together:
             raise
-        raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.mend) from None
+        raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.hint) from None
 
 
 # Workloads that need an otherwise idle store, two stores, or a cache between client and store.
@@ -115,7 +115,7 @@ def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, W
 
 def in_parts(sweep: Sweep, roles: Mapping[str, Workload]) -> bool:
     """Return True if points of the sweep have the axis `part`: for `parts`, or because a role's workload has it."""
-    return bool(sweep.parts) or any(map(sweeps.keeps, roles.values()))
+    return bool(sweep.parts) or any(map(sweeps.has_parts, roles.values()))
 
 
 class Roles:

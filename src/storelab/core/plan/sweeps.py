@@ -31,10 +31,10 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
 
 
 def with_part(workload: Workload) -> Workload:
-    return workload if keeps(workload) else replace(workload, axes=(*workload.axes, PART))
+    return workload if has_parts(workload) else replace(workload, axes=(*workload.axes, PART))
 
 
-def keeps(workload: Workload) -> bool:
+def has_parts(workload: Workload) -> bool:
     """Return True if the workload itself has the axis."""
     return any(axis.name == PART.name for axis in workload.axes)
 
@@ -57,7 +57,7 @@ def of(points: Iterable[Point], point: Point) -> list[Point]:
     return sorted((p for p in points if _same(p) == _same(point)), key=part)
 
 
-def together(points: Sequence[Point]) -> list[list[Point]]:
+def by_series(points: Sequence[Point]) -> list[list[Point]]:
     """Group the points by series, parts ascending; groups are in the order of their first point."""
     found: dict[Any, list[Point]] = {}
     for point in points:
@@ -259,11 +259,11 @@ def staged_for(
 
     The parameters are the number of objects, and the definitions of named mixes and sizes, if the workload needs them.
     """
-    known_mixes = {name: mix.told() for name, mix in config.mixes.items()}
-    known_sizes = {name: sizes.told() for name, sizes in config.sizes.items()}
+    known_mixes = {name: mix.as_dict() for name, mix in config.mixes.items()}
+    known_sizes = {name: sizes.as_dict() for name, sizes in config.sizes.items()}
     fixed = mixes.meaning(axes, known_mixes, known_sizes, f"{place}.axes")
     if workload.dataset == "payload" or "objects" in workload.needs:
         fixed["objects"] = _objects(sweep, axes)
     if "release" in workload.needs:
-        fixed["release"] = (config.release or Release.model_validate({})).told()
+        fixed["release"] = (config.release or Release.model_validate({})).as_dict()
     return fixed, dataset_of(config, place, workload, axes, fixed)

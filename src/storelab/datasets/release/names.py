@@ -11,7 +11,7 @@ from collections.abc import Mapping
 REFLOG, MANIFEST = ".cvmfsreflog", ".cvmfspublished"
 WHOLE, CHUNK, CATALOG = "", "P", "C"
 KINDS = {WHOLE: "data", CHUNK: "chunk", CATALOG: "catalog"}
-BESIDE = {"X": "X", "H": "H", "M": "M"}  # letter of a manifest -> suffix: certificate, history, about the repository
+SUFFIXES = {"X": "X", "H": "H", "M": "M"}  # letter of a manifest -> suffix: certificate, history, about the repository
 _KEY = re.compile(r"(?:[^/]+/)?data/([0-9a-f]{2})/([0-9a-f]{38})([A-Z]?)")
 _LETTERS = "CBRDSGANXHTMY"  # of a manifest, in the order in which CvmFS writes them
 
@@ -50,9 +50,9 @@ def manifest_text(fields: dict[str, str]) -> bytes:
     return text + b"--\n" + hashlib.sha1(text).hexdigest().encode() + b"\n"
 
 
-def beside(repository: str, fields: Mapping[str, str]) -> list[str]:
+def further_objects(repository: str, fields: Mapping[str, str]) -> list[str]:
     """Return the keys of the objects that a manifest names in addition to its root catalog."""
-    return [key(repository, fields[letter], suffix) for letter, suffix in BESIDE.items() if letter in fields]
+    return [key(repository, fields[letter], suffix) for letter, suffix in SUFFIXES.items() if letter in fields]
 
 
 def manifest_fields(blob: bytes) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from storelab.core.errors import said
+from storelab.core.errors import error_text
 from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.reader import Header, SelectionReader, Spent
@@ -52,7 +52,7 @@ class Pages:
             try:
                 columns = _columns(fields[name])
             except Exception as error:  # noqa: BLE001 - uproot raises many classes for fields that it cannot interpret
-                unreadable[name] = said(error)
+                unreadable[name] = error_text(error)
                 continue
             number = 0
             for (first, held), links in zip(clusters, ntuple.page_link_list, strict=True):

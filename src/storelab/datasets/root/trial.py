@@ -18,7 +18,7 @@ from uproot.interpretation.grouped import AsGrouped
 from uproot.interpretation.objects import AsObjects, AsStridedObjects
 from uproot.interpretation.strings import AsStrings
 
-from storelab.core.errors import said
+from storelab.core.errors import error_text
 from storelab.datasets.root import baskets, by_uproot, decode
 from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.reader import Header, SelectionReader, StepReader
@@ -128,7 +128,7 @@ class Trial:
             self._unread(branch, how, form)
             self._counted(name, how, form, rows[held > 0])
         except Exception as error:  # noqa: BLE001 - codecs and uproot raise many classes
-            return str(error) if isinstance(error, Unfit) else said(error)
+            return str(error) if isinstance(error, Unfit) else error_text(error)
         head = self._alone(name, rows, form)
         failed = {reader: why for reader in READERS if (why := self._fails(reader, head, rows))}
         if not failed:
@@ -269,7 +269,7 @@ class Trial:
                 else:
                     self._same(head, rows, first, stop)
         except Exception as error:  # noqa: BLE001 - codecs and uproot raise many classes
-            return said(error)
+            return error_text(error)
         return None
 
     def _parts(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -413,5 +413,5 @@ def _page_reason(pages: Any, code: int, entries: int, file: int) -> str | None:
             for _, array in pages.arrays([layout.names[code]], unpacked, span):
                 found += len(array)
     except Exception as error:  # noqa: BLE001 - codecs and uproot raise many classes
-        return said(error)
+        return error_text(error)
     return None if found == entries else f"only {found} of {entries} entries can be found ({len(rows)} pages)"

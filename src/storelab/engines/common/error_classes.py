@@ -18,12 +18,12 @@ _REDIRECT = re.compile(r"(?:Http)?30[12378]|\w*Redirect")  # class of an answer 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
-NOBODY = ("ConnectionRefused", "NameNotResolved", "Timeout")  # there is no answer from the endpoint
+NO_ANSWER = ("ConnectionRefused", "NameNotResolved", "Timeout")  # there is no answer from the endpoint
 # Start of the internal structures that a library (obstore) prints.
 _DEBUG = re.compile(r"\s*(?:Debug source:|source: \w+\s*[({]|\w+ \{ \w+:).*", re.DOTALL)
 
 
-def said(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Return an exception on one line: its class and its message; never an empty string."""
     name, message = type(error).__name__, words(error)
     return (f"{name}: {message}" if message != name else f"{name}, without a message")[:300]

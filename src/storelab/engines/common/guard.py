@@ -24,7 +24,7 @@ class Done(NamedTuple):
     bytes: int
 
 
-class Teller:
+class ProgressWriter:
     """The writer of the progress file of one process of a client. path: None to write nothing."""
 
     def __init__(self, path: Path | None):
@@ -59,7 +59,7 @@ def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
     out = dict(before)
     with suppress(OSError), os.scandir(folder) as found:
         for entry in found:
-            if entry.name.startswith("told.") and (done := read_progress(Path(entry.path))) is not None:
+            if entry.name.startswith("progress.") and (done := read_progress(Path(entry.path))) is not None:
                 out[entry.name] = done
     return out
 
@@ -104,13 +104,13 @@ class Guard:
         limits: dict[str, Any],
         clients: int,
         kept: tuple[int, int] | None = None,
-        told: Teller | None = None,
+        progress: ProgressWriter | None = None,
     ):
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
         room, disk = (limits.get(k) for k in ("room_bytes", "disk_bytes"))
         self.room, self.disk = [None if v is None else v / clients for v in (room, disk)]
-        self.kept, self.told = kept, told or Teller(None)
+        self.kept, self.progress = kept, progress or ProgressWriter(None)
         self.error_fraction = limits.get("error_fraction")
         self.active = any(
             bound is not None for bound in (self.throughput, self.requests, self.room, self.disk, self.error_fraction)
@@ -119,7 +119,7 @@ class Guard:
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
         """Pass running totals; now_ns: UTC. Raises LimitExceeded."""
-        self.told.note(now_ns, operations, errors, size_bytes)
+        self.progress.note(now_ns, operations, errors, size_bytes)
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(

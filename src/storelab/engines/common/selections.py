@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
 from storelab.engines.common.error_classes import classify, named, words
-from storelab.engines.common.guard import Guard, Teller
+from storelab.engines.common.guard import Guard, ProgressWriter
 from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
@@ -216,7 +216,7 @@ class SelectionClient(Client):
         self.entries, self.size = root["entries"], root["bytes"]
         self.unreadable = root.get("unreadable", {})
         self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"], self.unreadable)
-        self.guard = Guard(job.limits, axes["clients"], told=Teller(job.told))
+        self.guard = Guard(job.limits, axes["clients"], progress=ProgressWriter(job.progress_file))
         self.duration_s = job.point.fixed.get("duration_ns", 10_000_000_000) / 1e9
         self.connect(root)
         if self.cold:

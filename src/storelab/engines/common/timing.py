@@ -33,7 +33,7 @@ def drain_s(window_ns: int) -> float:
     return min(max(DRAIN * window_ns / 1e9, LEAST_DRAIN_S), MOST_DRAIN_S)
 
 
-class Closed:
+class ClosedLoop:
     """A closed loop: every worker begins its next operation at once, until the deadline."""
 
     def __init__(self, deadline_ns: int):
@@ -48,7 +48,7 @@ class Closed:
         return 0
 
 
-class Open:
+class OpenLoop:
     """Arrivals `index`, `index + stride`, … of a point whose operations are due `rate` times a second. Thread-safe.
 
     index, stride: number of this process among the point's processes, and how many there are.
@@ -84,7 +84,7 @@ class Open:
         return max(0, due - self.begun)
 
 
-class Poisson(Open):
+class Poisson(OpenLoop):
     """An open loop with the same average rate and independent exponential gaps.
 
     `stride` processes, each with its own seed, form one Poisson process with the whole rate.

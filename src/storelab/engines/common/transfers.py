@@ -11,8 +11,8 @@ from typing import Any
 
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
-from storelab.engines.common.error_classes import NOBODY, named
-from storelab.engines.common.guard import Guard, Teller
+from storelab.engines.common.error_classes import NO_ANSWER, named
+from storelab.engines.common.guard import Guard, ProgressWriter
 from storelab.engines.common.objects import Staged, put_key
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
@@ -34,7 +34,7 @@ class TransferClient(Client):
         axes = job.point.axes
         self.size, self.workers = axes.get("object_size", 0), axes["workers"]
         self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
-        self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers), Teller(job.told))
+        self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers), ProgressWriter(job.progress_file))
         self.own = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
         self.messages: dict[str, str] = {}  # the first one of each error class
@@ -104,7 +104,7 @@ class TransferClient(Client):
                 f"no operation ended before the deadline at {url}; check that it answers, or give a longer `duration`"
             )
         kind, words = next(iter(self.messages.items()))
-        where = f"no answer from {url}: " if kind in NOBODY else f"at {url}: "
+        where = f"no answer from {url}: " if kind in NO_ANSWER else f"at {url}: "
         return where + (words or kind)
 
     def close(self) -> None:

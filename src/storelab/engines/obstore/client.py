@@ -31,9 +31,9 @@ from storelab.core.errors import MeasurementFailed, of_memory
 from storelab.core.model import derive_seed
 from storelab.core.records import HUNG
 from storelab.engines.common import bins, ledger
-from storelab.engines.common.error_classes import classify, said
-from storelab.engines.common.guard import EVERY_NS, Guard, LimitExceeded, Teller
-from storelab.engines.common.timing import IN_FLIGHT, Closed, Open, Poisson, Watch, drain_s, merge_pauses
+from storelab.engines.common.error_classes import classify, error_message
+from storelab.engines.common.guard import EVERY_NS, Guard, LimitExceeded, ProgressWriter
+from storelab.engines.common.timing import IN_FLIGHT, ClosedLoop, OpenLoop, Poisson, Watch, drain_s, merge_pauses
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
 from storelab.host import proc, processes
@@ -88,12 +88,12 @@ class Loop:
     requests: int  # HTTP requests of one operation
     guard: Guard
     book: ledger.Book | None = None  # the ledger
-    told: Path | None = None  # progress file of this process
+    progress_file: Path | None = None  # progress file of this process
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
     closed: bool = False
 
-    def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
+    def run(self, start_ns: int, deadline_ns: int, arrivals: ClosedLoop | OpenLoop) -> None:
         """Work until the deadline, then drain; operations still in flight after that hung. Raises LimitExceeded."""
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
         self.parts = [{name: array("q") for name in COLUMNS + FAILED} for _ in self.workers]
@@ -106,8 +106,10 @@ class Loop:
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
-        if self.told:
-            threading.Thread(target=self._write_progress, args=(Teller(self.told),), daemon=True).start()
+        if self.progress_file:
+            threading.Thread(
+                target=self._write_progress, args=(ProgressWriter(self.progress_file),), daemon=True
+            ).start()
         last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         for t in threads:
             t.join(max(0.0, (last_ns - clock.now_ns()) / 1e9))
@@ -127,7 +129,7 @@ class Loop:
             for column, value in zip(self.parts[i].values(), values, strict=True):
                 column.append(value)
 
-    def _work(self, i: int, arrivals: Closed | Open) -> None:
+    def _work(self, i: int, arrivals: ClosedLoop | OpenLoop) -> None:
         worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
         tasks, now = self.tasks(worker), clock.now_ns
         begin, acknowledged = self.book.writer(worker) if self.book else (None, None)
@@ -146,7 +148,7 @@ class Loop:
                 return
             except Exception as caught:  # noqa: BLE001 - any error of the library is a failed operation
                 kind, status = classify(caught)
-                self.messages.setdefault(kind, said(caught))
+                self.messages.setdefault(kind, error_message(caught))
                 error, done = list(self.messages).index(kind) + 1, Outcome(task.count, 0, 0)
             ended = now()
             if acknowledged and not error:
@@ -164,7 +166,7 @@ class Loop:
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
 
-    def _write_progress(self, teller: Teller) -> None:
+    def _write_progress(self, teller: ProgressWriter) -> None:
         """Write the totals of all workers periodically, in a separate thread: no operation waits for it."""
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
@@ -333,15 +335,15 @@ class ObstoreClient(TransferClient):
         workers = list(range(index, self.workers, self.processes))
         guard = Guard(self.job.limits, stride, self.kept(len(workers)))
         book = ledger.Book(self.ledger) if self.ledger else None
-        progress = self.job.told and self.job.told.with_name(f"{self.job.told.name}.{index}")
+        progress = self.job.progress_file and self.job.progress_file.with_name(f"{self.job.progress_file.name}.{index}")
         loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book, progress)
         pipe.send("ready")
         start_ns, deadline_ns = self.times.get()
-        arrivals: Closed | Open = Closed(deadline_ns)
+        arrivals: ClosedLoop | OpenLoop = ClosedLoop(deadline_ns)
         if self.arrival_rate:
             first = self.job.client * self.processes + index
             paced = (start_ns, deadline_ns, self.arrival_rate, first, stride)
-            arrivals = Open(*paced)
+            arrivals = OpenLoop(*paced)
             if self.job.point.axes.get("arrivals") == "poisson":
                 arrivals = Poisson(*paced, derive_seed(self.job.point.seed, first, "arrivals"))
         watch = Watch()

@@ -251,7 +251,7 @@ class Population:
         n = int(text)
         return n if n < self.next and self.place(n) == given.place and self.key(n) == key else None
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the facts of a mix at its end, in the format of loadgen."""
         lost = {op: n for op, n in zip(self.ops, self.deck.lost, strict=True) if n}
         return {
@@ -342,7 +342,7 @@ class ObstoreMix(ObstoreClient):
         return good, "kept answers have the right bytes"
 
     def more(self) -> dict[str, Any]:
-        return {"mixed": self.objects.told(), "listed": {"pages": self.objects.pages, "keys": self.objects.keys}}
+        return {"mixed": self.objects.as_dict(), "listed": {"pages": self.objects.pages, "keys": self.objects.keys}}
 
     def names(self, keys: Any) -> list[str | None]:
         coded = [divmod(k, len(OPS)) for k in keys.tolist()]

@@ -42,8 +42,10 @@ def make(
     """
     settings = config.launcher
     if settings.kind == LOCAL:
-        return local.LocalLauncher(folder, point.clients, environs, store.beside if store else lambda rank: (), spare)
-    if store and store.beside(0):
+        return local.LocalLauncher(
+            folder, point.clients, environs, store.command_prefix if store else lambda rank: (), spare
+        )
+    if store and store.command_prefix(0):
         raise UserError(
             f"{store.place}.jobs_on_servers", f"the launcher is {settings.kind}", "choose launcher.kind local"
         )
@@ -61,9 +63,9 @@ def make(
             "ask for a larger allocation",
         )
     left = srun.left_s(os.environ)
-    if left is not None and left < seconds + srun.BESIDE_S:
+    if left is not None and left < seconds + srun.OVERHEAD_S:
         raise MeasurementFailed(
-            f"the job has {left:.0f} s of walltime left, but the point needs {seconds + srun.BESIDE_S:.0f} s"
+            f"the job has {left:.0f} s of walltime left, but the point needs {seconds + srun.OVERHEAD_S:.0f} s"
         )
     return srun.SrunLauncher(folder, nodes, environs, settings)
 

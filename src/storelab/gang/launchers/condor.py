@@ -18,7 +18,7 @@ from typing import NamedTuple
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.contract import GangJob
-from storelab.gang import credentials, post
+from storelab.gang import credentials, relay
 from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
@@ -110,7 +110,7 @@ class CondorLauncher(RemoteLauncher):
                 "when_to_transfer_output": "ON_EXIT",
                 "transfer_output_files": '""',
                 "transfer_input_files": "ticket",
-                "environment": f'"{post.TICKET}=ticket"',
+                "environment": f'"{relay.TOKEN_FILE}=ticket"',
             }
         text = [f"{k} = {v}" for k, v in lines.items()] + [
             o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)

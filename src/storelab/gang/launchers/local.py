@@ -87,10 +87,10 @@ class LocalLauncher(Launcher):
         folder: Path,
         ranks: int | Sequence[int],
         environs: list[dict[str, str]],
-        beside: Callable[[int], tuple[str, ...]] = lambda rank: (),
+        command_prefix: Callable[[int], tuple[str, ...]] = lambda rank: (),
         spare: Spare = None,
     ):
-        self.beside, self.spare = beside, spare
+        self.command_prefix, self.spare = command_prefix, spare
         self.folder, self.ranks = folder, list(range(ranks)) if isinstance(ranks, int) else list(ranks)
         self.participants = len(self.ranks)
         self.environs = environs
@@ -100,7 +100,7 @@ class LocalLauncher(Launcher):
     def start(self) -> None:
         hosts: dict[tuple[str, ...], list[int]] = {}
         for rank in self.ranks:
-            hosts.setdefault(self.beside(rank), []).append(rank)
+            hosts.setdefault(self.command_prefix(rank), []).append(rank)
         for command, ranks in hosts.items():
             for rank in ranks:
                 (self.folder / f"client.{rank}.log").write_bytes(b"")

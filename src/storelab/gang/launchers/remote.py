@@ -14,7 +14,7 @@ from typing import Any
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.engines.contract import GangJob
-from storelab.gang import credentials, post
+from storelab.gang import credentials, relay
 from storelab.gang.coordinator import Launcher
 from storelab.gang.nodes import ClockServer, other_versions
 from storelab.gang.rendezvous import Folder
@@ -98,7 +98,7 @@ class RemoteLauncher(Launcher):
         self.tokens = tuple({name for end in endpoints for name in (end.token, end.certificate) if name})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
         self.clock: ClockServer | None = None
-        self.office: post.Office | None = None
+        self.relay_server: relay.RelayServer | None = None
         self.met = False
         self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
@@ -111,7 +111,7 @@ class RemoteLauncher(Launcher):
 
     def agent(self) -> list[str]:
         """Return the command of one agent without its number."""
-        place = self.office.url if self.office else str(self.folder.resolve())
+        place = self.relay_server.url if self.relay_server else str(self.folder.resolve())
         return [self.settings.python or sys.executable, "-m", self.module, place]
 
     def start(self) -> None:
@@ -126,8 +126,10 @@ class RemoteLauncher(Launcher):
         credentials.send(self.folder, "keys", self.parcel)
         if not self.settings.shared_folder:
             manifests = [own.manifest for own in (job, *job.roles) if own.manifest]
-            self.office = post.Office(self.folder, manifests, host_names(self.settings.address)[0], self.settings.port)
-            credentials.send(self.folder, "ticket", self.office.ticket())
+            self.relay_server = relay.RelayServer(
+                self.folder, manifests, host_names(self.settings.address)[0], self.settings.port
+            )
+            credentials.send(self.folder, "ticket", self.relay_server.access())
         self.launch()
 
     def run(self, command: list[str]) -> None:
@@ -225,10 +227,10 @@ class RemoteLauncher(Launcher):
         clock.wait_for(lambda: not self.running(), END_S if begun else 0.0, self.look_s)
         if self.process is not None:
             processes.stop(self.process, 10.0)
-        for server in (self.clock, self.office, self.alive):
+        for server in (self.clock, self.relay_server, self.alive):
             if server is not None:
                 server.close()
-        self.clock = self.office = self.alive = None
+        self.clock = self.relay_server = self.alive = None
 
     def about(self) -> list[dict[str, Any]]:
         place = Folder(self.folder)

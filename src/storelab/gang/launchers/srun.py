@@ -6,7 +6,7 @@ import shutil
 import time
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang import credentials, post
+from storelab.gang import credentials, relay
 from storelab.gang.launchers import remote
 from storelab.gang.launchers.remote import ASKED_TO_END, SETTLE_S, RemoteLauncher
 from storelab.gang.rendezvous import Folder
@@ -14,7 +14,7 @@ from storelab.host import processes
 
 TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's messages
 NOISE = "cluster configuration lacks support for cpu binding"
-BESIDE_S = 60  # overhead of a point in addition to its window; it must fit into the walltime too
+OVERHEAD_S = 60  # overhead of a point in addition to its window; it must fit into the walltime too
 KEPT = "STORELAB_SLURM_CONF"  # passes SLURM_CONF into a job of Snakemake's executor, which drops SLURM_…
 
 
@@ -100,14 +100,14 @@ def step(nodes: int) -> list[str]:
 
 class SrunLauncher(RemoteLauncher):
     name = "srun"
-    ticket: str | None = None
+    token: str | None = None
     scratch = "/dev/shm"
     _asked_to_end: float | None = None  # when this process first saw that agents were asked to end
 
     def launch(self) -> None:
-        if self.office:  # without a shared folder, Slurm copies the ticket, and the agents remove it
-            self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
-            done = processes.ask(["sbcast", "--force", self.folder / "ticket", self.ticket], 60)
+        if self.relay_server:  # without a shared folder, Slurm copies the ticket, and the agents remove it
+            self.token = f"{self.scratch}/storelab-ticket-{self.folder.name}"
+            done = processes.ask(["sbcast", "--force", self.folder / "ticket", self.token], 60)
             if done.returncode:
                 hint = " (does the controller answer? scontrol ping)" if done.returncode == processes.LATE else ""
                 raise MeasurementFailed(f"sbcast: {processes.words(done)}{hint}")
@@ -158,12 +158,12 @@ class SrunLauncher(RemoteLauncher):
     def stop(self) -> None:
         """End the step, and remove the ticket if agents have not read it."""
         super().stop()
-        ticket, self.ticket = self.ticket, None
-        if ticket and not self.met:
-            processes.ask([*step(len(self.nodes)), "rm", "-f", ticket], 20, credentials.clean(os.environ))
+        token, self.token = self.token, None
+        if token and not self.met:
+            processes.ask([*step(len(self.nodes)), "rm", "-f", token], 20, credentials.clean(os.environ))
 
     def command(self) -> list[str]:
-        export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
+        export = [f"--export=ALL,{relay.TOKEN_FILE}={self.token}"] if self.token else []
         how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
         return [
             *step(len(self.nodes)),

@@ -102,14 +102,14 @@ class Admin:
             raise MeasurementFailed(f"{self.place}: `{what}` failed: {last.strip()[:300]}")
         return done.stdout
 
-    def tell(self, commands: Iterable[str]) -> None:
+    def send_commands(self, commands: Iterable[str]) -> None:
         """Send these commands to the monitor in one session.
 
         Each session takes half a second on a busy machine.
         """
         self.tool("ceph", feed="\n".join(commands) + "\n")
 
-    def together(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
+    def run_parallel(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
         """Run these programs (name of the daemon -> command) in parallel, with their output in the daemons' logs.
 
         Raises MeasurementFailed if one fails.

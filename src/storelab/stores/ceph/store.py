@@ -26,7 +26,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.host.scratch import existing
 from storelab.install import debian, program
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, RECOVERING, YES, Condition, Told
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, RECOVERING, YES, AdminAnswer, Condition
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC, Admin
 from storelab.stores.managed.accounts import KEYS, listed
@@ -193,7 +193,7 @@ class Ceph(Managed):
             name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *own]
             for i, name in enumerate(self.osds)
         }
-        self.admin.together(make, self.daemons.logs)
+        self.admin.run_parallel(make, self.daemons.logs)
 
     def _monitor(self) -> str:
         return f"v2:{LOOPBACK}:{self.settings.port + conf.MON}"
@@ -282,7 +282,9 @@ class Ceph(Managed):
 
     def started(self, daemon: Daemon) -> None:
         if daemon.name == "mon" and not self.cluster()["made"]:
-            self.admin.tell(conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr))
+            self.admin.send_commands(
+                conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr)
+            )
             self.note(made=True)
         if daemon.name in self.osds:
             self.back.append(daemon.name)
@@ -351,7 +353,7 @@ class Ceph(Managed):
     def data_actors(self) -> list[str]:
         return list(self.osds)
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return conf.TOLERANCE[self.settings.redundancy]
 
     def timeouts(self) -> dict[str, Any]:
@@ -447,7 +449,7 @@ class Ceph(Managed):
         """Return True for objects over 4 MiB; their data after the head are only deleted by garbage collection."""
         return size_bytes > conf.HEAD
 
-    def administration(self) -> list[Told]:
+    def administration(self) -> list[AdminAnswer]:
         tool, own = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
         users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), own)
 
@@ -462,7 +464,7 @@ class Ceph(Managed):
         good = len(made) == 1 and keys() == before
         return [
             users,
-            Told(
+            AdminAnswer(
                 KEYS,
                 YES if good else NO,
                 f"radosgw-admin key create: {len(before)} before, {len(before) + len(made)} after",

@@ -17,7 +17,7 @@ from typing import Any
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.processes import ask
 from storelab.install import Part, Progress, debian, project
-from storelab.install.running import told
+from storelab.install.running import command_output
 
 HADOOP = "3.4.1"
 PINS = project.shipped("envs/hdfs")  # pom.xml and SHA256SUMS
@@ -127,7 +127,7 @@ def _get(tools: Path, progress: Progress) -> None:
         # Maven keeps all downloads below the temporary folder, so that nothing stays in the home folder.
         command = [mvn, "-B", "-q", "-f", f"{PINS}/pom.xml", f"-Dmaven.repo.local={work}/repository"]
         command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        told(command, "Maven", 1200)
+        command_output(command, "Maven", 1200)
         progress("comparing the jars with their pinned checksums")
         verify(jars, pins)
         _name_all(jars, pins)
@@ -184,7 +184,9 @@ def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
             f"-XX:SharedClassListFile={work}/classes",
             f"-XX:SharedArchiveFile={work}/jsa",
         ]
-        output = told([str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600)
+        output = command_output(
+            [str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600
+        )
         if not (work / "jsa").exists():
             raise MeasurementFailed(f"install: Java made no archive of classes: {output.strip()[-300:]}")
         (work / "jsa").chmod(0o644)

@@ -345,7 +345,7 @@ class HDFS(Managed):
     def data_actors(self) -> list[str]:
         return self._datanodes()
 
-    def bears(self) -> int:
+    def tolerated_failures(self) -> int:
         return COPIES[self.settings.redundancy] - 1
 
     def drive_folder(self, actor: str) -> Path | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from storelab.core.errors import UserError
 from storelab.core.records import read_as, write_json
-from storelab.stores.base import DIFFERS, NO, YES, Told
+from storelab.stores.base import DIFFERS, NO, YES, AdminAnswer
 from storelab.stores.protocols.endpoint import Credentials
 
 USERS, KEYS = QUESTIONS = ("users listed", "several keys per user")
@@ -111,9 +111,9 @@ def make_certificate(folder: Path, names: Iterable[str]) -> None:
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
 
 
-def listed(tool: str, found: Iterable[str], own: Iterable[str]) -> Told:
+def listed(tool: str, found: Iterable[str], own: Iterable[str]) -> AdminAnswer:
     """Return whether the users that a tool lists are those that storelab uses."""
     found, own = set(found), set(own)
     there = len(found & own)
     answer = YES if there == len(own) else DIFFERS if there else NO
-    return Told(USERS, answer, f"{tool}: {len(found)} users, {there} of the {len(own)} that storelab uses")
+    return AdminAnswer(USERS, answer, f"{tool}: {len(found)} users, {there} of the {len(own)} that storelab uses")

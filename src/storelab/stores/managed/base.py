@@ -45,7 +45,7 @@ class Managed(Store):
     """
 
     managed = True
-    tells_used = True
+    reports_usage = True
     system = ""  # name to print
     binary = ""  # program that prints the version; default: the kind
     installed_by = ""  # name for `storelab install`; default: the kind
@@ -252,7 +252,7 @@ class Managed(Store):
             return self._look(there, front_ends, accounts)
         self.require()
         self.drives.require()
-        self.mend()
+        self.repair()
         with self.daemons.lock():
             try:
                 self.prepare()
@@ -346,7 +346,7 @@ class Managed(Store):
         if not self.folder.exists() or self.daemons.elsewhere():
             return []
         with contextlib.suppress(UserError):  # an unrepairable fault must not prevent stopping the store
-            self.mend()
+            self.repair()
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()
@@ -476,8 +476,8 @@ class Managed(Store):
     def known_actors(self, front_ends: int) -> list[str]:
         return list(dict.fromkeys([*self.daemon_actors(front_ends), *self.data_actors()]))
 
-    def mend(self) -> list[str]:
-        return [] if self.daemons.elsewhere() else super().mend()
+    def repair(self) -> list[str]:
+        return [] if self.daemons.elsewhere() else super().repair()
 
     def timeouts(self) -> dict[str, Any]:
         """Return the settings that determine when the system notices a loss; {} if none differs from the default."""
@@ -548,13 +548,13 @@ class Managed(Store):
         try:
             self.program_of(version)
         except UserError as error:
-            raise UserError(place, error.problem, error.mend) from None
+            raise UserError(place, error.problem, error.hint) from None
 
     def version_of(self, actor: str) -> str:
         """Return the version that a daemon runs."""
-        return self.told_version(self.versions[actor]) if actor in self.versions else self.version()
+        return self.reported_version(self.versions[actor]) if actor in self.versions else self.version()
 
-    def told_version(self, version: str) -> str:
+    def reported_version(self, version: str) -> str:
         """Return the version as the program prints it; run the program once only, because it is slow."""
         if version not in self._known_versions:
             self._known_versions[version] = self.ask_version(self.program_of(version))

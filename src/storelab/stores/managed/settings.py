@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Closed, FolderPath, Host, Once, Size, at_least
+from storelab.core.config_types import FolderPath, Host, Once, Size, StrictModel, at_least
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
 # For some stores: `tls: Boolean = TLS` if front-ends can use https, `drive_size: DriveSize = DRIVE_SIZE` if drives can
@@ -20,7 +20,7 @@ DRIVE_SIZE: Any = Field(
 )
 
 
-class ManagedSettings(Closed):
+class ManagedSettings(StrictModel):
     """Settings of all stores that storelab starts and stops on this machine."""
 
     directory: FolderPath | None = Field(None, description="Folder of its data; default: below `state`.")

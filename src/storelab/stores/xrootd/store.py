@@ -40,7 +40,7 @@ from storelab.stores.protocols.filesystems import XROOTD
 from storelab.stores.xrootd import asking, conf
 
 MOST_SERVERS = 16
-MOST_DOORS = 4
+MAX_GATEWAYS = 4
 NODES = {"redirector": "r", "manager": "r", "proxy": "p", "server": "s", "cmsd": "s", "xrootd": "x"}
 JOIN_S = 20.0  # seconds until a redirector must know all data servers
 USERS = ("xrootd", "nobody")
@@ -136,7 +136,7 @@ class XRootD(Managed):
         self.protocol = settings.protocol
         self.several = settings.servers > 1
         self.front = f"{settings.door}-" if self.several else "xrootd-"
-        self.most_front_ends = MOST_DOORS if self.several else 1
+        self.most_front_ends = MAX_GATEWAYS if self.several else 1
         super().__init__(name, settings, state)
 
     @cached_property
@@ -190,8 +190,8 @@ class XRootD(Managed):
 
     def all_nodes(self) -> list[str]:
         """Return all possible nodes, so that each has the same address every time."""
-        doors = [f"{kind}{i}" for kind in "rp" for i in range(1, MOST_DOORS + 1)]
-        return doors + [f"s{i}" for i in range(1, self.settings.servers + 1)]
+        gateways = [f"{kind}{i}" for kind in "rp" for i in range(1, MAX_GATEWAYS + 1)]
+        return gateways + [f"s{i}" for i in range(1, self.settings.servers + 1)]
 
     def servers(self) -> list[str]:
         return [f"server-{i}" for i in range(1, self.settings.servers + 1)]
@@ -409,7 +409,7 @@ class XRootD(Managed):
             if done.returncode:
                 raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
 
-    def beside(self, client: int) -> tuple[str, ...]:
+    def command_prefix(self, client: int) -> tuple[str, ...]:
         """Return a prefix with `nsenter`, because a client does not need the mount namespace of `ip netns exec`."""
         if not (self.several and self.settings.jobs_on_servers):
             return ()
@@ -440,13 +440,13 @@ class XRootD(Managed):
             return {"device": INSIDE, "namespace": self.namespace.name}  # type: ignore[attr-defined]
         return {"device": INSIDE, "namespace": self.namespace.space(self.node_of(actor))}  # type: ignore[attr-defined]
 
-    def answered(self) -> dict[str, dict[str, int] | None]:
+    def request_counts(self) -> dict[str, dict[str, int] | None]:
         """Return the servers' counts, requested in parallel so that a hanging server does not delay the others."""
         if not self.several:
             return {}
         if self.settings.door == "proxy":  # its connections stay open, so wait for its report
             time.sleep(1.2 * conf.REPORT)
-        doors = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
+        gateways = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
 
         def ask(name: str) -> dict[str, int] | None:
             try:
@@ -454,7 +454,7 @@ class XRootD(Managed):
             except MeasurementFailed:
                 return None
 
-        names = [*doors, *self.servers()]
+        names = [*gateways, *self.servers()]
         with ThreadPoolExecutor(len(names)) as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
 

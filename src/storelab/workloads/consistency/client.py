@@ -267,7 +267,7 @@ class ConsistencyClient(Client):
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
                 raise MeasurementFailed(
-                    f"{self.endpoints[0].url}: an object cannot be put: {seen.said()} {seen.message}"
+                    f"{self.endpoints[0].url}: an object cannot be put: {seen.status_text()} {seen.message}"
                 )
             for other in views[1:]:
                 other.get(worker.anchor)

@@ -196,7 +196,7 @@ class Worker:
         def wrong(seen: Seen) -> str | None:
             if version:
                 return difference(seen, key, version, expected)
-            return None if seen.state == ABSENT else f"is still there ({seen.said()}, {len(seen.data or b'')} B)"
+            return None if seen.state == ABSENT else f"is still there ({seen.status_text()}, {len(seen.data or b'')} B)"
 
         return self.look(scenario, same, key, lambda: self.ask("GET", key, view), wrong, since, story)
 
@@ -240,7 +240,7 @@ class Worker:
                 seen = self.list_keys(view)
                 return replace(seen, state=ABSENT) if seen.state == FAILED else seen
 
-            fails: Wrong = lambda s: f"fails ({s.said()})" if s.state != OK else None  # noqa: E731
+            fails: Wrong = lambda s: f"fails ({s.status_text()})" if s.state != OK else None  # noqa: E731
             self.judge("listing_works", same, key, first, again, fails, None, story)
         return first
 
@@ -478,11 +478,11 @@ class NamespaceWorker(Worker):
 
 
 def _not_there(seen: Seen) -> str | None:
-    return f"does not exist ({seen.said()})" if seen.state == ABSENT else None
+    return f"does not exist ({seen.status_text()})" if seen.state == ABSENT else None
 
 
 def _still_there(seen: Seen) -> str | None:
-    return f"still exists ({seen.said()})" if seen.state == OK else None
+    return f"still exists ({seen.status_text()})" if seen.state == OK else None
 
 
 def _unlisted(seen: Seen, name: str) -> str | None:

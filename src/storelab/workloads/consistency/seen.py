@@ -41,7 +41,7 @@ class Seen:
         """Return the answer to a deletion, which also succeeded if there was nothing to delete."""
         return replace(self, state=OK) if self.state == ABSENT else self
 
-    def said(self) -> str:
+    def status_text(self) -> str:
         """Return status and error of the store, for evidence."""
         return " ".join(str(part) for part in (self.status or "", self.error or self.state) if part)
 
@@ -127,7 +127,7 @@ def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
 def difference(seen: Seen, key: str, version: int, expected: bytes) -> str | None:
     """Return what is wrong with an answer that must be `expected`; None if it is right."""
     if seen.state == ABSENT:
-        return f"does not exist ({seen.said()})"
+        return f"does not exist ({seen.status_text()})"
     if seen.data == expected:
         return None
     found = recognise(seen.data or b"", len(expected))

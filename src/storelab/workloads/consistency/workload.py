@@ -40,7 +40,7 @@ def drop_left(store: Store, account: int, stems: list[str]) -> None:
 
 
 class Consistency(Workload):
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         begin, size = re.escape(put_prefix(attempt)), point.axes["object_size"]
         return [
             Made(rf"{begin}(?P<client>0|[1-9]\d*)/\d+/(?:anchor|\d{{7,}})", size, size),

@@ -34,7 +34,7 @@ from storelab.core.axes.distribution import KEPT
 from storelab.core.model import derive_seed
 from storelab.datasets.release import catalogs, names
 from storelab.datasets.release.catalogs import REGULAR, SYMLINK
-from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.error_classes import classify, error_message
 from storelab.engines.common.guard import Guard
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.stores.protocols import filesystems
@@ -322,7 +322,7 @@ class LaunchClient(Client):
             elif digest and hashlib.sha1(body).hexdigest() != digest:
                 error, message = MISMATCH, f"{len(body)} bytes with a wrong SHA-1"
         except (OSError, HTTPException, Refuted) as problem:
-            error, message = classify(problem)[0], said(problem)
+            error, message = classify(problem)[0], error_message(problem)
         size = 0 if error else len(body)
         self._note(worker, key, size, begin, status, error)
         if error:

@@ -45,7 +45,7 @@ def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: I
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
         needed = dict.fromkeys(
-            [*catalogs.references(fields["C"], fetch, repository), *names.beside(repository, fields)]
+            [*catalogs.references(fields["C"], fetch, repository), *names.further_objects(repository, fields)]
         )
     except (LookupError, OSError, ValueError) as error:
         return asdict(Check(title, False, f"{type(error).__name__}: {error}"))

@@ -180,7 +180,7 @@ class Replicator:
             raise Other(f"{where}: stratum 1 has revision {theirs['S']}, stratum 0 only {mine.get('S')}")
 
 
-BESIDE = "STORELAB_BESIDE_"  # prefix of the variables with the keys of the second store
+SECOND_STORE = "STORELAB_BESIDE_"  # prefix of the variables with the keys of the second store
 PUBLISHED, UNCHANGED, FAILED, CUT = "published", "unchanged", "failed", "cut"  # states of a day in a stratum
 COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "failures")
 
@@ -345,7 +345,7 @@ class ReplicateClient(PublishClient):
 
     def open(self) -> None:
 
-        place, keys = self.job.extra["stratum0"], Credentials.found(os.environ, BESIDE)
+        place, keys = self.job.extra["stratum0"], Credentials.found(os.environ, SECOND_STORE)
         self.zero = self.stratum(Endpoint(**place["endpoint"]), Bucket(**place["bucket"]), keys, limited=False)
         self.one = self.stratum(self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True)
         self.replicator = Replicator(self.zero, self.one, self.settings.repository, self.axes["workers"])

@@ -35,7 +35,7 @@ from storelab.workloads.distribution import proof
 from storelab.workloads.distribution.publish import publish
 from storelab.workloads.distribution.stratum import Log, Stratum
 from storelab.workloads.probe import signing
-from storelab.workloads.probe.plain_http import Connection, Reply, said
+from storelab.workloads.probe.plain_http import Connection, Reply, status_text
 from storelab.workloads.staging import buckets, stage, written
 
 THREADS = 8
@@ -150,7 +150,7 @@ def asked(url: str, endpoint: Endpoint) -> str:
     with closing(_connection(url, endpoint, 10.0)) as wire:
         try:
             reply = wire.send("GET", urlsplit(url).path)
-            return "" if reply.status == 200 else said(reply)
+            return "" if reply.status == 200 else status_text(reply)
         except (OSError, HTTPException) as error:
             return str(error) or type(error).__name__
 
@@ -198,7 +198,7 @@ class Opened:
                 self.policy = True
                 _OPEN.add(self.own)
                 return ""
-        return f"a policy of the bucket: {said(reply)}"
+        return f"a policy of the bucket: {status_text(reply)}"
 
     def _ask(self, method: str, body: bytes | None = None) -> Reply:
         """Send a signed request for `?policy` of the bucket. Raises MeasurementFailed without an answer."""

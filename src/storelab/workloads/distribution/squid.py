@@ -56,7 +56,7 @@ shutdown_lifetime 0 seconds
 """
 _LINE = re.compile(r"^([a-z_.]+) = ([0-9.]+)", re.MULTILINE)
 # Name in the record -> (Squid's counter, its unit).
-TOLD = {
+COUNTED = {
     "requests": ("client_http.requests", 1),
     "hits": ("client_http.hits", 1),
     "errors": ("client_http.errors", 1),
@@ -76,9 +76,9 @@ def configuration(port: int, origin: int) -> str:
 def parsed(text: str) -> dict[str, int]:
     """Return the counters of TOLD from the page `counters`. Raises ValueError if one is missing."""
     found = {name: float(value) for name, value in _LINE.findall(text)}
-    if missing := [name for name, _ in TOLD.values() if name not in found]:
+    if missing := [name for name, _ in COUNTED.values() if name not in found]:
         raise ValueError(f"no counter {missing[0]}")
-    return {ours: round(found[name] * unit) for ours, (name, unit) in TOLD.items()}
+    return {ours: round(found[name] * unit) for ours, (name, unit) in COUNTED.items()}
 
 
 def between(first: dict[str, int], last: dict[str, int]) -> dict[str, int]:
@@ -156,10 +156,10 @@ class Squid:
         end = time.monotonic() + READY_S
         while not network.answers(ADDRESS, self.port, COUNTERS):
             if self.process.poll() is not None or time.monotonic() > end:
-                raise MeasurementFailed(f"{self.place}: Squid is not usable; its log: {self._said()}")
+                raise MeasurementFailed(f"{self.place}: Squid is not usable; its log: {self._log_tail()}")
             time.sleep(0.05)
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         lines = os.pread(self.log, 1_000_000, 0).decode(errors="replace").splitlines()
         return " | ".join(line.strip() for line in lines if line.strip())[-300:] or "nothing"
 
@@ -170,7 +170,7 @@ class Squid:
         except (OSError, HTTPException, ValueError) as error:
             raise MeasurementFailed(f"{self.place}: Squid does not report its counters: {error}") from None
 
-    def told(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Return the facts for the record: version, settings, and counts since it was ready."""
         facts = {"name": "squid", "version": self.version(), "memory_mb": MEMORY_MB, "largest_mb": LARGEST_MB}
         return facts | between(self.first, self.counters())

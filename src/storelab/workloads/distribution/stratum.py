@@ -20,7 +20,7 @@ from storelab.core import clock
 from storelab.core.axes.distribution import Pattern
 from storelab.core.errors import MeasurementFailed
 from storelab.datasets.release import names
-from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.error_classes import classify, error_message
 from storelab.engines.common.guard import Guard
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
@@ -267,7 +267,7 @@ class Stratum:
         try:
             reply = wire.send(method, f"{path}?{signing.query_of(query)}" if query else path, headers, data)
         except (OSError, HTTPException, Refuted) as error:
-            return None, classify(error)[0], said(error)
+            return None, classify(error)[0], error_message(error)
         if op == SEVERAL:
             reply = judged(reply)
         code = error_code(reply.body)
@@ -318,4 +318,4 @@ class ObstoreStratum(Stratum):
             kind, status = classify(error)
             if isinstance(error, FileNotFoundError) and op != SEVERAL:
                 kind, status = "NotFound", 404
-            return Reply(status, HTTPMessage(), b"", HTTP_1_1) if status else None, kind, said(error)
+            return Reply(status, HTTPMessage(), b"", HTTP_1_1) if status else None, kind, error_message(error)

@@ -55,7 +55,7 @@ case "$3:$5" in /tmp/*|*:/tmp/*) ;; *) mount -t tmpfs -o mode=1777 tmpfs /tmp ;;
 """
 _HIDDEN = ("AWS_", "STORELAB_")  # prefixes of variables that the program must not see
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-_SAID_BYTES = 4000  # of the end of its output
+_OUTPUT_BYTES = 4000  # of the end of its output
 STATISTICS = ("-+", "stats")  # switch that prints its counters at the end
 
 
@@ -141,7 +141,7 @@ class Runner:
                 self._end(process)
         if status:
             printed = error.read_bytes() or out.read_bytes()
-            last = self.told(printed[-_SAID_BYTES:].decode(errors="replace"))
+            last = self.redacted(printed[-_OUTPUT_BYTES:].decode(errors="replace"))
             raise Failed(f"{NAME} {words[0]}: status {status}: {last}")
         return counters(out.read_text(errors="replace"))
 
@@ -152,11 +152,11 @@ class Runner:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def told(self, said: str) -> str:
+    def redacted(self, text: str) -> str:
         """Return the text on one line, without secrets."""
         for word in self.hidden:
-            said = said.replace(word, "***")
-        return " ".join(said.split())[-300:]
+            text = text.replace(word, "***")
+        return " ".join(text.split())[-300:]
 
 
 def counters(text: str) -> Counter[str]:
@@ -363,7 +363,7 @@ class ToolClient(PublishClient):
         own, bucket = Credentials.found(os.environ), self.job.own_buckets[0]
         values = settings(self.job.endpoint, bucket, own, self.axes["workers"])
         path = binary()
-        self.told_version = program_version(path)
+        self.program_version_text = program_version(path)
         self.settings = Settings.model_validate(self.job.point.fixed["release"])
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.trees = Trees(self.settings, self.folder / "trees")
@@ -444,7 +444,7 @@ class ToolClient(PublishClient):
         )
 
     def version(self) -> str:
-        return f"{NAME} {self.told_version}"
+        return f"{NAME} {self.program_version_text}"
 
     def close(self) -> None:
         super().close()

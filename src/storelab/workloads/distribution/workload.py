@@ -41,7 +41,7 @@ LOCAL = "local"  # kind of a launcher
 
 @dataclass
 class Attempt:
-    """The open resources of an attempt until `ended`, and its findings."""
+    """The open resources of an attempt until `cleanup`, and its findings."""
 
     opened: "Opened | None" = None  # its repository, publicly readable
     cache: "Squid | None" = None
@@ -68,7 +68,7 @@ def _refuse_days(point: Point) -> None:
 
 
 class Distribution(Workload):
-    def ended(self, job: GangJob) -> None:
+    def cleanup(self, job: GangJob) -> None:
         """Stop the cache, and end public access to the repository."""
         attempt = _attempts.pop(job.attempt, Attempt())
         if attempt.cache:
@@ -87,7 +87,7 @@ class Publish(Distribution):
         clients, hint = point.axes["clients"], "leave the axis out; `workers` are its connections"
         refuse(point, ("clients", clients > 1, f"{clients} clients, but a repository has one publisher", hint))
 
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         given = point.axes
         try:
             days_of(given["expired"])
@@ -117,7 +117,7 @@ class Publish(Distribution):
             problem = f"{level}, but cvmfs_swissknife compresses at level {LEVEL}"
             raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
 
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MOST_BYTES)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
@@ -162,12 +162,12 @@ class Publish(Distribution):
 class Replicate(Publish):
     number = 1
 
-    def beside(self, point: Point) -> str:
+    def second_store(self, point: Point) -> str:
         return "" if point.axes["stratum0"] == NOWHERE else str(point.axes["stratum0"])
 
-    def possible(self, point: Point) -> None:
-        super().possible(point)
-        zero, both = self.beside(point), f"both strata are on {point.store}"
+    def validate(self, point: Point) -> None:
+        super().validate(point)
+        zero, both = self.second_store(point), f"both strata are on {point.store}"
         refuse(
             point,
             ("stratum0", not zero, "no store to replicate from is named", "set another one of `stores`"),
@@ -181,11 +181,11 @@ class Replicate(Publish):
         from storelab.workloads.staging import left_over, stage, written
 
         super().before(config, store, point, job)
-        _attempt(job).zero = zero = all_stores(config)[self.beside(point)]
+        _attempt(job).zero = zero = all_stores(config)[self.second_store(point)]
         place = stage.buckets_of(config, zero, 1)[0]
         left_over.remove(config, zero)
         left_over.add(config, zero.name, point, a_day(point.fixed["release"])[1] * point.axes["days"], 1)
-        written.note_attempt(config, zero, job.attempt, point, self.makes(point, job.attempt))
+        written.note_attempt(config, zero, job.attempt, point, self.expected_objects(point, job.attempt))
         buckets.prepare(config, zero, [place])
         endpoint = zero.endpoints(1)[0]
         job.extra = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
@@ -205,7 +205,7 @@ class Replicate(Publish):
 
 
 class CollectGarbage(Publish):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         self.one_release(point)
         given = point.axes
         keep, batch, untuned = given["keep"], given["batch"], given["pattern"] != TUNED
@@ -272,7 +272,7 @@ def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> 
 
 
 class Launch(Distribution):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         from storelab.workloads.distribution import launch
 
         _refuse_days(point)
@@ -327,7 +327,7 @@ class Launch(Distribution):
         attempt = _attempt(job)
         if attempt.cache is None:
             return []
-        attempt.cache_counts = counts = attempt.cache.told()
+        attempt.cache_counts = counts = attempt.cache.record()
         statuses = records.read_table(sorted(folder.glob("ops.*.parquet")), ["status"])["status"].to_pylist()
         sent = sum(status is not None and status > 0 for status in statuses)  # requests that were answered
         counted = f"{sent} requests sent, {counts['requests']} counted by the cache, {counts['hits']} of them hits"

@@ -20,7 +20,7 @@ from storelab.readplan.transports import Malformed, Range, boundary, content_ran
 from storelab.stores.protocols import filesystems
 from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer, NotTried, Otherwise, Questions, demand, yes
 from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp
-from storelab.workloads.probe.plain_http import TIMEOUT_S, error_code, said
+from storelab.workloads.probe.plain_http import TIMEOUT_S, error_code, status_text
 
 RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
     "right",
@@ -200,7 +200,7 @@ def unfit_names(c: ByKey) -> list[str]:
         key = c.key(f"names-{name}")
         written = c.send("PUT", key, body=name.encode())
         if not (written.good and c.holds(key, name.encode())):
-            bad.append(f"{name!r} {said(written)}")
+            bad.append(f"{name!r} {status_text(written)}")
     return bad
 
 
@@ -215,11 +215,11 @@ def put_if_absent(c: ByKey) -> Answer:
     """Check `If-None-Match: *`."""
     key, star = c.key("if-absent"), {"If-None-Match": "*"}
     first = c.send("PUT", key, body=SMALL, headers=star)
-    demand(first.good, f"a new object is refused: {said(first)}")
+    demand(first.good, f"a new object is refused: {status_text(first)}")
     second = c.send("PUT", key, body=b"intruder", headers=star)
-    demand(c.holds(key, SMALL), f"an existing object is overwritten ({said(second)})")
-    demand(second.status == 412, f"not overwritten, but answered {said(second)} instead of 412", Otherwise)
-    return yes(f"new: {first.status}, existing: {said(second)}, its bytes unchanged")
+    demand(c.holds(key, SMALL), f"an existing object is overwritten ({status_text(second)})")
+    demand(second.status == 412, f"not overwritten, but answered {status_text(second)} instead of 412", Otherwise)
+    return yes(f"new: {first.status}, existing: {status_text(second)}, its bytes unchanged")
 
 
 def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
@@ -233,7 +233,7 @@ def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
     got = c.send("GET", c.known, headers={name: value})
     if got.holds(c.body):
         return Answer(NO, "ignored: 200 and the whole object")
-    demand(got.status == status, f"answered {said(got)} instead of {status}", Otherwise)
+    demand(got.status == status, f"answered {status_text(got)} instead of {status}", Otherwise)
     demand(len(got.body) < 10_000, f"{status} with {len(got.body)} bytes", Otherwise)
     return yes(f"{status}")
 
@@ -246,7 +246,7 @@ def davix_vector(c: ByKey) -> Answer:
     try:
         program = Program(c.endpoint, TIMEOUT_S)
     except UserError as error:
-        raise NotTried(f"{error.problem}; {error.mend}") from None
+        raise NotTried(f"{error.problem}; {error.hint}") from None
     ranges = spread(DAVIX_RANGES, SIZE)
     with closing(program):
         path = filesystems.path(c.endpoint, replace(c.bucket, prefix=""), c.known)

@@ -8,7 +8,7 @@ from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import tls_context
 from storelab.workloads.probe.answers import demand
-from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply, answered
+from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply, require_status
 
 SIZE = 2_400_000  # bytes of the known object: 1500 ranges are more than a kilobyte apart
 PREFIX = "probe/"  # below the bucket's own prefix: everything that the probe writes, and that is removed later
@@ -112,7 +112,7 @@ class ByKey(OverHttp):
 
     def put(self, key: str, body: bytes, **options: Any) -> Reply:
         """Write an object. Raises Refuted if it is not accepted."""
-        return answered(self.send("PUT", key, body=body, **options), "PUT")
+        return require_status(self.send("PUT", key, body=body, **options), "PUT")
 
     def holds(self, key: str, body: bytes, **options: Any) -> bool:
         """Return True if the object exists with exactly these bytes."""

@@ -14,7 +14,7 @@ from storelab.stores.protocols.filesystems import authorization
 from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
 from storelab.workloads.probe.byteranges import CONDITIONAL, CONNECTION, DAVIX, RANGES, names_work, unfit_names
 from storelab.workloads.probe.context import LISTED, SMALL, ByKey, overwritten
-from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header
+from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, require_status
 
 
 class Http(ByKey):
@@ -56,7 +56,7 @@ class Http(ByKey):
 
     def propfind(self, key: str, depth: str) -> list[str]:
         """Return the decoded paths of a PROPFIND. Raises Refuted."""
-        reply = answered(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
+        reply = require_status(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
         tags = (e for e in ElementTree.fromstring(reply.body).iter() if e.tag.rpartition("}")[2] == "href")
         return [unquote(urlsplit((e.text or "").strip()).path) for e in tags]
 
@@ -85,7 +85,7 @@ def names(c: Http) -> Answer:
 def delete(c: Http) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
-    gone = answered(c.send("DELETE", key), "DELETE")
+    gone = require_status(c.send("DELETE", key), "DELETE")
     demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the file can still be read")
     return yes(f"{gone.status}, then 404")
 
@@ -106,7 +106,7 @@ def _moved(c: Http, method: str) -> tuple[Reply, str]:
     old, new, scheme = c.key(f"{method}-source"), c.key(f"{method}-target"), "https" if c.wire.secure else "http"
     c.put(old, SMALL)
     to = {"Destination": f"{scheme}://{c.wire.host}{c.target(new)}", "Overwrite": "T"}
-    reply = answered(c.send(method, old, to), method)
+    reply = require_status(c.send(method, old, to), method)
     demand(c.holds(new, SMALL), f"{method} answered {reply.status}, but the new file does not have the bytes")
     return reply, old
 
@@ -131,7 +131,7 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
     """Check `Want-Digest` (RFC 3230), as answered by XRootD, dCache and EOS."""
     digest = ""
     for method in ("HEAD", "GET"):
-        reply = answered(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
+        reply = require_status(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
         digest = reply.headers.get("digest", "")
         if digest:
             break
@@ -145,7 +145,7 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
 
 
 def listing(c: Http) -> Answer:
-    answered(c.send("MKCOL", c.key("many/")), "MKCOL")
+    require_status(c.send("MKCOL", c.key("many/")), "MKCOL")
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
@@ -157,7 +157,7 @@ def listing(c: Http) -> Answer:
 def recursive(c: Http) -> Answer:
     c.send("MKCOL", c.key("many/"))
     c.put(c.key("many/0000"), b"x")
-    reply = answered(c.send("DELETE", c.key("many/")), "DELETE of a folder")
+    reply = require_status(c.send("DELETE", c.key("many/")), "DELETE of a folder")
     demand(c.send("HEAD", c.key("many/0000")).status == 404, f"answered {reply.status}, but its files are still there")
     return yes(f"{reply.status}")
 

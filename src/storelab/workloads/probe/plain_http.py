@@ -54,17 +54,17 @@ def error_code(body: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def said(reply: Reply) -> str:
+def status_text(reply: Reply) -> str:
     """Return status and error code, for evidence; never the message, because some servers repeat keys in it."""
     return f"{reply.status} {error_code(reply.body)}".strip()
 
 
-def answered(
+def require_status(
     reply: Reply,
     what: str = "",
     status: int = 0,
     error: type[Refuted] = Refuted,
-    describe: Callable[[Reply], str] = said,
+    describe: Callable[[Reply], str] = status_text,
 ) -> Reply:
     """Return the reply if it has this status or (0) is a success. Raises `error` with `what` and the answer."""
     demand(reply.status == status if status else reply.good, f"{what} answered {describe(reply)}".lstrip(), error)

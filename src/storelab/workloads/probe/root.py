@@ -31,9 +31,9 @@ class Root(Context):
         filesystems.trust(self.endpoint)
         client.EnvPutInt("RequestTimeout", TIMEOUT)
         parts = urlsplit(self.endpoint.url)
-        self.door = f"{parts.scheme}://{parts.netloc}"
+        self.host_url = f"{parts.scheme}://{parts.netloc}"
         self.base = f"{parts.path.rstrip('/')}/{self.bucket.name}/"
-        self.fs = client.FileSystem(self.door)
+        self.fs = client.FileSystem(self.host_url)
 
     def key(self, name: str) -> str:
         """Return the whole path of a file of this client."""
@@ -42,14 +42,14 @@ class Root(Context):
     def open(self, path: str, flags: int = 0) -> Any:
         """Open a file, by default for reading. Raises Refuted."""
         f = client.File()
-        _ok(f.open(f"{self.door}/{path}", flags or OpenFlags.READ), "open")
+        _ok(f.open(f"{self.host_url}/{path}", flags or OpenFlags.READ), "open")
         return f
 
     def put(self, path: str, body: bytes, exclusive: bool = False) -> None:
         """Write a whole file. Raises Refuted."""
         f = self.open(path, (OpenFlags.NEW if exclusive else OpenFlags.DELETE) | OpenFlags.MAKEPATH)
         (status, _), (closed, _) = f.write(body), f.close()
-        demand(status.ok and closed.ok, f"write: {said(closed if status.ok else status)}")
+        demand(status.ok and closed.ok, f"write: {status_text(closed if status.ok else status)}")
 
     def read(self, path: str, offset: int = 0, size: int = 0) -> bytes:
         """Read these bytes; size 0: all. Raises Refuted."""
@@ -69,11 +69,11 @@ class Root(Context):
 def _ok(answer: tuple[Any, Any], what: str) -> Any:
     """Return the value of an XRootD answer. Raises Refuted, with `what`, if its status is a failure."""
     status, value = answer
-    demand(status.ok, f"{what}: {said(status)}")
+    demand(status.ok, f"{what}: {status_text(status)}")
     return value
 
 
-def said(status: Any) -> str:
+def status_text(status: Any) -> str:
     """Return XRootD's message on one line."""
     return " ".join(str(status.message).split()).removeprefix("[ERROR] Server responded with an error: ")[:160]
 
@@ -140,8 +140,8 @@ def put_get_head(c: Root) -> Answer:
 def missing(c: Root) -> Answer:
     status, _ = c.fs.stat(c.key("never-written"))
     demand(not status.ok, "stat of a missing file succeeds", Otherwise)
-    demand(status.errno == 3011, f"{said(status)} instead of 'no such file' (3011)", Otherwise)
-    return yes(said(status))
+    demand(status.errno == 3011, f"{status_text(status)} instead of 'no such file' (3011)", Otherwise)
+    return yes(status_text(status))
 
 
 def delete(c: Root) -> Answer:
@@ -164,7 +164,7 @@ def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
     """Compare the server's own checksum of the known object."""
     wanted = f"{checksum(c.body):08x}"
     status, answer = c.fs.query(QueryCode.CHECKSUM, f"{c.base}{c.known}?cks.type={name}")
-    demand(status.ok, f"{said(status)}")
+    demand(status.ok, f"{status_text(status)}")
     kind, _, value = bytes(answer or b"").decode(errors="replace").strip("\0\n ").partition(" ")
     demand(kind == name, f"answered {kind} {value}", Otherwise)
     demand(value.lower() == wanted, f"{value} instead of {wanted}", Otherwise)

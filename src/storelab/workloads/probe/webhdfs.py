@@ -12,7 +12,7 @@ from storelab.workloads.probe import byteranges
 from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
 from storelab.workloads.probe.byteranges import CONNECTION, RANGES
 from storelab.workloads.probe.context import SMALL, OverHttp, overwritten
-from storelab.workloads.probe.plain_http import Connection, Reply, answered
+from storelab.workloads.probe.plain_http import Connection, Reply, require_status
 
 LISTED = 120  # writing one takes 50 to 150 ms
 OFFSETS = 50  # requests in a row, each with an offset and a length
@@ -53,7 +53,7 @@ class WebHdfs(OverHttp):
 
     def put(self, key: str, body: bytes) -> Reply:
         """Write a file. Raises Refuted if it is not accepted."""
-        return _answered(self.at_node("PUT", key, "CREATE", body, overwrite="true"), "CREATE")
+        return _require_status(self.at_node("PUT", key, "CREATE", body, overwrite="true"), "CREATE")
 
     def holds(self, key: str, body: bytes) -> bool:
         """Return True if the file exists with exactly these bytes."""
@@ -80,14 +80,14 @@ def _described(reply: Reply) -> str:
         return str(reply.status)
 
 
-_answered = partial(answered, describe=_described)
+_require_status = partial(require_status, describe=_described)
 
 
 def offsets(c: WebHdfs) -> Answer:
     """Check WebHDFS' own parameters for a part of a file: one request (two steps) per range."""
     for first, last in byteranges.spread(OFFSETS, len(c.body)):
         reply = c.at_node("GET", c.known, "OPEN", offset=str(first), length=str(last - first + 1))
-        _answered(reply, status=200)
+        _require_status(reply, status=200)
         demand(
             reply.body == c.body[first : last + 1], f"{len(reply.body)} bytes, not those at {first}-{last}", Otherwise
         )
@@ -98,7 +98,7 @@ def put_get_head(c: WebHdfs) -> Answer:
     key = c.key("object")
     made = c.put(key, SMALL)
     demand(c.holds(key, SMALL), "OPEN does not return the written bytes")
-    facts = json.loads(_answered(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200).body)["FileStatus"]
+    facts = json.loads(_require_status(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200).body)["FileStatus"]
     demand(facts["length"] == len(SMALL), f"GETFILESTATUS reports {facts['length']} bytes", Otherwise)
     return yes(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
 
@@ -130,14 +130,14 @@ def rename(c: WebHdfs) -> Answer:
 def append(c: WebHdfs) -> Answer:
     key = c.key("append")
     c.put(key, SMALL)
-    reply = _answered(c.at_node("POST", key, "APPEND", b" and more"))
+    reply = _require_status(c.at_node("POST", key, "APPEND", b" and more"))
     demand(c.holds(key, SMALL + b" and more"), "accepted, but not appended", Otherwise)
     return yes(f"{reply.status}")
 
 
 def checksum(c: WebHdfs) -> Answer:
     """Check the checksum of blocks' checksums, which depends on the block size and is not an MD5 of the content."""
-    facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
+    facts = json.loads(_require_status(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
     demand(facts["bytes"] == again["bytes"], "a different one for the same bytes", Otherwise)
@@ -158,7 +158,7 @@ def listing(c: WebHdfs) -> Answer:
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
-    reply = _answered(c.send("GET", c.key("many"), "LISTSTATUS"), status=200)
+    reply = _require_status(c.send("GET", c.key("many"), "LISTSTATUS"), status=200)
     found = {f["pathSuffix"] for f in json.loads(reply.body)["FileStatuses"]["FileStatus"]}
     demand(found == wanted, f"{len(found & wanted)} of {LISTED} files listed")
     return yes(f"LISTSTATUS, {LISTED} files in one answer")
@@ -167,7 +167,7 @@ def listing(c: WebHdfs) -> Answer:
 def pages(c: WebHdfs) -> Answer:
     reply = c.send("GET", c.key("many"), "LISTSTATUS_BATCH", startAfter="0099")
     demand(reply.status != 404, "the folder does not exist", NotTried)
-    page = json.loads(_answered(reply, status=200).body)["DirectoryListing"]
+    page = json.loads(_require_status(reply, status=200).body)["DirectoryListing"]
     names = [f["pathSuffix"] for f in page["partialListing"]["FileStatuses"]["FileStatus"]]
     demand(bool(names) and names[0] == "0100", f"startAfter is ignored: the page begins with {names[:1]}", Otherwise)
     return yes(f"LISTSTATUS_BATCH, {len(names)} after the 100th, {page['remainingEntries']} remain")
@@ -177,7 +177,7 @@ def recursive(c: WebHdfs) -> Answer:
     folder = c.key("many")
     c.put(f"{folder}/0000", b"x")
     plain = c.send("DELETE", folder, "DELETE")
-    reply = _answered(c.send("DELETE", folder, "DELETE", recursive="true"), "recursive=true")
+    reply = _require_status(c.send("DELETE", folder, "DELETE", recursive="true"), "recursive=true")
     demand(c.send("GET", folder, "GETFILESTATUS").status == 404, "still there")
     return yes(f"{reply.status}; without recursive=true {_described(plain)}")
 

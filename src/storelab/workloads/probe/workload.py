@@ -17,7 +17,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.engines import contract
 from storelab.engines.contract import Client, GangJob, Result
-from storelab.stores.base import ERROR, NOT_TRIED, Store, Told
+from storelab.stores.base import ERROR, NOT_TRIED, AdminAnswer, Store
 from storelab.stores.managed.accounts import QUESTIONS
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
@@ -37,7 +37,7 @@ SPECIAL = 3  # buckets in addition to the counted ones: one for short uses, one 
 PROTOCOLS = {"s3": "s3", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # protocol -> module
 
 
-def ask_administration(store: Store) -> list[Told]:
+def ask_administration(store: Store) -> list[AdminAnswer]:
     """Return an answer of the store's administration to each question, for every store.
 
     A failing tool gives an `error`, because it shows nothing about the system.
@@ -45,10 +45,10 @@ def ask_administration(store: Store) -> list[Told]:
     without = f"storelab runs {store.settings.kind} without users"
     why = without if store.managed else "no administration that storelab may use"
     try:
-        return store.administration() or [Told(name, NOT_TRIED, why) for name in QUESTIONS]
+        return store.administration() or [AdminAnswer(name, NOT_TRIED, why) for name in QUESTIONS]
     except Exception as error:  # noqa: BLE001  an error here must not end the probe
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-        return [Told(name, ERROR, why) for name in QUESTIONS]
+        return [AdminAnswer(name, ERROR, why) for name in QUESTIONS]
 
 
 def _module(protocol: str) -> Any:
@@ -174,7 +174,7 @@ def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
 
 
 class Probe(Workload):
-    def makes(self, point: Point, attempt: str) -> list[Made]:
+    def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         from storelab.workloads.probe import context
 
         begin = re.escape(context.folder_of(attempt))
@@ -211,7 +211,7 @@ class Probe(Workload):
     def after(self, store: Store, point: Point, job: GangJob, folder: Any) -> list[dict[str, Any]]:
         """Remove only what the probe left. A store that cannot delete is an answer of the probe, not a failure."""
         try:
-            ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
+            ours = written.of_attempt(store, point, job.attempt, self.expected_objects(point, job.attempt))
             left = tidy(store, job.extra["campaign"], job.buckets, ours)
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:

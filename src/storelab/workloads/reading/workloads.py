@@ -56,7 +56,7 @@ def measures_link(point: Point) -> bool:
     return point.axes["engine"] == "planned" or "merge" in point.axes
 
 
-def tell_links(config: "Config", point: Point, job: "GangJob") -> None:
+def pass_links(config: "Config", point: Point, job: "GangJob") -> None:
     """Give the clients the links of an earlier point if there are any, otherwise the path for their own."""
     if measures_link(point):
         path = links_file(config, point)
@@ -97,7 +97,7 @@ class Linked(Workload):
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Give the clients the links that an earlier point of the sweep measured."""
-        tell_links(config, point, job)
+        pass_links(config, point, job)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         keep_links(point, job, folder)
@@ -117,7 +117,7 @@ class Reading(Linked):
 
 
 class Replay(Reading):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError: planned requests have no fixed gap, a fixed gap has neither thrift nor bound."""
         merge, planned = point.axes["merge"], point.axes["merge"] == "planned"
         hint = "sweep merge gap" if planned else "sweep merge planned"
@@ -182,7 +182,7 @@ REPLAY = Replay(
 
 
 class Events(Linked):
-    def possible(self, point: Point) -> None:
+    def validate(self, point: Point) -> None:
         """Raise UserError: each job needs its own file; a read-ahead needs a cache that has one."""
         values = point.axes
         few = f"{values['clients']} clients read one file each, but there are {values['files']}"

@@ -252,7 +252,7 @@ class Removed(NamedTuple):
         """Return True if no known entry of storelab is left."""
         return not any(k.count for k in self.kept)
 
-    def told(self) -> str:
+    def remainder(self) -> str:
         """Return a description of the entries that were not deleted, '' if there are none."""
         out = []
         if self.stays:
@@ -273,7 +273,7 @@ class Removed(NamedTuple):
     def __str__(self) -> str:
         more = f", {self.hidden} old versions, delete markers and unfinished uploads" if self.hidden else ""
         done = f"{_counted(self.objects, 'object')}{more}, {_counted(self.buckets, 'bucket')}"
-        return f"{done}; {rest}" if (rest := self.told()) else done
+        return f"{done}; {rest}" if (rest := self.remainder()) else done
 
 
 def plain(text: str) -> str:

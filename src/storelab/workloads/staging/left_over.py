@@ -128,7 +128,7 @@ def remove(config: "Config", store: Store, always: bool = False) -> int:
     for place in places:
         if buckets.present(ways, place):
             gone = gone.and_(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX, ours=ours))
-    if rest := gone.told():
+    if rest := gone.remainder():
         stage.report(f"    {store.name}: {rest}")
     store.reclaim()
     if gone.complete:  # objects that cannot be deleted still count

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import evidence, folders, records, units
+from storelab.core import folders, integrity, records, units
 from storelab.core.axes import mixes
 from storelab.core.campaign.release import a_day, a_night
 from storelab.core.engines import CATALOGUE
@@ -76,7 +76,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/{written.STAGED}"
-    if path.exists() and not again and not evidence.flaw_of_manifest(path):
+    if path.exists() and not again and not integrity.error_of_manifest(path):
         manifest = records.read_json(path)
         if (
             _read(first, places[0], marker) == _mark_of(manifest)

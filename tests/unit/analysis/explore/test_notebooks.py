@@ -39,7 +39,7 @@ from storelab.analysis.explore.picker import Picker
 from storelab.analysis.figures import catalogue
 from storelab.analysis.report import page
 from storelab.analysis.tables import verdicts as rules
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 NOTEBOOKS = {p.stem: json.loads(p.read_text())["cells"] for p in sorted((ROOT / "notebooks").glob("*.ipynb"))}
@@ -73,7 +73,7 @@ def staged(tmp_path_factory):
             run = json.loads(path.read_text())
             run["clients"][0]["engine"] |= {"link": link} if link else {}
             records.write_summed(path, run)
-        evidence.write_sums(folder / "raw")
+        integrity.write_sums(folder / "raw")
         folders[link is not None] = folder
     return folders
 
@@ -115,7 +115,7 @@ def there(lab, kept, monkeypatch):
                 names |= parameters
         picker = names["pick"]
         picker.names = names
-        IPython.display.display(picker.said())
+        IPython.display.display(picker.selection_text())
         assert len(shown) == 1 + sum(map(len, picker.shown)) and all(picker.shown)
         return picker
 
@@ -126,7 +126,9 @@ def there(lab, kept, monkeypatch):
 def undrawn_figures(monkeypatch):
     """Replace each declared figure that has rows by an empty one."""
     empty = {"title": "", "caption": "", "note": "", "panels": []}
-    monkeypatch.setattr(opened.charts, "drawn_chart", lambda of, table, *more: empty if len(of.told(table)) else None)
+    monkeypatch.setattr(
+        opened.charts, "drawn_chart", lambda f, table, *more: empty if len(f.captioned_rows(table)) else None
+    )
 
 
 def of_kind(things, kind):
@@ -249,7 +251,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert set(states["workload"]) == {"get"} and states["points"].sum() == len(each) == 18
     (medians,) = frames(picker, 2)
     assert len(medians) == 6 and "get" in drill.measured(picker.opened)[0][0]
-    assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
+    assert picker.selection_text() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     kept = len(picker.opened.table("environment"))
     assert kept == len(picker.opened.whole("environment")) > 0, "a table without this column is not filtered"
 

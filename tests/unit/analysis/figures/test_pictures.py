@@ -54,7 +54,7 @@ class Picture:
 
     def savefig(self, path: Path, table: pd.DataFrame | None = None, **options) -> None:
         """Render the figure, of another table where one is given, with few colours to keep the file small."""
-        others = (build.read(campaigns.built(self.campaign), name) for name in self.specification.beside)
+        others = (build.read(campaigns.built(self.campaign), name) for name in self.specification.further_tables)
         with mpl.rc_context(PLAIN):
             fig = draw(self.specification, self.table if table is None else table, *others)
             image = Image.open(io.BytesIO(write.render(fig, "png", self.dpi))).convert("RGB")

@@ -58,7 +58,7 @@ def test_p_of_a_series_without_a_change_is_large_and_always_the_same():
     values = np.random.default_rng(5).normal(size=20)
     found = series.find_changes(values)
     assert found.p > 0.2 and series.find_changes(values) == found
-    assert series.told_steps(values, found.places, found.p) == []
+    assert series.significant_steps(values, found.places, found.p) == []
 
 
 def test_p_knows_neither_unit_nor_level():
@@ -74,7 +74,7 @@ def test_known_changes_are_found_where_they_are(n, places):
     values = level + np.random.default_rng(n).normal(0, 0.05, n)
     found = series.find_changes(values)
     assert found.places == places and found.p < 0.05
-    steps = series.told_steps(values, found.places, found.p)
+    steps = series.significant_steps(values, found.places, found.p)
     assert [s.at for s in steps] == list(places)
     assert [s.shift for s in steps] == pytest.approx([1.0 if i % 2 else -1.0 for i in range(len(places))], abs=0.12)
 
@@ -83,7 +83,7 @@ def test_one_slow_day_is_no_level():
     values = np.random.default_rng(7).normal(0, 0.02, 20)
     values[9] -= 1
     found = series.find_changes(values)
-    assert series.told_steps(values, found.places, found.p) == []
+    assert series.significant_steps(values, found.places, found.p) == []
 
 
 def test_too_few_entries_and_no_scatter():
@@ -93,7 +93,7 @@ def test_too_few_entries_and_no_scatter():
     step = [0.0] * 6 + [1.0] * 6
     found = series.find_changes(step)
     assert found.places == (6,) and found.p < 0.05
-    (result,) = series.told_steps(step, found.places, found.p)
+    (result,) = series.significant_steps(step, found.places, found.p)
     assert (result.shift, result.low, result.high) == pytest.approx((1.0, 1.0, 1.0))
 
 

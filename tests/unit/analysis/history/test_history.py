@@ -15,12 +15,12 @@ import pytest
 from machine_answers import valid
 from paths import ROOT
 
-from storelab.analysis.history import entries, said, series
+from storelab.analysis.history import entries, series, views
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import compare as command
 from storelab.cli.compare import KINDS, RULES
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 DAY = 86_400 * 10**9
@@ -55,11 +55,11 @@ def later(one, target, days: int) -> None:
     """Copy the campaign as if it was measured `days` later, with right sums and checksums."""
     shutil.copytree(one / "tables", target / "tables")
     shutil.copytree(one / "raw", target / "raw", copy_function=os.link)
-    for head in (target / "raw" / key / "run.json" for key in evidence.heads(target / "raw")):
+    for head in (target / "raw" / key / "run.json" for key in integrity.heads(target / "raw")):
         run = records.read_json(head)
         content = records.with_sum(run | {"start_ns": run["start_ns"] + days * DAY})
         records.write_atomic(head, content, sync=False)  # a new file: the linked one stays
-    evidence.write_sums(target / "raw")
+    integrity.write_sums(target / "raw")
     derived.write_sums(target, MADE)
 
 
@@ -280,7 +280,7 @@ def test_the_page_and_the_figure(found, tmp_path):
     assert "slower from here on" in page and "store alpha: version 4.48" in page and 'role="img"' in page
     assert "store alpha: version 4.48" in (tmp_path / "x.txt").read_text()
     assert (tmp_path / "x.png").read_bytes()[1:4] == b"PNG"
-    assert said.svg(said.figure(small)) in page, "the same history has the same letters"
+    assert views.svg(views.figure(small)) in page, "the same history has the same letters"
 
 
 def test_the_table(results, found, tmp_path):
@@ -296,7 +296,7 @@ def test_the_table(results, found, tmp_path):
 
 
 def test_the_figure_has_a_panel_a_series_and_marks_what_changed(found):
-    fig = said.figure(found)
+    fig = views.figure(found)
     assert len(fig.axes) == len(found.series)
     first = fig.axes[0]  # the whole
     upright = [line for line in first.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
@@ -408,8 +408,8 @@ def test_differences_are_lines():
 
 
 def test_names_of_the_series_are_those_of_compare(found):
-    assert len(said.names(found)) == len(found.series) and said.names(found)[-1] == "all 6 points"
-    assert len(set(said.names(found))) == len(found.series)
+    assert len(views.names(found)) == len(found.series) and views.names(found)[-1] == "all 6 points"
+    assert len(set(views.names(found))) == len(found.series)
 
 
 def test_rules_are_spelled_once():

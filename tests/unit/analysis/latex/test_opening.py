@@ -13,7 +13,7 @@ from make_examples import make
 
 from storelab.analysis.latex import reads as latex_sparse
 from storelab.analysis.tables import build
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 
 READ = {100.0: (80.0, 8), 0.1: (12.0, 6)}  # percent of the entries -> MB on the wire and requests of one read
 SWEEPS = {
@@ -31,7 +31,7 @@ def built(folder, change=None) -> tuple[pd.DataFrame, pd.DataFrame]:
     for path in (folder / "raw").rglob("run.json") if change else ():
         change(path)
     if change:
-        evidence.write_sums(folder / "raw")
+        integrity.write_sums(folder / "raw")
     build.build(folder, ["sparse", "events"])
     sparse = build.read(folder, "sparse")
     return sparse[sparse["workload"] == "read_entries"], build.read(folder, "events")

@@ -414,7 +414,7 @@ def test_figure_is_explained_by_rows_points_and_versions(work):
     places = [i for i, row in enumerate(rows) if row["workload"] == "read_entries"]
     assert f"results/broad/tables/sparse.csv: {origin.Rows('x', places, len(rows)).lines}" in text
     assert "0" * 40 in text and "storelab 0.1.0" in text and "alpha 4.48" in text
-    assert text.startswith(origin.Thing(members.gathered([work / "broad"])[0], origin.FIGURE, "entries").code)
+    assert text.startswith(origin.PaperItem(members.gathered([work / "broad"])[0], origin.FIGURE, "entries").code)
 
 
 def test_number_is_explained_by_its_row_and_points(work):
@@ -450,12 +450,12 @@ def test_every_code_of_a_paper_is_explained(paper, work):
 
 
 def test_codes_are_unique_and_change_with_the_records(results, tmp_path):
-    codes = [t.code for t in origin.things(members.gathered([results / "broad"])[0])]
+    codes = [t.code for t in origin.items(members.gathered([results / "broad"])[0])]
     assert len(codes) == len(set(codes)) > 250 and all(origin.is_code(code) for code in codes)
     copy = renamed(tmp_path, "copy", "broad")
     (copy / "raw" / "SHA256SUMS").write_text("another\n")
     derived.write_sums(copy, build.NAMES)
-    assert not {t.code for t in origin.things(members.gathered([copy])[0])} & set(codes)
+    assert not {t.code for t in origin.items(members.gathered([copy])[0])} & set(codes)
 
 
 def test_curve_of_scaling_depends_on_its_whole_sweep(results):

@@ -11,7 +11,7 @@ from storelab.analysis.latex import typeset as latex
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import workflow
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 DAMAGES = {
@@ -36,10 +36,10 @@ def test_damaged_tables_are_named_by_each_command(folder, tmp_path):
         "points": (("report",), ("latex",), ("compare", str(folder), str(folder))),
         "verdicts": (("verdict",), ("report",)),
         "throughput": (("figures",), ("report",), ("latex", "table_best")),
-        evidence.SUMS: (("verdict",), ("report",), ("latex",)),
+        integrity.SUMS: (("verdict",), ("report",), ("latex",)),
     }
     for name, asked in commands.items():
-        path = folder / "tables" / (name if name == evidence.SUMS else f"{name}.csv")
+        path = folder / "tables" / (name if name == integrity.SUMS else f"{name}.csv")
         was = path.read_bytes()
         for kind, damage in DAMAGES.items():
             path.write_bytes(damage(was))
@@ -56,7 +56,7 @@ def test_damaged_tables_are_named_by_each_command(folder, tmp_path):
 
 def test_tables_of_other_records_or_code_are_refused(folder, monkeypatch):
     assert len(build.read(folder, "points"))
-    sums = folder / "raw" / evidence.SUMS
+    sums = folder / "raw" / integrity.SUMS
     was = sums.read_bytes()
     sums.write_bytes(was + b"\n")
     with pytest.raises(UserError, match=r"tables: was made before .*raw/SHA256SUMS changed; run `storelab tables"):
@@ -70,19 +70,19 @@ def test_tables_of_other_records_or_code_are_refused(folder, monkeypatch):
         m.setattr(derived, "code", lambda: "0" * 64)
         build.read(folder, "points")
     assert len(build.read(folder, "points"))
-    (folder / "tables" / evidence.SUMS).unlink()  # as storelab wrote them before there were sums
+    (folder / "tables" / integrity.SUMS).unlink()  # as storelab wrote them before there were sums
     with pytest.raises(UserError, match="another version of storelab"):
         build.read(folder, "points")
 
 
 def test_sums_are_those_of_sha256sum(folder):
-    done = subprocess.run(["sha256sum", "-c", "--strict", evidence.SUMS], cwd=folder / "tables", capture_output=True)
+    done = subprocess.run(["sha256sum", "-c", "--strict", integrity.SUMS], cwd=folder / "tables", capture_output=True)
     assert done.returncode == 0 and not done.stderr, done
     assert done.stdout.count(b": OK") == len(build.NAMES) + 1
-    text = (folder / "tables" / evidence.SUMS).read_bytes()
+    text = (folder / "tables" / integrity.SUMS).read_bytes()
     for at in range(0, len(text), 7):
         flipped = text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :]
-        (folder / "tables" / evidence.SUMS).write_bytes(flipped)
+        (folder / "tables" / integrity.SUMS).write_bytes(flipped)
         assert derived.damaged_tables(folder, build.NAMES) or flipped == text, at
 
 
@@ -90,7 +90,7 @@ def test_some_tables_keep_the_sums_of_others(tmp_path):
     copied("one_each", tmp_path)
     build.build(tmp_path, ["points"])
     assert len(build.read(tmp_path, "throughput"))
-    (tmp_path / "tables" / evidence.SUMS).unlink()
+    (tmp_path / "tables" / integrity.SUMS).unlink()
     build.build(tmp_path, ["points"])
     assert len(build.read(tmp_path, "points"))
     with pytest.raises(UserError, match=r"throughput\.csv: was altered after it was written"):

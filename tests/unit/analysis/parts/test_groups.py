@@ -58,8 +58,10 @@ def test_values_of_records_and_of_csv_are_alike():
     """CSV has no integers next to a missing value, and writes truth values as words."""
     told = [4000, True, "4 kB", None, math.nan]
     read = pd.Series([4000.0, "True", "4 kB", pd.NA, None], dtype=object)
-    assert groups.alike(told) == groups.alike(read) == [4000.0, "True", "4 kB", None, None]
-    assert groups.alike(pd.Series([True, False])) == ["True", "False"] and groups.alike(["1"]) != groups.alike([1])
+    assert groups.comparable(told) == groups.comparable(read) == [4000.0, "True", "4 kB", None, None]
+    assert groups.comparable(pd.Series([True, False])) == ["True", "False"] and groups.comparable(
+        ["1"]
+    ) != groups.comparable([1])
 
 
 def test_summaries_count_runs():

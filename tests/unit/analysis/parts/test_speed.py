@@ -24,5 +24,5 @@ def test_throughput_is_the_speed_from_one_megabyte_on():
 def test_names_and_kinds_of_metrics():
     named = {"throughput": "throughput [MB/s]", "rate": "rate [1/s]", "speed": "speed"}
     named |= {"latency_p50": "latency p50 [ms]", "latency_p99": "latency p99 [ms]"}
-    assert {m: groups.said(m) for m in named} == named
+    assert {m: groups.metric_text(m) for m in named} == named
     assert [groups.kind(m) for m in ("throughput", "rate", "latency_p50")] == ["speed", "speed", "latency_p50"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.core import units
 from storelab.core.errors import UserError
 
@@ -26,33 +26,33 @@ PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=
     ],
 )  # fmt: skip
 def test_numbers(value, places, said):
-    assert words.number(value, places=places) == said
+    assert labels.number(value, places=places) == said
 
 
 @PROPERTY
 @given(st.floats(1e-6, 1e9), st.integers(1, 6))
 def test_a_number_keeps_its_significant_digits(value, significant):
     """It differs from the value by at most half of the last digit that is shown."""
-    shown = float(words.number(value, significant, gap=""))
+    shown = float(labels.number(value, significant, gap=""))
     unit = 10.0 ** (math.floor(math.log10(value)) - significant + 1)
     assert shown == value if value.is_integer() else abs(shown - value) <= unit / 2 * (1 + 1e-9)
-    digits = words.number(value, significant, gap="").replace(".", "").lstrip("0")
+    digits = labels.number(value, significant, gap="").replace(".", "").lstrip("0")
     if value.is_integer():
         return
-    if words.decimals(value, significant) <= 0:
+    if labels.decimals(value, significant) <= 0:
         assert len(digits.rstrip("0")) <= significant
     else:
         assert len(digits) == significant
 
 
 def test_what_rounds_up_to_a_power_of_ten_or_to_zero():
-    assert [words.number(v) for v in (99.95, 9.996, 0.09996, 99.94)] == ["100", "10.0", "0.100", "99.9"]
-    assert [words.number(v, places=2) for v in (-0.004, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
+    assert [labels.number(v) for v in (99.95, 9.996, 0.09996, 99.94)] == ["100", "10.0", "0.100", "99.9"]
+    assert [labels.number(v, places=2) for v in (-0.004, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
 
 
 def test_a_gap_of_ones_own():
-    assert words.grouped("1234567.25", "~") == "1~234~567.25" and words.grouped("-1234") == "-1234"
-    assert [words.decimals(v) for v in (0.0, math.inf, -250)] == [0, 0, 0] and words.decimals(2500, 2) == -2
+    assert labels.grouped("1234567.25", "~") == "1~234~567.25" and labels.grouped("-1234") == "-1234"
+    assert [labels.decimals(v) for v in (0.0, math.inf, -250)] == [0, 0, 0] and labels.decimals(2500, 2) == -2
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_gap_of_ones_own():
     ],
 )  # fmt: skip
 def test_spreads(values, said):
-    assert words.spread(values) == said
+    assert labels.spread(values) == said
 
 
 @pytest.mark.parametrize(
@@ -93,58 +93,58 @@ def test_spreads(values, said):
     ],
 )  # fmt: skip
 def test_axis_values(column, value, said):
-    assert words.value_text(column, value) == said
+    assert labels.value_text(column, value) == said
 
 
 def test_headings_and_cells():
     columns = ("clients", "object_size_bytes", "entry_fraction_percent", "some_thing_bytes")
-    assert [words.heading(c) for c in columns] == ["Clients", "Objects", "Entries [%]", "Some thing"]
+    assert [labels.heading(c) for c in columns] == ["Clients", "Objects", "Entries [%]", "Some thing"]
     cells = (("object_size_bytes", 4000.0), ("clients", 2.0), ("engine", "x"), ("clients", None), ("clients", math.nan))
-    assert [words.cell(*c) for c in cells] == ["4 kB", "2", "x", "", ""]
+    assert [labels.cell(*c) for c in cells] == ["4 kB", "2", "x", "", ""]
 
 
 def test_counts():
     stores = ["no stores", "one store", "two stores", "twelve stores", "13 stores"]
-    assert [words.counted(n, "store") for n in (0, 1, 2, 12, 13)] == stores
-    assert [words.plural(n, "run") for n in (0, 1, 2.0)] == ["0 runs", "1 run", "2 runs"]
-    assert [words.runs_text(n) for n in ([3, 3], [1], [4, 2, 3])] == ["3 runs", "1 run", "2 to 4 runs"]
+    assert [labels.counted(n, "store") for n in (0, 1, 2, 12, 13)] == stores
+    assert [labels.plural(n, "run") for n in (0, 1, 2.0)] == ["0 runs", "1 run", "2 runs"]
+    assert [labels.runs_text(n) for n in ([3, 3], [1], [4, 2, 3])] == ["3 runs", "1 run", "2 to 4 runs"]
     spans = (([4, 4.0], "s"), ([10, 2, math.nan], "s"), ([], "s"), ([1, 2], ""))
-    assert [words.span(*span) for span in spans] == ["4 s", "2 s to 10 s", "", "1 to 2"]
+    assert [labels.span(*span) for span in spans] == ["4 s", "2 s to 10 s", "", "1 to 2"]
 
 
 def test_deployments():
     row = {"store": "ceph", "redundancy": "ec-2-1", "servers": 3, "backing": "default", "scheme": "https"}
-    assert words.deployment(row) == "ceph, ec-2-1, 3 data servers, https"
-    assert words.deployment({"store": "x", "redundancy": math.nan}) == "x"
+    assert labels.deployment(row) == "ceph, ec-2-1, 3 data servers, https"
+    assert labels.deployment({"store": "x", "redundancy": math.nan}) == "x"
 
 
 def test_axes_lie_between_workload_and_n():
     table = pd.DataFrame(columns=["store", "workload", "clients", "workers", "n", "rate"])
-    assert words.axes_of(table) == ["clients", "workers"]
+    assert labels.axes_of(table) == ["clients", "workers"]
 
 
 def test_bars_and_intervals_say_what_they_are():
     rows = pd.DataFrame({"n": [3, 5, 8], "interval": ["range", "range", "95 % interval"]})
-    assert words.bars_text(rows) == "n = 3 to 8 runs; bars: range (minimum to maximum) or 95 % interval"
-    assert words.bars_text(rows[:1]) == "n = 3 runs; bars: range (minimum to maximum)"
-    few, many = words.interval_text([3, 0, 5, 8]).split("; ")
+    assert labels.bars_text(rows) == "n = 3 to 8 runs; bars: range (minimum to maximum) or 95 % interval"
+    assert labels.bars_text(rows[:1]) == "n = 3 runs; bars: range (minimum to maximum)"
+    few, many = labels.interval_text([3, 0, 5, 8]).split("; ")
     covers = "which covers the true median with a probability of"  # 1 - 2 / 2^n
     assert few == f"the range (minimum to maximum) of 3 to 5 runs, {covers} 75 % to 93.8 %"
     assert many.startswith(f"a 95 % interval by interpolated order statistics of 8 runs, {covers} 9")
-    assert words.interval_text([5]).count("of 5 runs") == 1 and "95 %" not in words.interval_text([5])
-    assert words.interval_text([]) == words.interval_text([1, 0, 1]) == ""
-    assert words.interval_text([1, 4]) == words.interval_text([4]), "one run has no interval to describe"
+    assert labels.interval_text([5]).count("of 5 runs") == 1 and "95 %" not in labels.interval_text([5])
+    assert labels.interval_text([]) == labels.interval_text([1, 0, 1]) == ""
+    assert labels.interval_text([1, 4]) == labels.interval_text([4]), "one run has no interval to describe"
     single = rows.assign(n=[1, 1, 3])
-    assert words.bars_text(single[:2]) == "n = 1 run"
-    assert words.bars_text(single) == "n = 1 to 3 runs; bars: 95 % interval"
-    assert words.interval_text([6]).startswith("a 95 % interval")
+    assert labels.bars_text(single[:2]) == "n = 1 run"
+    assert labels.bars_text(single) == "n = 1 to 3 runs; bars: 95 % interval"
+    assert labels.interval_text([6]).startswith("a 95 % interval")
 
 
 def test_shares_of_the_cpu():
     rows = pd.DataFrame({"client_cpu_percent": [40.4, 59.6, None], "server_cpu_percent": [30.0, 30.2, None]})
-    assert words.cpu_shares(rows) == "; CPU: clients 40-60 %, server 30 % of the host"
-    assert words.cpu_shares(rows[["client_cpu_percent"]][2:]) == ""
-    assert words.cpu_shares(rows[["server_cpu_percent"]]) == "; CPU: server 30 % of the host"
+    assert labels.cpu_shares(rows) == "; CPU: clients 40-60 %, server 30 % of the host"
+    assert labels.cpu_shares(rows[["client_cpu_percent"]][2:]) == ""
+    assert labels.cpu_shares(rows[["server_cpu_percent"]]) == "; CPU: server 30 % of the host"
 
 
 # Units
@@ -195,7 +195,7 @@ def test_units(text, kind, value):
 def test_what_is_said_of_a_wrong_unit(text, kind, said):
     with pytest.raises(UserError) as error:
         units.parse(text, kind, "place")
-    assert (error.value.problem, error.value.mend) == (said.split(" (")[0], said.split(" (")[1][:-1])
+    assert (error.value.problem, error.value.hint) == (said.split(" (")[0], said.split(" (")[1][:-1])
 
 
 @pytest.mark.parametrize(

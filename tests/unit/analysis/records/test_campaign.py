@@ -7,7 +7,7 @@ import pytest
 
 from storelab import __version__
 from storelab.analysis.records import campaign
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 
@@ -28,19 +28,19 @@ def test_seal_covers_records_and_failures(tmp_path):
     digest = hashlib.sha256((raw / "SHA256SUMS").read_bytes()).hexdigest()
     facts = {"schema": 2, "storelab": __version__, "points": 2, "failed": 1, "sha256sums_sha256": digest}
     assert {k: v for k, v in seal.items() if k != "time"} == facts
-    assert campaign.seal(tmp_path) == evidence.seal_of(raw)
+    assert campaign.seal(tmp_path) == integrity.seal_of(raw)
     loaded = campaign.load(tmp_path)
     assert list(loaded.runs) == ["a"] and list(loaded.failures) == ["b"] and loaded.tries("b") == []
     (raw / "SHA256SUMS").write_text((raw / "SHA256SUMS").read_text() + "\n")
     with pytest.raises(UserError, match="is not the one that was sealed"):
-        evidence.seal_of(raw)
+        integrity.seal_of(raw)
 
 
 def test_plan_of_a_later_schema_is_refused(tmp_path, monkeypatch):
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "plan.json").write_text("{}")
     for plan, known in (({}, True), ({"schema": 1}, True), ({"schema": 7}, False)):
-        monkeypatch.setattr(campaign.evidence, "plan_of", lambda raw, plan=plan: plan)
+        monkeypatch.setattr(campaign.integrity, "plan_of", lambda raw, plan=plan: plan)
         if known:
             assert campaign.read_plan(tmp_path) is plan
             continue

@@ -22,7 +22,7 @@ from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import load
 from storelab.analysis.statistics import knees, steadiness
 from storelab.analysis.tables import build
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
@@ -228,7 +228,7 @@ def built(tmp_path_factory):
         runs[p.key], states[p.key] = Run(p, f"built {p.key}"), state
         write(folder, runs[p.key], random.Random(p.key), state)
     records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    evidence.write_sums(folder / "raw")
+    integrity.write_sums(folder / "raw")
     tables = build.Tables(load(folder))
     for name in build.NAMES:  # now, not by the test that asks first
         tables[name]

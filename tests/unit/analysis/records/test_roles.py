@@ -121,7 +121,7 @@ def test_healing_of_a_store():
     ]
     for number, (events, expected) in enumerate(cases):
         how = roles.healing(run_of(*events))
-        found = (how.tells, *(None if ns is None else (ns - T0) / S for ns in (how.noticed_ns, how.whole_ns)))
+        found = (how.reports_state, *(None if ns is None else (ns - T0) / S for ns in (how.noticed_ns, how.whole_ns)))
         assert found == expected, number
 
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from storelab.analysis.report import page
 from storelab.analysis.report.live import serve, watch
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.campaign import live
 
 S = 10**9
@@ -75,7 +75,7 @@ def watched(tmp_path):
 def after(found):
     found._looked = found._lived = 0.0  # as if the time between two looks had passed
     found.look()
-    content = json.loads(json.dumps(found.told(), allow_nan=False))
+    content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     return content["mood"], content
 
 
@@ -156,8 +156,8 @@ def test_facts_agree_with_the_operations():
     """Brute force over the operations of each record of the reference campaign that has them one by one."""
     compared, raw = 0, ROOT / "results/reference/raw"
     ops = pq.read_table(raw / "ops.parquet", columns=["point", "count", "bytes", "error"])
-    for key in [key for key in evidence.heads(raw) if "/get/" in key][:4]:
-        run = evidence.read(raw, key)
+    for key in [key for key in integrity.heads(raw) if "/get/" in key][:4]:
+        run = integrity.read(raw, key)
         found = watch.facts(run)
         rows = ops.filter(pc.field("point") == key).to_pylist()
         good = sum(r["count"] or 1 for r in rows if r["error"] is None)

@@ -21,7 +21,7 @@ import campaigns
 from storelab.analysis.report import build, details, page
 from storelab.analysis.report.charts import one_line
 from storelab.analysis.tables import build as tables
-from storelab.core import evidence
+from storelab.core import integrity
 from storelab.core.errors import UserError
 
 CAMPAIGNS = ("broad", "roles", pytest.param("reference", marks=pytest.mark.heavy))
@@ -191,10 +191,10 @@ def test_every_planned_point_has_its_details(made, pages, name):
     assert list(content) == order == table["cells"][table["columns"].index("key")]
     for place, key in enumerate(order):
         assert key in blocks[f"details-{place // head['part']}"], "the page looks for the value there"
-        if not evidence.has(made(name) / "raw", key):
+        if not integrity.has(made(name) / "raw", key):
             assert content[key]["facts"][0][0] == "Failed"
             continue
-        record = evidence.read(made(name) / "raw", key)
+        record = integrity.read(made(name) / "raw", key)
         tables = {t["title"]: t["rows"] for t in content[key]["tables"]}
         assert len(tables["Clients"]) == len(record["clients"])
         assert [row[0] for row in tables.get("Checks", [])] == [check["name"] for check in record["checks"]]

@@ -224,7 +224,7 @@ def test_the_last_step_rises_by_the_pooled_t_test():
 )
 def test_too_few(x, y, reason):
     found = knees.fit(np.array(x), np.array(y))
-    assert found.shape == knees.CANNOT_TELL and found.reason == reason and math.isnan(found.knee.value)
+    assert found.shape == knees.UNDECIDED and found.reason == reason and math.isnan(found.knee.value)
 
 
 def test_five_runs_at_three_values_are_enough():

@@ -61,7 +61,7 @@ def test_days_widen_by_student_t():
     reach = 4.302653 * np.sqrt(0.0002)
     assert wide.high == pytest.approx(1.05 * np.exp(reach), rel=1e-6)
     assert wide.low == pytest.approx(1.05 * np.exp(-reach), rel=1e-6)
-    assert wide.verdict == ratios.CANNOT_TELL
+    assert wide.verdict == ratios.UNDECIDED
     assert wide.p > 0.05
     assert ratios.with_days(narrow, 1e-10, 2).verdict == ratios.FASTER
     assert ratios.with_days(narrow, 1e-10, 2).low == pytest.approx(1.04)

@@ -16,7 +16,7 @@ PROPERTY = settings(max_examples=30, deadline=None, database=None, derandomize=T
 
 def test_ratio_without_interval_covers_nothing():
     for one in (ratios.ratio([], [1.0]), ratios.ratio([1.0], [0.0]), ratios.ratio([1.0], [2.0])):
-        assert one.coverage == 0.0 and math.isnan(one.low) and one.verdict == ratios.CANNOT_TELL
+        assert one.coverage == 0.0 and math.isnan(one.low) and one.verdict == ratios.UNDECIDED
 
 
 def test_whole_without_scatter_is_its_own_interval():
@@ -26,14 +26,14 @@ def test_whole_without_scatter_is_its_own_interval():
     assert (found.low, found.ratio, found.high) == pytest.approx((1.5, 1.5, 1.5))
     assert (found.p, found.verdict) == (0.0, "faster")
     none = ratios.whole(runs, runs)
-    assert (none.low, none.high, none.p, none.verdict) == (1.0, 1.0, 1.0, ratios.CANNOT_TELL)
+    assert (none.low, none.high, none.p, none.verdict) == (1.0, 1.0, 1.0, ratios.UNDECIDED)
 
 
 def test_higher_rate_is_faster_and_longer_latency_slower():
     assert ratios.verdict(1.1, 1.2) == ratios.verdict(1.1, 1.2, False) == ratios.verdict(0.8, 0.9, True) == "faster"
     assert ratios.verdict(0.8, 0.9) == ratios.verdict(1.1, 1.2, True) == "slower"
     for interval in ((1.0, 1.2), (0.9, 1.0), (0.9, 1.1), (math.nan, math.nan)):
-        assert ratios.verdict(*interval) == ratios.CANNOT_TELL
+        assert ratios.verdict(*interval) == ratios.UNDECIDED
     assert ratios.ratio([10, 11, 12, 13], [20, 21, 22, 23]).verdict == "faster"
 
 

@@ -14,7 +14,7 @@ from campaigns import built
 from storelab.analysis import tables
 from storelab.analysis.records import campaign
 from storelab.analysis.tables import build
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 MEASURED = sorted(p.parents[1] for p in (DATA).glob("*/raw/plan.json"))
@@ -91,32 +91,32 @@ def test_missing_point_stops_build(fresh):
     for key in ("clients~0002_rep~001", "rep~002"):
         (fresh / "raw/alpha/put" / key / "run.json").unlink()
     refused(fresh, r"alpha/put/.*missing \(2 files")
-    evidence.write_sums(fresh / "raw")
+    integrity.write_sums(fresh / "raw")
     for name in ("ops.0.parquet", "ops.1.parquet"):
         (fresh / "raw/alpha/put/rep~002" / name).unlink(missing_ok=True)
-    evidence.write_sums(fresh / "raw")
+    integrity.write_sums(fresh / "raw")
     wanted = r"alpha/put/.*2 of 4 points.*`make measure CAMPAIGN=%s`"
     refused(fresh, wanted % fresh.name)
     content = records.read_json(fresh / "raw/plan.json")
     plan = {k: v for k, v in content.items() if k not in records.SUM_KEYS} | {"file": "other"}
     records.write_summed(fresh / "raw/plan.json", plan)
-    evidence.write_sums(fresh / "raw")
+    integrity.write_sums(fresh / "raw")
     refused(fresh, wanted % f"other CONFIG=name={fresh.name}")
 
 
 def test_record_of_another_point_stops_build(fresh):
     a, b = (fresh / "raw/alpha/put" / k / "run.json" for k in ("rep~001", "rep~002"))
     a.write_bytes(b.read_bytes())
-    evidence.write_sums(fresh / "raw")
+    integrity.write_sums(fresh / "raw")
     refused(fresh, "another point")
 
 
 def test_sealed_campaign_refuses_changed_records(fresh):
     first = campaign.seal(fresh)
-    assert first["points"] == 4 and evidence.seal_of(fresh / "raw") == first and campaign.seal(fresh) == first
+    assert first["points"] == 4 and integrity.seal_of(fresh / "raw") == first and campaign.seal(fresh) == first
     build.build(fresh, ["points"])
     records.write_json(fresh / "raw/note.json", {})
-    evidence.write_sums(fresh / "raw")
+    integrity.write_sums(fresh / "raw")
     refused(fresh, "sealed")
 
 

@@ -8,7 +8,7 @@ import pytest
 from campaigns import built
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, guarantees
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
@@ -63,7 +63,7 @@ def campaign(tmp_path_factory):
         https = "yes" if p.axes["scheme"] == "https" else "not tried"
         found = [("ranges", "single range", "yes"), ("accounts", "read refused", apart), ("connection", "HTTPS", https)]
         record(config, p, [found, [("ranges", "single range", "yes" if p.store == "b" else "no")]])
-    evidence.write_sums(config.raw)
+    integrity.write_sums(config.raw)
     build.build(config.campaign_dir)
     return config.campaign_dir
 

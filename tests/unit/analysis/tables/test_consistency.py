@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build, guarantees
-from storelab.core import evidence, plan, records
+from storelab.core import integrity, plan, records
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency import seen
@@ -84,7 +84,7 @@ def campaign(tmp_path_factory):
                 records.write_table(at / f"anomalies.{client}.parquet", records.ANOMALIES, anomalies)
         records.finish(at, run_json(point, T0, "http://127.0.0.1:1"))
     records.write_json(raw / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    evidence.write_sums(raw)
+    integrity.write_sums(raw)
     build.build(folder, ["consistency"])
     return folder
 

@@ -19,7 +19,7 @@ from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex.rates import latencies
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, latency, points
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 from storelab.engines.common import bins
 
 MS = 1_000_000
@@ -46,7 +46,7 @@ def one(tmp_path):
         run = records.read_json(folder / "run.json") | head
         run["clients"][0]["engine"] = facts or {}
         records.finish(folder, run)
-        evidence.write_sums(tmp_path / "raw")
+        integrity.write_sums(tmp_path / "raw")
         return build.Tables(load(tmp_path))
 
     return write

@@ -13,7 +13,7 @@ from storelab.analysis.latex import campaign as latex
 from storelab.analysis.records.campaign import load
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import build, points
-from storelab.core import evidence, records
+from storelab.core import integrity, records
 
 S = 10**9
 
@@ -86,7 +86,7 @@ def test_tries_of_points(tmp_path):
         "earlier": [],
     }
     records.write_summed(tmp_path / "raw" / again / "later.json", late)
-    evidence.write_sums(tmp_path / "raw")
+    integrity.write_sums(tmp_path / "raw")
     table = build.Tables(load(tmp_path))["points"].set_index("key")
     assert list(table["tries"]) == [{failed: 2, again: 3}.get(key, 1) for key in table.index]
     assert table.loc[failed, ["other_tries", "state"]].tolist() == ["failed: a_node is silent", "failed"]

@@ -13,7 +13,7 @@ from campaigns import built
 from storelab.analysis.figures import catalogue, timeline
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import roles as latex
-from storelab.analysis.parts import words
+from storelab.analysis.parts import labels
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, points, roles
 from storelab.cli import measuring
@@ -214,7 +214,7 @@ def test_invalid_runs_are_left_out():
 
 def figure(tables, name):
     found = catalogue.of(planned())[name]
-    return found, draw(found, tables[found.table], *(tables[other] for other in getattr(found, "beside", ())))
+    return found, draw(found, tables[found.table], *(tables[other] for other in getattr(found, "further_tables", ())))
 
 
 def test_names_of_figures():
@@ -351,15 +351,15 @@ def test_figure_of_phases_has_panel_for_each_fault(tables):
 
 
 def test_axes_of_roles_in_words():
-    assert words.heading("uploads.workers") == "Uploads: workers"
-    assert words.value_text("uploads.clients", 2) == "uploads: 2 clients"
-    assert words.value_text("uploads.object_size_bytes", 10**6) == "uploads: 1 MB objects"
-    assert words.value_text("fault", "killed") == "killed" and words.value_text("fault", "none") == ""
-    assert words.value_text("workload", "roles-beside") == "beside" and words.heading("fault") == "Fault"
+    assert labels.heading("uploads.workers") == "Uploads: workers"
+    assert labels.value_text("uploads.clients", 2) == "uploads: 2 clients"
+    assert labels.value_text("uploads.object_size_bytes", 10**6) == "uploads: 1 MB objects"
+    assert labels.value_text("fault", "killed") == "killed" and labels.value_text("fault", "none") == ""
+    assert labels.value_text("workload", "roles-beside") == "beside" and labels.heading("fault") == "Fault"
     found = [("fault", "killed"), ("uploads.engine", "obstore"), ("uploads.clients", 2), ("downloads.clients", 1)]
-    assert words.settings(found) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
-    assert words.is_default("uploads.buckets", 1) and not words.is_default("uploads.clients", 2)
-    key = words.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")
+    assert labels.settings(found) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
+    assert labels.is_default("uploads.buckets", 1) and not labels.is_default("uploads.clients", 2)
+    key = labels.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")
     assert key[2:] == ["fault k", "uploads: workers 8", "rep 1"]
 
 

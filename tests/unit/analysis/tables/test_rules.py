@@ -326,7 +326,7 @@ def test_unknown_limit_has_values_below_limits():
     parts = ["clients 0.400 cores", "server 0.500 cores", "host 60 % busy", "ports 5 %", "links 40 %"]
     found = verdicts.unknown(calm).partition(": ")[2].split(", ")
     assert found == [*parts, "calibrated ceiling 30 %", "the rate levels off at 4 workers"]
-    assert verdicts.would_tell(calm) == "more than one number of buckets; more than one number of front-ends"
+    assert verdicts.missing_data(calm) == "more than one number of buckets; more than one number of front-ends"
     peak = verdicts.unknown(given({}, curves=curve("peak", "clients", clients=None, engine="loadgen")))
     assert peak.endswith(": the rate is highest at 4 clients, and lower beyond")
     for s in (given({}), given({}, curves=curve("still rising", "clients", clients=None, engine="loadgen"))):
@@ -337,7 +337,7 @@ def test_unrecorded_values_fire_no_rule():
     dark = subject(known=dict.fromkeys(CALM), values=FEW)
     assert verdicts.unknown(dark) == "no recorded quantity could show it" and not [r for r in RULES if r.test(dark)]
     missing = ["clients or workers", "a calibration", "a monitor", "CPU of the server"]
-    assert [part for part in [*missing, "4 or more runs"] if part not in verdicts.would_tell(dark)] == []
+    assert [part for part in [*missing, "4 or more runs"] if part not in verdicts.missing_data(dark)] == []
 
 
 def test_missing_data_are_named():
@@ -359,7 +359,7 @@ def test_missing_data_are_named():
     ]
     for missing, shared, runs, axes, result in cases:
         row = {k: 1.0 for k in verdicts.SHOWN_IN if k not in missing} | {"shared_host": shared}
-        found = verdicts.would_tell(given(row, values=(1.0,) * runs, groups=[({a: 9}, (1.0,)) for a in axes.split()]))
+        found = verdicts.missing_data(given(row, values=(1.0,) * runs, groups=[({a: 9}, (1.0,)) for a in axes.split()]))
         assert found.startswith(result) and found.count(";") == result.count(";"), (missing, shared, runs, axes)
 
 
@@ -374,7 +374,7 @@ def test_axes_that_the_workload_lacks_or_varied_are_not_missing():
     ]
     for axes, groups, result in cases:
         found = given(row, axes, values=(1.0,) * 4, groups=[(changed, (1.0,)) for changed in groups])
-        assert verdicts.would_tell(found) == result, (axes, groups)
+        assert verdicts.missing_data(found) == result, (axes, groups)
 
 
 def test_unknown_links_and_contradictions_are_named():
@@ -383,7 +383,7 @@ def test_unknown_links_and_contradictions_are_named():
         "the right capacity of the links (1 Gbit/s cannot be": {"link_problem": "1 Gbit/s cannot be the capacity"},
     }
     for found, row in cases.items():
-        assert found in verdicts.would_tell(subject(**row)) and found not in verdicts.would_tell(subject()), found
+        assert found in verdicts.missing_data(subject(**row)) and found not in verdicts.missing_data(subject()), found
 
 
 def test_verdict_on_links_has_their_capacity():

@@ -71,9 +71,9 @@ def test_message_is_one_line_without_debug_text():
     with pytest.raises(Exception) as caught:
         obstore.get(store, "a")
     assert "Debug source" in str(caught.value) and classify(caught.value)[0] == "ConnectionRefused"
-    message = error_classes.said(caught.value)
+    message = error_classes.error_message(caught.value)
     assert "127.0.0.1:9" in message and not any(word in message for word in ("\n", "{", "source")), message
-    assert error_classes.said(TimeoutError()).startswith("TimeoutError")
+    assert error_classes.error_message(TimeoutError()).startswith("TimeoutError")
 
 
 def test_exception_without_text_has_a_class():
@@ -84,4 +84,4 @@ def test_exception_without_text_has_a_class():
             raise AttributeError
 
     assert classify(Unprintable()) == ("Unprintable", 0) and obstore(Unprintable()) == ("Unprintable", 0)
-    assert error_classes.said(Unprintable()) == "Unprintable, without a message"
+    assert error_classes.error_message(Unprintable()) == "Unprintable, without a message"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storelab.engines.common import guard as told
+from storelab.engines.common import guard as progress
 from storelab.engines.common.guard import Guard, LimitExceeded
-from storelab.engines.obstore.client import Closed, Loop, Outcome, Task
+from storelab.engines.obstore.client import ClosedLoop, Loop, Outcome, Task
 from storelab.engines.obstore.transfers import ObstoreRewrite
 
 S = 10**9
@@ -122,48 +122,48 @@ T0 = 1_760_000_000 * S
 
 
 def test_client_writes_totals_five_times_a_second(tmp_path):
-    teller = told.Teller(tmp_path / "told.3")
+    teller = progress.ProgressWriter(tmp_path / "progress.3")
     for i in range(1000):  # 10 s
         teller.note(T0 + i * 10 * MS, 10 * i, i, 1000 * i)
-        assert told.read_progress(tmp_path / "told.3") == (200 * (i // 20), 20 * (i // 20), 20_000 * (i // 20))
-    assert (tmp_path / "told.3").stat().st_size == 40
+        assert progress.read_progress(tmp_path / "progress.3") == (200 * (i // 20), 20 * (i // 20), 20_000 * (i // 20))
+    assert (tmp_path / "progress.3").stat().st_size == 40
 
 
 def test_partial_writes_are_ignored(tmp_path):
-    path = tmp_path / "told.0"
-    told.Teller(path).note(T0, 5, 1, 700)
+    path = tmp_path / "progress.0"
+    progress.ProgressWriter(path).note(T0, 5, 1, 700)
     whole = path.read_bytes()
-    told.Teller(tmp_path / "told.1").note(T0 + S, 300, 2, 90_000)
-    other = (tmp_path / "told.1").read_bytes()
+    progress.ProgressWriter(tmp_path / "progress.1").note(T0 + S, 300, 2, 90_000)
+    other = (tmp_path / "progress.1").read_bytes()
     for cut in range(1, 40):
         path.write_bytes(other[:cut] + whole[cut:])
-        assert told.read_progress(path) in (None, (5, 1, 700), (300, 2, 90_000))
+        assert progress.read_progress(path) in (None, (5, 1, 700), (300, 2, 90_000))
     path.write_bytes(whole[:-1])
-    assert told.read_progress(path) is None and told.read_progress(tmp_path / "none") is None
-    before = {"told.0": told.Done(4, 1, 600)}
-    assert told.gang_progress(tmp_path, before) == {"told.0": (4, 1, 600), "told.1": (300, 2, 90_000)}
-    assert told.total_progress([told.Done(4, 1, 600), told.Done(300, 2, 90_000)]) == (304, 3, 90_600)
-    assert told.total_progress([]) == (0, 0, 0) and told.gang_progress(tmp_path / "gone", {}) == {}
+    assert progress.read_progress(path) is None and progress.read_progress(tmp_path / "none") is None
+    before = {"progress.0": progress.Done(4, 1, 600)}
+    assert progress.gang_progress(tmp_path, before) == {"progress.0": (4, 1, 600), "progress.1": (300, 2, 90_000)}
+    assert progress.total_progress([progress.Done(4, 1, 600), progress.Done(300, 2, 90_000)]) == (304, 3, 90_600)
+    assert progress.total_progress([]) == (0, 0, 0) and progress.gang_progress(tmp_path / "gone", {}) == {}
 
 
 def test_unwritable_totals_are_no_error(tmp_path):
-    told.Teller(None).note(T0, 1, 1, 1)
-    told.Teller(tmp_path / "no folder" / "told.0").note(T0, 1, 1, 1)
-    told.Teller(tmp_path / "told.0").note(T0, 2**70, 1, 1)
-    assert told.read_progress(tmp_path / "told.0") is None
+    progress.ProgressWriter(None).note(T0, 1, 1, 1)
+    progress.ProgressWriter(tmp_path / "no folder" / "progress.0").note(T0, 1, 1, 1)
+    progress.ProgressWriter(tmp_path / "progress.0").note(T0, 2**70, 1, 1)
+    assert progress.read_progress(tmp_path / "progress.0") is None
 
 
 def test_guard_writes_totals_before_it_refuses(tmp_path):
-    guard = Guard({"error_fraction": 0.1}, 1, told=told.Teller(tmp_path / "told.0"))
+    guard = Guard({"error_fraction": 0.1}, 1, progress=progress.ProgressWriter(tmp_path / "progress.0"))
     with pytest.raises(LimitExceeded):
         guard.observe(T0, 900, 100, 40, 60)
-    assert told.read_progress(tmp_path / "told.0") == (40, 60, 900)
+    assert progress.read_progress(tmp_path / "progress.0") == (40, 60, 900)
 
 
 def test_threads_of_obstore_write_their_totals(tmp_path, monkeypatch):
     """Two workers with 30 tasks each; each fifth fails: 48 good ones of 100 bytes and 3 objects, 12 failed."""
     monkeypatch.setattr("storelab.engines.obstore.client.EVERY_NS", 5 * MS)
-    monkeypatch.setattr(told, "EVERY_NS", 0)
+    monkeypatch.setattr(progress, "EVERY_NS", 0)
 
     def operation(task, keep):
         time.sleep(0.002)
@@ -172,11 +172,11 @@ def test_threads_of_obstore_write_their_totals(tmp_path, monkeypatch):
         return Outcome(3, 100, 0)
 
     tasks = [Task(n, 0, "x", count=3) for n in range(30)]
-    loop = Loop(operation, lambda worker: iter(tasks), [0, 1], 1, 1, Guard({}, 1), told=tmp_path / "told.0.0")
-    seen, tell = [], told.Teller.note
-    monkeypatch.setattr(told.Teller, "note", lambda *a: (seen.append(a[2:]), tell(*a)))
+    loop = Loop(operation, lambda worker: iter(tasks), [0, 1], 1, 1, Guard({}, 1), progress=tmp_path / "progress.0.0")
+    seen, tell = [], progress.ProgressWriter.note
+    monkeypatch.setattr(progress.ProgressWriter, "note", lambda *a: (seen.append(a[2:]), tell(*a)))
     now = time.time_ns()
-    loop.run(now, now + 20 * S, Closed(now + 20 * S))
+    loop.run(now, now + 20 * S, ClosedLoop(now + 20 * S))
     assert len(seen) > 1 and all(a <= b for one, two in pairwise(seen) for a, b in zip(one, two, strict=True))
     for operations, errors, moved in seen:
         assert operations % 3 == errors % 3 == 0 and moved == 100 * operations // 3

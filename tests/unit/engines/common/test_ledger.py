@@ -11,7 +11,7 @@ from ledger_job import job
 from storelab.core import clock
 from storelab.engines.common import ledger
 from storelab.engines.common.guard import Guard, LimitExceeded
-from storelab.engines.common.timing import Closed
+from storelab.engines.common.timing import ClosedLoop
 from storelab.engines.fsspec import FsspecPut
 from storelab.engines.obstore import client
 from storelab.engines.obstore.client import Outcome, Task
@@ -78,7 +78,7 @@ def test_loop_notes_before_each_request(tmp_path):
     tasks = [Task(n, 0, "k", note=(n, 1, ledger.NEW)) for n in range(3)]
     now = clock.now_ns()
     work = client.Loop(operation, lambda worker: iter(tasks), [0], 1, 1, Guard({}, 1), ledger.Book(path))
-    work.run(now, now + S, Closed(now + S))
+    work.run(now, now + S, ClosedLoop(now + S))
     assert seen == [[(0, False)], [(0, True), (1, False)], [(0, True), (1, False), (2, False)]]
     starts, ends = (work.parts[0][name] for name in ("start_ns", "end_ns"))
     entries = ledger.Ledger(path).entries()
@@ -113,7 +113,7 @@ def test_full_disk_ends_client_before_it_writes(tmp_path, monkeypatch):
     operation = lambda task, keep: done.append(task) or Outcome(1, 0, 0)  # noqa: E731
     work = client.Loop(operation, lambda worker: iter(tasks), [0], 1, 1, Guard({}, 1), book)
     with pytest.raises(LimitExceeded, match=r"the ledger cannot be written \(No space left on device\)"):
-        work.run(now, now + 60 * S, Closed(now + 60 * S))
+        work.run(now, now + 60 * S, ClosedLoop(now + 60 * S))
     assert path.stat().st_size == ledger.PAGE + ledger.REGION
     assert len(first) == ledger.PAGE and len(done) == room - ledger.PAGE // 32 == len(ledger.Ledger(path).entries())
 

@@ -39,7 +39,7 @@ def test_missing_side_car_names_the_object():
 def test_reads_have_rows_of_the_records():
     """Good and failed reads are ordered by their end; every column of such an operation is there."""
     point = SimpleNamespace(axes={"clients": 1}, seed=5, fixed={})
-    one = Reads(SimpleNamespace(point=point, client=1, number=4, limits={}, extra={}, told=None))
+    one = Reads(SimpleNamespace(point=point, client=1, number=4, limits={}, extra={}, progress_file=None))
     one.key, one.branches, one.unreadable = "p/file", ["x"], {}
     good = dict.fromkeys(records.READS, 0) | {"needed_bytes": 7, "wire_bytes": 9, "requests": 2}
     good.pop("client")
@@ -174,7 +174,7 @@ def test_client_prepares_its_copy_and_branches(tmp_path, time):
     (tmp_path / "other.json").write_text("{}")
     places = [SimpleNamespace(prefix="x/"), SimpleNamespace(prefix="y/")]
     point = SimpleNamespace(axes={"volume_fraction": 50.0, "clients": 3}, fixed={"duration_ns": 3 * S})
-    shared = {"buckets": places, "limits": {}, "point": point, "extra": {}, "told": None}
+    shared = {"buckets": places, "limits": {}, "point": point, "extra": {}, "progress_file": None}
     for client, key, name in ((0, "y/one", "one"), (1, "x/two", "two"), (2, "y/one", "one")):
         reader, seen = Reader(time), []
         reader.connect = seen.append

@@ -9,7 +9,7 @@ import pytest
 from fake_clock import FakeClock
 
 from storelab.engines.common import timing
-from storelab.engines.common.timing import FROM_NS, TICK_NS, Closed, Open, Poisson
+from storelab.engines.common.timing import FROM_NS, TICK_NS, ClosedLoop, OpenLoop, Poisson
 
 S, MS = 10**9, 10**6
 
@@ -20,7 +20,7 @@ def clock(monkeypatch):
 
 
 def test_closed_loop_begins_until_deadline(clock):
-    loop = Closed(clock.ns + 1)
+    loop = ClosedLoop(clock.ns + 1)
     assert loop.next() == (0, clock.ns) and loop.missed() == 0
     clock.ns += 1
     assert loop.next() is None and loop.missed() == 0
@@ -30,21 +30,21 @@ def test_open_loop_is_evenly_spaced_and_shared(clock):
     """All operations are already due, but the deadline has not come."""
     start = clock.ns - S
     for index, stride in ((0, 1), (2, 3)):
-        shared = Open(start, start + 2 * S, 5, index, stride)
+        shared = OpenLoop(start, start + 2 * S, 5, index, stride)
         turns = [shared.next() for _ in range(3 // stride)]
         assert turns == [(start + k * 200 * MS, clock.ns) for k in range(index, 3, stride)], (index, stride)
 
 
 def test_processes_together_have_every_operation_once(clock):
     start = clock.ns - S
-    every = [Open(start, start + 950 * MS, 100, i, 4) for i in range(4)]
+    every = [OpenLoop(start, start + 950 * MS, 100, i, 4) for i in range(4)]
     assert sum(a.missed() for a in every) == 95, "due in [0, 950 ms) at 10 ms: 0, 10 … 940"
     assert all(a.next() is None for a in every), "the deadline has passed: none begins any more"
 
 
 def test_open_loop_waits_until_due(clock):
     start, turns = clock.ns, []
-    shared = Open(start, start + 40 * MS, 100, 0, 1)
+    shared = OpenLoop(start, start + 40 * MS, 100, 0, 1)
     while (turn := shared.next()) is not None:
         turns.append(turn)
     assert turns == [(start + k * 10 * MS,) * 2 for k in range(4)] and shared.missed() == 0
@@ -77,7 +77,7 @@ def test_random_gaps_are_exponential():
 
 def test_operations_due_after_the_end_are_not_missed(clock):
     """A loop that ends 1 s after its start, 9 s before its deadline."""
-    assert Open(clock.ns - S, clock.ns + 9 * S, 100, 0, 1).missed() in (100, 101)
+    assert OpenLoop(clock.ns - S, clock.ns + 9 * S, 100, 0, 1).missed() in (100, 101)
 
 
 QUIET = {"count": 0, "sum_ns": 0, "longest_ns": 0, "longest": []}

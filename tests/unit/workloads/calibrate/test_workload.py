@@ -154,7 +154,7 @@ def test_possible_calibrations():
     ]
     for axes, refused in cases:
         p, text = point(**{"engine": "loadgen"} | axes), refused or NONE
-        check_refused(f"sweeps.{p.sweep}.axes.{refused}: ", text, calibrate.CALIBRATE.possible, p)
+        check_refused(f"sweeps.{p.sweep}.axes.{refused}: ", text, calibrate.CALIBRATE.validate, p)
 
 
 def test_stand_in_has_axes_of_its_operation():

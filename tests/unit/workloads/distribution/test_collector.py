@@ -312,7 +312,7 @@ def test_connections_beyond_those_of_select(server):
 
 
 def point(**axes):
-    return point_of("collect_garbage", SETTINGS.told(), **{"workers": 4, "days": DAYS, "keep": KEEP} | axes)
+    return point_of("collect_garbage", SETTINGS.as_dict(), **{"workers": 4, "days": DAYS, "keep": KEEP} | axes)
 
 
 def run(server, tmp_path, seconds=60.0, kind=garbage.CollectClient, **axes):
@@ -514,8 +514,8 @@ def test_many_dead_objects_are_sampled_and_listed(after, was, published, monkeyp
 
 
 def test_impossible_points_are_refused():
-    GARBAGE.possible(point())
-    GARBAGE.possible(point(workers=1000, batch=1000, pattern="tuned", engine="obstore"))
+    GARBAGE.validate(point())
+    GARBAGE.validate(point(workers=1000, batch=1000, pattern="tuned", engine="obstore"))
     refused = (
         ({"keep": DAYS}, "keep", f"{DAYS} of {DAYS} days"),
         ({"keep": 9}, "keep", f"9 of {DAYS} days"),
@@ -550,7 +550,7 @@ def test_hooks_prove_what_the_client_left(published, was, after, monkeypatch):
         assert all(c["ok"] for c in checks) is good and len(checks) == 2
         counts = json.loads(json.dumps(GARBAGE.observe(store, point(), job, Path())["collection"]))
         assert counts["left"] == (0 if good else len(dead(published))) and counts["others"] == 0
-        GARBAGE.ended(job)
+        GARBAGE.cleanup(job)
     assert not workload._attempts
 
 

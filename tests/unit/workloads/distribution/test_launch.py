@@ -158,7 +158,7 @@ def test_numbers_of_files_follow_their_distribution():
 
 
 def point(release, **axes):
-    return point_of("launch", release.told(), **axes)
+    return point_of("launch", release.as_dict(), **axes)
 
 
 @pytest.fixture
@@ -423,7 +423,7 @@ def test_failed_attempt_is_ended(monkeypatch, tmp_path):
         raise MeasurementFailed("the store is gone")
 
     job = gang_job(attempt="a")
-    work = SimpleNamespace(ended=ended.append, direction="read")
+    work = SimpleNamespace(cleanup=ended.append, direction="read")
     monkeypatch.setattr(measuring, "prepare", fails)
     monkeypatch.setattr(measuring.workloads, "of", lambda point: work)
     monkeypatch.setattr(measuring.jobs, "of_point", lambda *_: job)
@@ -436,12 +436,12 @@ def test_failed_attempt_is_ended(monkeypatch, tmp_path):
     bucket = SimpleNamespace(close=lambda: order.append("closed"))
     launching._attempts["a"] = launching.Attempt(bucket, SimpleNamespace(stop=lambda: order.append("stopped")))
     for _ in range(2):
-        LAUNCH.ended(job)
+        LAUNCH.cleanup(job)
     assert order == ["stopped", "closed"] and not launching._attempts
 
 
 def test_repository_is_named_by_its_content():
-    found = Settings().told()
+    found = Settings().as_dict()
     same, *others = (served.name_of(found, 1), served.name_of(found, 2), served.name_of(found | {"seed": 1}, 1))
     assert same == served.name_of(json.loads(json.dumps(found)), 1) and len({same, *others}) == 3
 
@@ -454,12 +454,12 @@ def test_repository_is_staged_once_and_noted(tmp_path, release):
     folders = {name: str(tmp_path / name) for name in ("results", "state", "scratch")}
     config = small_plan.configured(stores={"a": {"kind": "directory", "path": str(tmp_path / "files")}}, **folders)
     store = all_stores(config)["a"]
-    found = served.ensure(config, store, settings.told(), 1)
-    assert found.prefix == f"launch/{served.name_of(settings.told(), 1)}/" and found.repository == REPOSITORY
+    found = served.ensure(config, store, settings.as_dict(), 1)
+    assert found.prefix == f"launch/{served.name_of(settings.as_dict(), 1)}/" and found.repository == REPOSITORY
     there = {p for p in (tmp_path / "files").rglob("*") if p.is_file() and "launch" in p.parts}
     times = {path: path.stat().st_mtime_ns for path in there}
     assert len(there) == len(objects) + 1, "and the mark"
-    assert served.ensure(config, store, settings.told(), 1) == found
+    assert served.ensure(config, store, settings.as_dict(), 1) == found
     assert {path: path.stat().st_mtime_ns for path in there} == times
     deployment.clean(config, store)
     assert not [path for path in there if path.exists()]

@@ -30,7 +30,7 @@ from storelab.workloads.distribution import stratum as strata
 from storelab.workloads.distribution.publish import Other, Replicator
 from storelab.workloads.distribution.stratum import Failed, ObstoreStratum, spread
 
-RELEASE = Settings(repository=REPOSITORY, factor=0.0001, days=4).told()
+RELEASE = Settings(repository=REPOSITORY, factor=0.0001, days=4).as_dict()
 WORKERS = 4
 
 
@@ -272,7 +272,7 @@ def made(tmp_path_factory):
 def publish(made, tmp_path, monkeypatch):
     """Return a function that runs a client which publishes to a server: it returns the result and the rows of days."""
     for name, value in KEYS.environ().items():
-        monkeypatch.setenv(name.replace("AWS_", client.BESIDE), value)
+        monkeypatch.setenv(name.replace("AWS_", client.SECOND_STORE), value)
 
     def run(server, kind=client.PublishClient, extra=None, **axes):
         task = point("publish", RELEASE, **{"workers": WORKERS, "days": 3} | axes)
@@ -501,7 +501,7 @@ def test_impossible_points_are_refused():
 
 
 def test_objects_of_an_attempt_are_known_before():
-    (made,) = WORKLOADS["publish"].makes(point("publish", RELEASE), "att")
+    (made,) = WORKLOADS["publish"].expected_objects(point("publish", RELEASE), "att")
     for key in (names.key(REPOSITORY, "a" * 40), names.key(REPOSITORY, "b" * 40, "C"), MANIFEST, REFLOG):
         assert re.fullmatch(made.key, f"put/att/{key}")
         assert not re.fullmatch(made.key, f"put/other/{key}") and not re.fullmatch(made.key, f"put/att/x{key}")

@@ -40,7 +40,7 @@ SMALL = {"factor": 0.0001, "bytes_a_day": "600 MB", "bytes_deviation": "200 MB",
 
 
 def test_scratch_room_is_three_nights():
-    release = Settings(factor=0.001).told()
+    release = Settings(factor=0.001).as_dict()
     wire, tool = (stage.scratch_bytes(point("publish", release, engine=engine)) for engine in ("wire", "cvmfs"))
     assert tool == 3 * a_night(release) > 4 * wire
     assert a_night(release) == pytest.approx(400 * (46_000 / 0.45 + 4096), rel=0.01)
@@ -156,7 +156,7 @@ def syncs(here: Path) -> list[tuple[dict[str, str], list[str]]]:
 
 def run(tmp_path, limits=None):
     """Run a client for three days; return its result and the rows of its days."""
-    release = Settings.model_validate(SMALL | {"repository": REPOSITORY}).told()
+    release = Settings.model_validate(SMALL | {"repository": REPOSITORY}).as_dict()
     (scratch := tmp_path / "scratch").mkdir()
     places, extra = [Bucket("b")], {"url": "http://127.0.0.1:9/b/put/att"}
     task = point("publish", release, engine="cvmfs", days=3)
@@ -312,7 +312,7 @@ def test_output_of_the_real_program_is_read(tmp_path):
     assert tool.counters((FILES / "sign.txt").read_text())["download.n_requests"] == 1
     assert tool.counters("") == {} and tool.counters("a|b\nx|y|z\nc.d|-3|words | more\n") == {"c.d": -3}
     runner = tool.Runner(Path("x"), tmp_path, REPOSITORY, 0, hidden=("hidden-one",))
-    message = runner.told((FILES / "failed.txt").read_text() + " hidden-one")
+    message = runner.redacted((FILES / "failed.txt").read_text() + " hidden-one")
     assert "hidden-one" not in message and message.endswith("***") and len(message) <= 300 and "\n" not in message
 
 
@@ -327,7 +327,7 @@ def test_unusable_program_is_refused(tmp_path, monkeypatch):
 
 
 def test_impossible_points_are_refused():
-    WORKLOADS["publish"].possible(point("publish", Settings().told(), engine="cvmfs"))
+    WORKLOADS["publish"].validate(point("publish", Settings().as_dict(), engine="cvmfs"))
     for axes, release, place in (
         ({"pattern": "tuned"}, {}, "axes.pattern"),
         ({"expired": "2-3"}, {}, "axes.expired"),
@@ -336,16 +336,16 @@ def test_impossible_points_are_refused():
         ({"days": 999}, {}, "axes.days"),
         ({}, {"zlib_level": 1}, "release.zlib_level"),
     ):
-        one = point("publish", Settings.model_validate(release).told(), **{"engine": "cvmfs"} | axes)
-        message = refusal(WORKLOADS["publish"].possible, one)
+        one = point("publish", Settings.model_validate(release).as_dict(), **{"engine": "cvmfs"} | axes)
+        message = refusal(WORKLOADS["publish"].validate, one)
         assert place in message.partition(": ")[0] and "; " in message, message
 
 
 def test_engine_makes_only_objects_of_a_repository():
     engine = CATALOGUE["cvmfs"]
     assert list(engine.uses) == ["publish"] and engine.addressings == ("path",) and engine.through_files
-    release = Settings.model_validate({"repository": REPOSITORY}).told()
-    (made,) = WORKLOADS["publish"].makes(point("publish", release, engine="cvmfs"), "att")
+    release = Settings.model_validate({"repository": REPOSITORY}).as_dict()
+    (made,) = WORKLOADS["publish"].expected_objects(point("publish", release, engine="cvmfs"), "att")
     written = [".cvmfspublished", ".cvmfswhitelist", ".cvmfsreflog", ".cvmfstrial", f"data/ab/{'c' * 38}X"]
     for name in (*written, "stats/stats.db", "data/ab/c", "other"):
         assert bool(re.fullmatch(made.key, f"put/att/{REPOSITORY}/{name}")) == (name in written), name
@@ -354,4 +354,7 @@ def test_engine_makes_only_objects_of_a_repository():
 def test_manifest_names_its_certificate():
     fields = {"C": "a" * 40, "X": "b" * 40, "H": "c" * 40}
     objects = [f"{REPOSITORY}/data/bb/{'b' * 38}X", f"{REPOSITORY}/data/cc/{'c' * 38}H"]
-    assert names.beside(REPOSITORY, fields) == objects and names.beside(REPOSITORY, {"C": "a" * 40}) == []
+    assert (
+        names.further_objects(REPOSITORY, fields) == objects
+        and names.further_objects(REPOSITORY, {"C": "a" * 40}) == []
+    )

@@ -34,14 +34,14 @@ def config(tmp_path):
 def of_job(config, of):
     """Return the entries about links in the job of a point."""
     job = gang_job()
-    workloads.tell_links(config, of, job)
+    workloads.pass_links(config, of, job)
     return job.extra.get("links")
 
 
 def measured(config, of, found=(LINK, LINK)):
     """Run a point like the coordinator: it measures, and its clients leave these links."""
     job = gang_job()
-    workloads.tell_links(config, of, job)
+    workloads.pass_links(config, of, job)
     for i, link in enumerate(found):
         engine = {"link": asdict(link)} if link else {}
         (config.campaign_dir / f"result.{i}").write_text(json.dumps({"engine": engine}))

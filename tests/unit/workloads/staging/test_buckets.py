@@ -321,7 +321,7 @@ def test_locked_uploads_still_count(tmp_path):
     with honest_s3("any signature") as (url, server):
         server.made = functools.partial(Bucket, versioning="Enabled", lock=("GOVERNANCE", 1))
         config, store = storelab(tmp_path / "here", url)
-        written.note_attempt(config, store, "0123abcd", PUT, WORKLOADS["put"].makes(PUT, "0123abcd"))
+        written.note_attempt(config, store, "0123abcd", PUT, WORKLOADS["put"].expected_objects(PUT, "0123abcd"))
         buckets.prepare(config, store, [store.bucket("camp", 0)])
         left_over.add(config, "d", PUT, 1000, 1)
         server.buckets[NAME].store(put_key("0123abcd", 0, 0), Object(bytes(1000)))

@@ -45,7 +45,7 @@ def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
     body = tmp_path / "body"
     body.write_bytes(bytes(1000))
     clock = itertools.count(0, 15)
-    monkeypatch.setattr(patience, "_told", [0.0])
+    monkeypatch.setattr(patience, "_last_message", [0.0])
     monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=clock.__next__))
     with pytest.raises(MeasurementFailed, match="staging small into mine: no progress for 60 s, 0 of 3 objects"):
         upload.put_items(store, "small", [(Bucket("b"), f"k{i}", body) for i in range(3)])
@@ -133,7 +133,7 @@ def test_slow_uploads_are_reported(tmp_path, monkeypatch):
     """The first write ends only after a report that no data are moving."""
     body, reports, reported = tmp_path / "body", [], threading.Event()
     body.write_bytes(b"x")
-    monkeypatch.setattr(patience, "TELL_S", 0.01)
+    monkeypatch.setattr(patience, "MESSAGE_S", 0.01)
     monkeypatch.setattr(console, "report", lambda line: (reports.append(line), reported.set()))
 
     class Slow(MemoryAccess):

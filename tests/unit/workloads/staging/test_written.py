@@ -47,11 +47,11 @@ def s3():
 
 def made_by(store, p):
     """Return the function that decides whether an object belongs to the point's attempt."""
-    return written.of_attempt(store, p, ATTEMPT, WORKLOADS[p.workload].makes(p, ATTEMPT))
+    return written.of_attempt(store, p, ATTEMPT, WORKLOADS[p.workload].expected_objects(p, ATTEMPT))
 
 
 def noted(config, store):
-    written.note_attempt(config, store, ATTEMPT, point(), WORKLOADS["put"].makes(point(), ATTEMPT))
+    written.note_attempt(config, store, ATTEMPT, point(), WORKLOADS["put"].expected_objects(point(), ATTEMPT))
 
 
 def test_keys_of_an_attempt_are_known():
@@ -87,7 +87,7 @@ def test_interrupted_upload_is_shorter_but_not_in_s3(store):
 
 def test_only_writing_workloads_make_objects():
     for name, workload in WORKLOADS.items():
-        assert bool(workload.makes(point(name), ATTEMPT)) == (workload.direction == "write"), name
+        assert bool(workload.expected_objects(point(name), ATTEMPT)) == (workload.direction == "write"), name
 
 
 def test_keys_of_other_workloads_are_known():

@@ -123,12 +123,12 @@ def head(watched: Watched) -> dict[str, Any]:
 
 async def _page(request: web.Request) -> web.Response:
     watched = request.app[WATCHED]
-    blocks = {"head": head(watched), "tables": {"points": watched.table()}, "figures": {}, "live": watched.told()}
+    blocks = {"head": head(watched), "tables": {"points": watched.table()}, "figures": {}, "live": watched.as_dict()}
     return web.Response(text=page.filled(f"{watched.title} · live", blocks, {}, VARIANT), content_type="text/html")
 
 
 async def _live(request: web.Request) -> web.Response:
-    return web.json_response(request.app[WATCHED].told())
+    return web.json_response(request.app[WATCHED].as_dict())
 
 
 async def _points(request: web.Request) -> web.Response:
@@ -137,7 +137,7 @@ async def _points(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    return web.Response(body=metrics_text(request.app[WATCHED].told()), headers={"Content-Type": METRICS_TYPE})
+    return web.Response(body=metrics_text(request.app[WATCHED].as_dict()), headers={"Content-Type": METRICS_TYPE})
 
 
 async def _report(request: web.Request) -> web.StreamResponse:
@@ -157,7 +157,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
         await answer.prepare(request)
         while True:
             version = watched.version
-            line = f"data: {json.dumps(watched.told(), allow_nan=False)}\n\n"
+            line = f"data: {json.dumps(watched.as_dict(), allow_nan=False)}\n\n"
             await asyncio.wait_for(answer.write(line.encode()), SLOW_S)
             await watched.changed(version, AT_LEAST_S)
     except (ConnectionError, TimeoutError):
@@ -166,7 +166,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
         browsers.discard(answer)
 
 
-async def _serve(folder: Path, host: str, port: int, token: str, say: Callable[[str], None]) -> None:
+async def _serve(folder: Path, host: str, port: int, token: str, report: Callable[[str], None]) -> None:
     runner = web.AppRunner(app(folder, token), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -175,7 +175,7 @@ async def _serve(folder: Path, host: str, port: int, token: str, say: Callable[[
         except OSError as error:
             raise _refused(error, host, port) from None
         number, name = runner.addresses[0][1], platform.node() if host in ANY else host
-        say(f"http://{f'[{name}]' if ':' in name else name}:{number}/{f'{token}/' if token else ''}")
+        report(f"http://{f'[{name}]' if ':' in name else name}:{number}/{f'{token}/' if token else ''}")
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()
@@ -189,12 +189,12 @@ def _refused(error: OSError, host: str, port: int) -> UserError:
     return UserError("--address", f"{host!r} is not an address of this machine", "choose one that `ip address` lists")
 
 
-def run(folder: Path, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; `say` gets the address.
+def run(folder: Path, host: str, port: int, report: Callable[[str], None]) -> None:
+    """Serve until interrupted; `report` gets the address.
 
     Raises UserError: the port is in use, or the address is not valid.
     """
-    asyncio.run(_serve(folder, host, port, token_for(host), say))
+    asyncio.run(_serve(folder, host, port, token_for(host), report))
 
 
 # --- Prometheus ---
@@ -225,17 +225,17 @@ NAMES = {**OF_CAMPAIGN, **OF_POINT}
 class Collector:
     """A Prometheus collector of the state at the time of a scrape."""
 
-    def __init__(self, told: dict[str, Any]):
-        self.told = told
+    def __init__(self, shown: dict[str, Any]):
+        self.shown = shown
 
     def collect(self) -> Iterator[Metric]:
-        told, campaign = self.told, self.told["name"]
-        yield _gauge("storelab_points", {"state": told["counts"]}, campaign=campaign)
-        yield _gauge("storelab_mood", {"mood": {m: int(m == told["mood"]) for m in MOODS}}, campaign=campaign)
-        yield _gauge("storelab_left_seconds", told["left_s"], campaign=campaign)
-        yield _gauge("storelab_age_seconds", told["age_s"], campaign=campaign)
-        if told["state"] and told["mood"] == "running":
-            yield from self._of_point(told["state"], campaign)
+        shown, campaign = self.shown, self.shown["name"]
+        yield _gauge("storelab_points", {"state": shown["counts"]}, campaign=campaign)
+        yield _gauge("storelab_mood", {"mood": {m: int(m == shown["mood"]) for m in MOODS}}, campaign=campaign)
+        yield _gauge("storelab_left_seconds", shown["left_s"], campaign=campaign)
+        yield _gauge("storelab_age_seconds", shown["age_s"], campaign=campaign)
+        if shown["state"] and shown["mood"] == "running":
+            yield from self._of_point(shown["state"], campaign)
 
     def _of_point(self, state: dict[str, Any], campaign: str) -> Iterator[Metric]:
         where = {"campaign": campaign, "store": state["point"]["store"], "workload": state["point"]["workload"]}
@@ -263,8 +263,8 @@ def _gauge(name: str, value: Any, **where: str) -> Metric:
     return gauge
 
 
-def metrics_text(told: dict[str, Any]) -> bytes:
+def metrics_text(shown: dict[str, Any]) -> bytes:
     """Return the response to a scrape."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(told))
+    registry.register(Collector(shown))
     return generate_latest(registry)

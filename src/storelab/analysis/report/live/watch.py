@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from storelab.core import axes, evidence, records
+from storelab.core import axes, integrity, records
 from storelab.core.campaign import live
 from storelab.core.errors import UserError
 
@@ -44,7 +44,7 @@ class Watched:
         self.unread: list[str] = []
         self._stamps: dict[str, int] = {}
         self._looked = self._lived = self._tabled = 0.0
-        self._rows_told = 0
+        self._rows_published = 0
         self._mood = ("waiting", "")
         self._changed = asyncio.Condition()
 
@@ -72,7 +72,7 @@ class Watched:
 
     def look(self) -> bool:
         """Check the files; return whether anything is new."""
-        news = self._read_plan() if self._is_new("plan", self.raw / evidence.PLAN) else False
+        news = self._read_plan() if self._is_new("plan", self.raw / integrity.PLAN) else False
         now = time.monotonic()
         if self._is_new("state", live.path(self.folder)):
             before, self.state = self.state, live.read(self.folder)
@@ -86,8 +86,8 @@ class Watched:
             self._lived = now
             mood, self._mood = self._mood, self._find_mood()
             news |= mood != self._mood
-        if self.rows_version != self._rows_told and (not self.unread or now - self._tabled >= TABLE_S):
-            self._rows_told, self._tabled, news = self.rows_version, now, True
+        if self.rows_version != self._rows_published and (not self.unread or now - self._tabled >= TABLE_S):
+            self._rows_published, self._tabled, news = self.rows_version, now, True
         return news
 
     def _is_new(self, name: str, path: Path) -> bool:
@@ -103,7 +103,7 @@ class Watched:
     def _read_plan(self) -> bool:
         """Read the planned points; report a damaged plan and keep the last one."""
         try:
-            plan = evidence.plan_of(self.raw)
+            plan = integrity.plan_of(self.raw)
         except UserError as error:
             self.problem = str(error)
             return True
@@ -137,7 +137,7 @@ class Watched:
         return news
 
     def _kind(self, key: str, row: Mapping[str, Any], begun_ns: int) -> str:
-        if row["state"] in ("done", "ok", "invalid") or evidence.has(self.raw, key):
+        if row["state"] in ("done", "ok", "invalid") or integrity.has(self.raw, key):
             return "done"
         try:
             return "failed" if (self.raw / key / records.FAILED).stat().st_mtime_ns >= begun_ns else TO_COME
@@ -158,9 +158,9 @@ class Watched:
         row = self.rows[key]
         try:
             if row["state"] == "failed":
-                row["reason"] = str(evidence.read(self.raw, key, records.FAILED)["reason"])
+                row["reason"] = str(integrity.read(self.raw, key, records.FAILED)["reason"])
             else:
-                row.update(facts(evidence.read(self.raw, key)))
+                row.update(facts(integrity.read(self.raw, key)))
         except (UserError, KeyError, TypeError, ZeroDivisionError):
             row["reason"] = "its record cannot be read; run `storelab verify`"
         self.rows_version += 1
@@ -203,13 +203,13 @@ class Watched:
 
     def report(self) -> Path | None:
         """Return the report of the campaign, if it exists and is not older than the last record."""
-        page, last = self.folder / "report.html", self.raw / evidence.SUMS
+        page, last = self.folder / "report.html", self.raw / integrity.SUMS
         try:
             return page if page.stat().st_mtime >= last.stat().st_mtime else None
         except OSError:
             return None
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the state that is shown, except the table of points, as JSON data."""
         mood, text = self._mood
         state, now_ns = self.state or {}, time.time_ns()
@@ -228,20 +228,20 @@ class Watched:
             "age_s": (now_ns - state["written_ns"]) / 1e9 if state else None,
             "state": {k: v for k, v in state.items() if k in SHOWN} or None,
             "report": self.report() is not None,
-            "rows": self._rows_told,
-            **self._some_points(),
+            "rows": self._rows_published,
+            **self._selected_points(),
         }
 
-    def _some_points(self) -> dict[str, list[dict[str, Any]]]:
+    def _selected_points(self) -> dict[str, list[dict[str, Any]]]:
         """Return the points that started last, and those that failed or are invalid."""
 
-        def told(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        def shown_fields(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             return [{name: row.get(name) for name in ("key", "state", "reason", *RATES)} for row in rows]
 
         known = [row for row in self.rows.values() if row.get("started")]
         wrong = [row for row in self.rows.values() if row["state"] in ("failed", "invalid")]
         recent = heapq.nlargest(RECENT, known, key=lambda row: row["started"])
-        return {"recent": told(recent), "wrong": told(wrong[:MOST_FAILURES])}
+        return {"recent": shown_fields(recent), "wrong": shown_fields(wrong[:MOST_FAILURES])}
 
     def table(self) -> dict[str, Any]:
         """Return every planned point, in the form of the tables of the page (`build.table_block`)."""

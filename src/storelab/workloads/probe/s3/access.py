@@ -11,7 +11,7 @@ from functools import partial
 from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
 from storelab.workloads.probe.context import SMALL
-from storelab.workloads.probe.plain_http import Reply, answered, error_code, said
+from storelab.workloads.probe.plain_http import Reply, error_code, require_status, status_text
 from storelab.workloads.probe.s3.requests import MARKER, S3, tree
 from storelab.workloads.probe.signing import path_of, sign_v2
 
@@ -21,19 +21,19 @@ REFUSED = (400, 401, 403)
 def _refused(reply: Reply, what: str) -> str:
     """Return the answer to a refused request. Raises Refuted if it was accepted, Otherwise if it failed differently."""
     demand(not reply.good, f"{what} is accepted: {reply.status}")
-    demand(reply.status in REFUSED, f"{what}: {said(reply)} instead of 403", Otherwise)
-    return said(reply)
+    demand(reply.status in REFUSED, f"{what}: {status_text(reply)} instead of 403", Otherwise)
+    return status_text(reply)
 
 
 def _signed_works(c: S3) -> None:
     """Check that the right request is accepted, because a refusal proves nothing otherwise. Raises NotTried."""
     reply = c.send("GET", c.known)
-    demand(reply.holds(c.body), f"the right signature is refused too: {said(reply)}", NotTried)
+    demand(reply.holds(c.body), f"the right signature is refused too: {status_text(reply)}", NotTried)
 
 
 def _presigned_works(c: S3) -> None:
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known))
-    demand(reply.holds(c.body), f"a valid presigned URL is refused too: {said(reply)}", NotTried)
+    demand(reply.holds(c.body), f"a valid presigned URL is refused too: {status_text(reply)}", NotTried)
 
 
 def wrong_secret(c: S3) -> Answer:
@@ -55,21 +55,21 @@ def version_2(c: S3) -> Answer:
     wire, path = c.place(c.known)
     resource = f"/{c.bucket.name}/{path_of(c.known)}"
     reply = wire.send("GET", path, sign_v2("GET", wire.host, resource, c.keys))
-    demand(reply.holds(c.body), f"answered {said(reply)}")
+    demand(reply.holds(c.body), f"answered {status_text(reply)}")
     wrong = Credentials(c.keys.access_key, "0" * 40, c.keys.session_token)
     bad = wire.send("GET", path, sign_v2("GET", wire.host, resource, wrong))
     return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
 
 
 def presigned_get(c: S3) -> Answer:
-    reply = answered(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
+    reply = require_status(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
     demand(reply.body == c.body, f"200 with {len(reply.body)} wrong bytes")
     return yes(f"200, {len(reply.body)} bytes without keys")
 
 
 def presigned_put(c: S3) -> Answer:
     key = c.key("presigned")
-    reply = answered(c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL))
+    reply = require_status(c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL))
     demand(c.holds(key, SMALL), "accepted, but not stored as sent")
     return yes(f"{reply.status}, stored as sent")
 
@@ -84,7 +84,7 @@ def tampered(c: S3) -> Answer:
 
     got = c.anonymous("GET", c.known, query=changed(c.presigned("GET", c.known)))
     written = c.anonymous("PUT", key, query=changed(c.presigned("PUT", key)), body=SMALL)
-    demand(c.send("HEAD", key).status == 404, f"a PUT with it is stored ({said(written)})")
+    demand(c.send("HEAD", key).status == 404, f"a PUT with it is stored ({status_text(written)})")
     return yes(f"GET {_refused(got, 'a GET with it')}, PUT {_refused(written, 'a PUT with it')}")
 
 
@@ -101,7 +101,8 @@ def other_method(c: S3) -> Answer:
     written = c.anonymous("PUT", key, query=query, body=b"intruder")
     deleted = c.anonymous("DELETE", key, query=query)
     demand(
-        c.holds(key, SMALL), f"the object was changed with a URL for GET (PUT {said(written)}, DELETE {said(deleted)})"
+        c.holds(key, SMALL),
+        f"the object was changed with a URL for GET (PUT {status_text(written)}, DELETE {status_text(deleted)})",
     )
     return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
 
@@ -122,15 +123,15 @@ def private(c: S3) -> Answer:
     demand(not listed.good, f"a listing without keys answered {listed.status}")
     written = c.anonymous("PUT", key, body=SMALL)
     demand(c.send("HEAD", key).status == 404, f"a PUT without keys is stored ({written.status})")
-    return yes(f"GET {said(got)}, listing {said(listed)}, PUT {said(written)}")
+    return yes(f"GET {status_text(got)}, listing {status_text(listed)}, PUT {status_text(written)}")
 
 
 def missing(c: S3) -> Answer:
     """Check that the answer does not reveal if an object exists: 403 (CernVM-FS treats 403 as a failure)."""
     _signed_works(c)
     reply = c.anonymous("GET", c.key("never-written"))
-    demand(reply.status in REFUSED, f"{said(reply)}: reveals that it does not exist", Otherwise)
-    return yes(said(reply))
+    demand(reply.status in REFUSED, f"{status_text(reply)}: reveals that it does not exist", Otherwise)
+    return yes(status_text(reply))
 
 
 def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) -> Reply:
@@ -146,14 +147,14 @@ def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) 
 def public_acl(c: S3) -> Answer:
     """Check `x-amz-acl: public-read` on the PUT, which CernVM-FS uses."""
     key, other = c.key("public"), c.stored("not-public")
-    answered(c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"}), "PUT with x-amz-acl")
+    require_status(c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"}), "PUT with x-amz-acl")
     got = _readable(c, key, seconds=2.0)
-    demand(got.holds(SMALL), f"x-amz-acl is accepted, but the answer without keys is {said(got)}")
+    demand(got.holds(SMALL), f"x-amz-acl is accepted, but the answer without keys is {status_text(got)}")
     closed = c.anonymous("GET", other)
     demand(not closed.good, "now every object of the bucket is public", Otherwise)
     written = c.anonymous("PUT", key, body=b"intruder")
     demand(c.holds(key, SMALL), f"anybody can overwrite it ({written.status})", Otherwise)
-    return yes(f"200 without keys; the next object {said(closed)}")
+    return yes(f"200 without keys; the next object {status_text(closed)}")
 
 
 def _policy(bucket: str, owner: str | None = None) -> bytes:
@@ -180,16 +181,18 @@ def public_policy(c: S3) -> Answer:
         reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access_key), bucket=bucket)
         if not reply.good:  # most servers do not accept an access key as a name; they let an owner keep its rights
             reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
-        answered(reply, "a bucket policy")
+        require_status(reply, "a bucket policy")
         got = _readable(c, "public/a", bucket)
-        demand(got.holds(SMALL), f"the policy is accepted, but the answer without keys is {said(got)}")
+        demand(got.holds(SMALL), f"the policy is accepted, but the answer without keys is {status_text(got)}")
         closed = c.anonymous("GET", "private/a", bucket=bucket)
         written = c.anonymous("PUT", "public/a", bucket=bucket, body=b"x")
         demand(not closed.good, "objects that the policy does not name are public too", Otherwise)
         demand(c.holds("public/a", SMALL, bucket=bucket), f"anybody can overwrite it ({written.status})", Otherwise)
         removed = c.send("DELETE", query={"policy": ""}, bucket=bucket)
-        demand(removed.good, f"200 without keys, but its owner cannot remove the policy: {said(removed)}", Otherwise)
-        return yes(f"200 without keys; other objects {said(closed)}, PUT {said(written)}")
+        demand(
+            removed.good, f"200 without keys, but its owner cannot remove the policy: {status_text(removed)}", Otherwise
+        )
+        return yes(f"200 without keys; other objects {status_text(closed)}, PUT {status_text(written)}")
     finally:
         c.send("DELETE", query={"policy": ""}, bucket=bucket)
         c.delete_many(["public/a", "private/a"], bucket)
@@ -202,16 +205,16 @@ def public_policy(c: S3) -> Answer:
 def second_usable(c: S3) -> Answer:
     """Check the second account; otherwise all refusals below prove nothing."""
     bucket, name = c.other.name, f"{c.other.prefix}{c.key('own').removeprefix(c.bucket.prefix)}"
-    answered(c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second), "PUT in its own bucket")
+    require_status(c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second), "PUT in its own bucket")
     demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "its object cannot be read back")
-    answered(c.send("DELETE", name, bucket=bucket, keys=c.second), "DELETE in its own bucket")
+    require_status(c.send("DELETE", name, bucket=bucket, keys=c.second), "DELETE in its own bucket")
     return yes("writes, reads and deletes in its own bucket")
 
 
 def _apart(c: S3, act: str) -> Answer:
     own, mine = c.other, c.second  # raises NotTried
     usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=own.name, keys=mine)
-    demand(usable.good, f"the second account cannot even list its own bucket ({said(usable)})", NotTried)
+    demand(usable.good, f"the second account cannot even list its own bucket ({status_text(usable)})", NotTried)
     key, stolen = c.stored("victim"), f"{own.prefix}{c.key('stolen').removeprefix(c.bucket.prefix)}"
     match act:
         case "read":
@@ -227,21 +230,23 @@ def _apart(c: S3, act: str) -> Answer:
             replies = [c.send("PUT", k, body=b"intruder", keys=mine) for k in (key, c.key("intruder"))]
             demand(
                 c.send("HEAD", c.key("intruder")).status == 404,
-                f"it writes into the other's bucket: {said(replies[1])}",
+                f"it writes into the other's bucket: {status_text(replies[1])}",
             )
         case "list":
             replies = [c.send("GET", query={"list-type": "2", "prefix": c.folder}, keys=mine)]
         case _:
             replies = [c.send("DELETE", key, keys=mine)]
             c.delete_many([key], keys=mine)
-    demand(c.holds(key, SMALL), f"the other account's object is changed or gone ({', '.join(map(said, replies))})")
+    demand(
+        c.holds(key, SMALL), f"the other account's object is changed or gone ({', '.join(map(status_text, replies))})"
+    )
     return yes(", ".join(_refused(r, f"to {act}") for r in replies))
 
 
 def buckets_not_shown(c: S3) -> Answer:
     own = c.other
     reply = c.send("GET", bucket="", keys=c.second)
-    answered(reply, "the second account's list of buckets", 200, Otherwise)
+    require_status(reply, "the second account's list of buckets", 200, Otherwise)
     names = [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
     demand(c.bucket.name not in names, f"it sees the other account's buckets ({len(names)} in total)")
     demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)
@@ -253,7 +258,7 @@ def _names(c: S3) -> list[str]:
     out: list[str] = []
     query: dict[str, str] = {}
     for _ in range(200):
-        page = tree(answered(c.send("GET", bucket="", query=query), "the list of buckets", 200))
+        page = tree(require_status(c.send("GET", bucket="", query=query), "the list of buckets", 200))
         out += [b.findtext("Name", "") for b in page.iter("Bucket")]
         query = {"continuation-token": page.findtext("ContinuationToken", "")}
         if not query["continuation-token"]:
@@ -266,15 +271,15 @@ def life(c: S3) -> Answer:
     c.own_bucket(name)
     try:
         demand(name in _names(c), "made, but not listed", Otherwise)
-        head = answered(c.send("HEAD", bucket=name), "HEAD", error=Otherwise)
+        head = require_status(c.send("HEAD", bucket=name), "HEAD", error=Otherwise)
     finally:
         removed = c.drop_bucket(name)
-    answered(removed, "removing it")
+    require_status(removed, "removing it")
     demand(name not in _names(c), "removed, but still listed", Otherwise)
     gone = c.send("GET", "anything", bucket=name)
     demand(
         error_code(gone.body) == "NoSuchBucket",
-        f"a request to a removed bucket answers {said(gone)} instead of NoSuchBucket",
+        f"a request to a removed bucket answers {status_text(gone)} instead of NoSuchBucket",
         Otherwise,
     )
     return yes(f"made, listed, HEAD {head.status}, removed {removed.status}")
@@ -285,10 +290,10 @@ def not_empty(c: S3) -> Answer:
     try:
         c.put("in-it", SMALL, bucket=name)
         reply = c.send("DELETE", bucket=name)
-        demand(c.holds("in-it", SMALL, bucket=name), f"a bucket with objects is removed: {said(reply)}")
+        demand(c.holds("in-it", SMALL, bucket=name), f"a bucket with objects is removed: {status_text(reply)}")
         demand(not reply.good, f"answered {reply.status}, but the object is still there", Otherwise)
-        demand(reply.status == 409, f"refused with {said(reply)} instead of 409", Otherwise)
-        return yes(said(reply))
+        demand(reply.status == 409, f"refused with {status_text(reply)} instead of 409", Otherwise)
+        return yes(status_text(reply))
     finally:
         c.send("DELETE", "in-it", bucket=name)
         c.drop_bucket(name)
@@ -306,7 +311,7 @@ def per_account(c: S3) -> Answer:
         for name in names:
             reply = c.make_bucket(name)
             if not reply.good:
-                refusal = f"the {before + len(made) + 1}th answered {said(reply)}"
+                refusal = f"the {before + len(made) + 1}th answered {status_text(reply)}"
                 break
             made.append(name)
         for name in made:
@@ -330,7 +335,7 @@ def versions(c: S3) -> Answer:
     name = c.own_bucket(c.spares()[-2])
     try:
         body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
-        reply = answered(c.send("PUT", query={"versioning": ""}, body=body, bucket=name), "switching it on")
+        reply = require_status(c.send("PUT", query={"versioning": ""}, body=body, bucket=name), "switching it on")
         ids = [c.put("v", text, bucket=name).headers.get("x-amz-version-id", "") for text in (b"first", b"second")]
         demand(all(ids) and ids[0] != ids[1], f"switched on ({reply.status}), but PUT returns no new version id")
         demand(c.holds("v", b"second", bucket=name), "GET does not return the newest", Otherwise)
@@ -339,7 +344,7 @@ def versions(c: S3) -> Answer:
         )
         gone = c.send("DELETE", "v", bucket=name)
         now = c.send("GET", "v", bucket=name)
-        demand(gone.good and now.status == 404, f"DELETE {gone.status}, then GET {said(now)}", Otherwise)
+        demand(gone.good and now.status == 404, f"DELETE {gone.status}, then GET {status_text(now)}", Otherwise)
         demand(
             c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name), "DELETE took the versions too", Otherwise
         )
@@ -353,7 +358,7 @@ def versions(c: S3) -> Answer:
 
 def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
     """Return (key, version id) of all versions and delete markers. Raises Refuted."""
-    reply = answered(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
+    reply = require_status(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
     return [
         (entry.findtext("Key", ""), entry.findtext("VersionId", ""))
         for entry in tree(reply).iter()

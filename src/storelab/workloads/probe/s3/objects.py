@@ -15,7 +15,7 @@ from storelab.workloads.probe import byteranges
 from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
 from storelab.workloads.probe.byteranges import CONDITIONAL, NAMES, names_work, unfit_names
 from storelab.workloads.probe.context import SMALL, overwritten
-from storelab.workloads.probe.plain_http import Reply, answered, error_code, md5_header, said
+from storelab.workloads.probe.plain_http import Reply, error_code, md5_header, require_status, status_text
 from storelab.workloads.probe.s3.requests import MANY, PAGE, S3, XML, etag, keys_in, md5, tree
 from storelab.workloads.probe.signing import UNSIGNED, path_of
 
@@ -23,7 +23,7 @@ from storelab.workloads.probe.signing import UNSIGNED, path_of
 def put_get_head(c: S3) -> Answer:
     key = c.stored("object", headers={"Content-Type": "application/x-probe"})
     got, head = c.send("GET", key), c.send("HEAD", key)
-    demand(got.holds(SMALL), f"GET answered {said(got)} with {len(got.body)} bytes")
+    demand(got.holds(SMALL), f"GET answered {status_text(got)} with {len(got.body)} bytes")
     demand(head.status == 200, f"HEAD answered {head.status}")
     demand(
         head.headers.get("content-length") == str(len(SMALL)),
@@ -37,7 +37,7 @@ def put_get_head(c: S3) -> Answer:
 
 def missing(c: S3) -> Answer:
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
-    demand(got.status == head.status == 404, f"GET {said(got)}, HEAD {head.status} instead of 404", Otherwise)
+    demand(got.status == head.status == 404, f"GET {status_text(got)}, HEAD {head.status} instead of 404", Otherwise)
     demand(error_code(got.body) == "NoSuchKey", f"404 with code {error_code(got.body)!r}", Otherwise)
     return yes("404 NoSuchKey; HEAD 404")
 
@@ -62,16 +62,16 @@ def delete(c: S3) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
     gone, twice = c.send("DELETE", key), c.send("DELETE", key)
-    demand(gone.good, f"DELETE answered {said(gone)}")
+    demand(gone.good, f"DELETE answered {status_text(gone)}")
     demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the object can still be read")
-    demand(twice.good, f"a second DELETE answered {said(twice)}", Otherwise)
+    demand(twice.good, f"a second DELETE answered {status_text(twice)}", Otherwise)
     return yes(f"{gone.status}, then 404; a second DELETE {twice.status}")
 
 
 def copy(c: S3) -> Answer:
     source, target = c.stored("copy source", headers={"x-amz-meta-probe-run": "kept"}), c.key("copy-target")
     made = c.send("PUT", target, headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(source)}"})
-    demand(made.good and not error_code(made.body), f"answered {said(made)}")
+    demand(made.good and not error_code(made.body), f"answered {status_text(made)}")
     got = c.send("GET", target)
     demand(got.body == SMALL, f"answered {made.status}, but the copy has {len(got.body)} other bytes")
     mark = tree(made).findtext("ETag", "")
@@ -109,9 +109,9 @@ def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, pa
     stored = c.send("GET", key).status == 200
     demand(not reply.good or not stored, f"a wrong {what} is accepted ({reply.status})")
     demand(not reply.good, f"answered {reply.status}, but nothing is stored", Otherwise)
-    demand(not stored, f"refused with {said(reply)}, but the object is stored", Otherwise)
-    demand(reply.status < 500, f"refused with {said(reply)}", Otherwise)
-    return yes(f"a wrong one is refused: {said(reply)}")
+    demand(not stored, f"refused with {status_text(reply)}, but the object is stored", Otherwise)
+    demand(reply.status < 500, f"refused with {status_text(reply)}", Otherwise)
+    return yes(f"a wrong one is refused: {status_text(reply)}")
 
 
 def content_md5(c: S3) -> Answer:
@@ -151,15 +151,19 @@ def put_if_match(c: S3) -> Answer:
     key = c.key("if-match")
     mark = c.put(key, SMALL).headers.get("etag", "")
     wrong = c.send("PUT", key, body=b"intruder", headers={"If-Match": f'"{md5(b"other")}"'})
-    demand(c.holds(key, SMALL), f"overwritten although the ETag differs ({said(wrong)})")
-    demand(wrong.status == 412, f"not overwritten, but answered {said(wrong)} instead of 412", Otherwise)
+    demand(c.holds(key, SMALL), f"overwritten although the ETag differs ({status_text(wrong)})")
+    demand(wrong.status == 412, f"not overwritten, but answered {status_text(wrong)} instead of 412", Otherwise)
     right = c.send("PUT", key, body=SMALL[::-1], headers={"If-Match": mark})
     if not right.good:
         bare = c.send("PUT", key, body=SMALL[::-1], headers={"If-Match": mark.strip('"')})
-        how = f"as returned ({said(right)}), accepted without quotes" if bare.good else f"too: {said(right)}"
-        raise Otherwise(f"other ETag: {said(wrong)}; the object's own is refused {how}")
+        how = (
+            f"as returned ({status_text(right)}), accepted without quotes"
+            if bare.good
+            else f"too: {status_text(right)}"
+        )
+        raise Otherwise(f"other ETag: {status_text(wrong)}; the object's own is refused {how}")
     demand(c.holds(key, SMALL[::-1]), "the right ETag is accepted, but the object is not replaced", Otherwise)
-    return yes(f"other ETag: {said(wrong)}, its bytes unchanged; same: {right.status}")
+    return yes(f"other ETag: {status_text(wrong)}, its bytes unchanged; same: {right.status}")
 
 
 PART = 5 * 2**20  # bytes: the minimum size of a part that is not the last one
@@ -230,14 +234,14 @@ def too_many(c: S3) -> Answer:
     if gone:
         c.forget_many()
     demand(reply.status != 200 or gone == MANY, f"answered 200, but only {gone} of {MANY} are gone", Otherwise)
-    demand(reply.status == 200, f"refused with {said(reply)}, {gone} are gone")
+    demand(reply.status == 200, f"refused with {status_text(reply)}, {gone} are gone")
     return yes(f"{MANY} keys in one request are gone: no limit of {PAGE}")
 
 
 def thousand(c: S3) -> Answer:
     names = c.many[:PAGE]
     c.forget_many()
-    reply = answered(c.delete_many(names), status=200)
+    reply = require_status(c.delete_many(names), status=200)
     errors = [e.findtext("Code", "") for e in tree(reply).iter("Error")] if reply.body.strip() else []
     demand(not errors, f"{len(errors)} keys are not deleted: {errors[:1]}")
     gone = _gone(c, names)
@@ -249,7 +253,7 @@ def thousand(c: S3) -> Answer:
 
 
 def _begin(c: S3, key: str) -> str:
-    upload = tree(answered(c.send("POST", key, query={"uploads": ""}), "beginning", 200)).findtext("UploadId", "")
+    upload = tree(require_status(c.send("POST", key, query={"uploads": ""}), "beginning", 200)).findtext("UploadId", "")
     demand(bool(upload), "no UploadId in the answer")
     return upload
 
@@ -266,7 +270,7 @@ def _given_up(c: S3, key: str) -> Iterator[str]:
 
 def _part(c: S3, key: str, upload: str, number: int, body: bytes) -> str:
     reply = c.send("PUT", key, query={"partNumber": str(number), "uploadId": upload}, body=body)
-    return answered(reply, f"part {number}").headers.get("etag", "")
+    return require_status(reply, f"part {number}").headers.get("etag", "")
 
 
 def _complete(c: S3, key: str, upload: str, marks: list[str]) -> Reply:
@@ -277,7 +281,7 @@ def _complete(c: S3, key: str, upload: str, marks: list[str]) -> Reply:
 
 def _completed(reply: Reply) -> None:
     """Raise Refuted for an error: a server can still report one after it began to answer 200."""
-    demand(reply.status == 200 and not error_code(reply.body), f"completing answered {said(reply)}")
+    demand(reply.status == 200 and not error_code(reply.body), f"completing answered {status_text(reply)}")
 
 
 def _body(c: S3) -> bytes:
@@ -291,7 +295,7 @@ def upload(c: S3) -> Answer:
     demand(c.send("HEAD", key).status == 404, "the object is there before the upload is complete", Otherwise)
     _completed(_complete(c, key, begun, marks))
     got = c.send("GET", key)
-    demand(got.holds(body), f"GET answered {said(got)} with {len(got.body)} bytes, which differ from the upload")
+    demand(got.holds(body), f"GET answered {status_text(got)} with {len(got.body)} bytes, which differ from the upload")
     return yes(f"2 parts, {len(body)} bytes (CRC32 {zlib.crc32(got.body):08x}) as sent, ETag {etag(got)[-6:]}")
 
 
@@ -317,7 +321,7 @@ def parts_listed(c: S3) -> Answer:
     with _given_up(c, key) as begun:
         bodies = [c.body[:PART][:100_000], c.body[:5000], c.body[:7]]
         marks = [_part(c, key, begun, i, b) for i, b in enumerate(bodies, 1)]
-        reply = answered(c.send("GET", key, query={"uploadId": begun}), status=200)
+        reply = require_status(c.send("GET", key, query={"uploadId": begun}), status=200)
         got = [
             (p.findtext("PartNumber"), p.findtext("Size"), p.findtext("ETag", "").strip('"'))
             for p in tree(reply).iter("Part")
@@ -332,7 +336,7 @@ def parts_listed(c: S3) -> Answer:
 def uploads_listed(c: S3) -> Answer:
     key = c.key("begun")
     with _given_up(c, key) as begun:
-        reply = answered(c.send("GET", query={"uploads": "", "prefix": key}), status=200)
+        reply = require_status(c.send("GET", query={"uploads": "", "prefix": key}), status=200)
         got = [(u.findtext("Key"), u.findtext("UploadId")) for u in tree(reply).iter("Upload")]
         demand((key, begun) in got, f"{len(got)} uploads listed, not the one that was begun")
         return yes(f"listed, {len(got)} below its key")
@@ -343,15 +347,15 @@ def abort(c: S3) -> Answer:
     key = c.key("abort")
     begun = _begin(c, key)
     mark = _part(c, key, begun, 1, c.body[:100_000])
-    reply = answered(c.send("DELETE", key, query={"uploadId": begun}))
+    reply = require_status(c.send("DELETE", key, query={"uploadId": begun}))
     late = c.send("PUT", key, query={"partNumber": "2", "uploadId": begun}, body=b"late")
     parts, thing = c.send("GET", key, query={"uploadId": begun}), c.send("HEAD", key)
     demand(thing.status == 404, "the object is there after the abort")
-    demand(parts.status == 404, f"its parts are still listed ({said(parts)})", Otherwise)
+    demand(parts.status == 404, f"its parts are still listed ({status_text(parts)})", Otherwise)
     demand(not late.good, f"a part is still accepted ({late.status})", Otherwise)
     done = _complete(c, key, begun, [mark])
-    demand(c.send("HEAD", key).status == 404, f"it can still be completed ({said(done)})")
-    return yes(f"{reply.status}; its parts {said(parts)}, a late part {said(late)}")
+    demand(c.send("HEAD", key).status == 404, f"it can still be completed ({status_text(done)})")
+    return yes(f"{reply.status}; its parts {status_text(parts)}, a late part {status_text(late)}")
 
 
 def part_by_copy(c: S3) -> Answer:
@@ -362,7 +366,7 @@ def part_by_copy(c: S3) -> Answer:
             "x-amz-copy-source-range": "bytes=1000-60999",
         }
         reply = c.send("PUT", key, query={"partNumber": "1", "uploadId": begun}, headers=headers)
-        demand(reply.good and not error_code(reply.body), f"answered {said(reply)}")
+        demand(reply.good and not error_code(reply.body), f"answered {status_text(reply)}")
         _completed(_complete(c, key, begun, [tree(reply).findtext("ETag", "")]))
         demand(c.holds(key, c.body[1000:61000]), "the object does not have the range that was copied", Otherwise)
         return yes("60000 bytes of another object as a part")

@@ -14,7 +14,7 @@ from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import NotTried, Refuted, demand
 from storelab.workloads.probe.context import SMALL, ByKey
-from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header, said
+from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, require_status, status_text
 
 MARKER = ".storelab"  # as in staging/buckets.py: a bucket that storelab made
 SECOND = "STORELAB_SECOND_"  # prefix of the variables with another account's keys
@@ -144,7 +144,7 @@ class S3(ByKey):
         """Yield every page of a listing, at most 200. Raises Refuted if a page is refused, or if none is the last."""
         query = {"prefix": prefix, **more} | ({"list-type": "2"} if version == 2 else {})
         for _ in range(200):
-            page = tree(answered(self.send("GET", query=query, bucket=bucket), "the listing", 200))
+            page = tree(require_status(self.send("GET", query=query, bucket=bucket), "the listing", 200))
             yield page
             if page.findtext("IsTruncated", "false").strip().lower() != "true":
                 return
@@ -171,8 +171,8 @@ class S3(ByKey):
         """Make a bucket, which the caller must mark. Raises NotTried if it exists already."""
         there = self.send("GET", MARKER, bucket=name)
         demand(
-            said(there) == "404 NoSuchBucket",
-            f"a bucket with the probe's name exists already ({said(there)})",
+            status_text(there) == "404 NoSuchBucket",
+            f"a bucket with the probe's name exists already ({status_text(there)})",
             NotTried,
         )
         return self.send("PUT", bucket=name, body=signing.location(self.endpoint))
@@ -184,7 +184,7 @@ class S3(ByKey):
 
     def own_bucket(self, name: str) -> str:
         """Make and mark a bucket. Raises Refuted."""
-        answered(self.make_bucket(name), "making a bucket")
+        require_status(self.make_bucket(name), "making a bucket")
         self.mark(name)
         return name
 

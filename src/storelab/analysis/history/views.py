@@ -21,7 +21,7 @@ from storelab.analysis.figures import plots
 from storelab.analysis.history import entries
 from storelab.analysis.history.series import Change, History, Series
 from storelab.analysis.pages import Page, Section
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import groups, labels
 from storelab.analysis.statistics import ratios
 
 HEAD = ("point", "measure", "oldest", "newest", "newest / before", "newest is", "changes")
@@ -34,7 +34,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
     """
     first, last = found.entries[0], found.entries[-1]
     n = len(found.entries)
-    title = f"{campaign}: {words.plural(n, 'entry') if n == 1 else f'{n} entries'}, {first.name} to {last.name}"
+    title = f"{campaign}: {labels.plural(n, 'entry') if n == 1 else f'{n} entries'}, {first.name} to {last.name}"
     under = (
         "Medians over the runs of an entry, in brackets their 95 % interval (with fewer than 6 runs the range); the "
         "whole as a ratio to the oldest entry. The newest entry is compared with those since the last change, with the "
@@ -43,7 +43,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
     newest = _newest(found)
     if drawn:
         newest.drawing = svg(figure(found))
-        newest.shows = f"medians over time of {words.plural(len(found.series), 'series')}; the table has their numbers"
+        newest.shows = f"medians over time of {labels.plural(len(found.series), 'series')}; the table has their numbers"
     return Page(title, under, [newest, _changes(found), _entries(found)])
 
 
@@ -63,17 +63,17 @@ def _newest(found: History) -> Section:
         out.rows.append(
             [
                 name,
-                groups.said(s.metric),
-                words.number(s.values[0].median),
-                words.spread([newest.median, newest.low, newest.high]) if newest else "--",
-                words.spread(s.ratio),
+                groups.metric_text(s.metric),
+                labels.number(s.values[0].median),
+                labels.spread([newest.median, newest.low, newest.high]) if newest else "--",
+                labels.spread(s.ratio),
                 s.verdict if s.lasts else "missing",
                 str(len(s.steps)),
             ]
         )
     points = found.frame()
     points = points[points["workload"] != compare.ALL]
-    out.lines += [f"Held fixed: {said}" for said in compare.in_common(points)]
+    out.lines += [f"Held fixed: {text}" for text in compare.in_common(points)]
     reasons = [(s.reason, s.workload) for s in found.series if s.reason]
     out.lines += [f"No verdict: {reason}" for reason in dict.fromkeys(reason for reason, _ in reasons)]
     if (tested := sum(math.isfinite(s.newest.p) for s in found.series if s.workload != compare.ALL)) > 1:
@@ -86,7 +86,7 @@ def _newest(found: History) -> Section:
 
 def change_text(name: str, s: Series, change: Change) -> str:
     """Return `get, 4 kB objects: rate x0.86 [0.80, 0.92], slower`."""
-    ratio = words.spread([change.ratio, change.low, change.high])
+    ratio = labels.spread([change.ratio, change.low, change.high])
     return f"{name}: {s.metric.replace('_', ' ')} x{ratio}, {change.verdict}"
 
 
@@ -166,7 +166,7 @@ def figure(found: History) -> Figure:
 def _place(s: Series) -> int:
     if s.workload == compare.ALL:
         return 0
-    return 1 if s.steps or s.verdict != ratios.CANNOT_TELL else 2
+    return 1 if s.steps or s.verdict != ratios.UNDECIDED else 2
 
 
 def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> None:
@@ -185,7 +185,7 @@ def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> N
     for change in s.steps:
         mark, dash = LOOKS[change.verdict]
         ax.axvline(at[change.at], color=mark, linestyle=dash, linewidth=1, zorder=1)
-        text = f"x{words.number(change.ratio)}"
+        text = f"x{labels.number(change.ratio)}"
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 6.5}
         ax.annotate(text, (at[change.at], 1), (2, -7), color=mark, **place)
     locator = AutoDateLocator(minticks=2, maxticks=5)

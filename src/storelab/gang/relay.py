@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 from storelab.gang.nodes import Background
 from storelab.gang.rendezvous import Folder
 
-TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
+TOKEN_FILE = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
 TIMEOUT_S = 30
 
 
@@ -36,7 +36,7 @@ class SharedFolder(Folder):
         return manifest
 
 
-class Office(Background, ThreadingHTTPServer):
+class RelayServer(Background, ThreadingHTTPServer):
     """A server of the gang's folder until `close()`. host: the name or address that nodes use.
 
     It listens on all addresses of this host: a host often resolves its own name to 127.0.1.1 (Debian's /etc/hosts),
@@ -57,7 +57,7 @@ class Office(Background, ThreadingHTTPServer):
         self.url = f"https://{host}:{self.server_address[1]}"
         self.begin("office")
 
-    def ticket(self) -> dict[str, str]:
+    def access(self) -> dict[str, str]:
         """Return what an agent needs in addition to the address; secret."""
         return {"token": self.token, "certificate": self.certificate}
 
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
-    server: Office
+    server: RelayServer
 
     def _reply(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
@@ -120,13 +120,13 @@ class _Handler(BaseHTTPRequestHandler):
 class RemoteFolder:
     """The gang's folder through the post office. Its methods raise OSError if it cannot be reached."""
 
-    def __init__(self, url: str, ticket: dict[str, str]):
+    def __init__(self, url: str, access: dict[str, str]):
         import urllib3
 
         self.url = url
         self.pool = urllib3.PoolManager(
-            ssl_context=ssl.create_default_context(cadata=ticket["certificate"]),
-            headers={"Authorization": f"Bearer {ticket['token']}"},
+            ssl_context=ssl.create_default_context(cadata=access["certificate"]),
+            headers={"Authorization": f"Bearer {access['token']}"},
             retries=urllib3.Retry(1, allowed_methods=None),  # on a new connection: the kept one may have been closed
             timeout=TIMEOUT_S,
         )
@@ -182,8 +182,8 @@ class RemoteFolder:
 def uplink(place: str) -> SharedFolder | RemoteFolder:
     """Return the uplink for a folder, or for the address of a post office; the environment then names its ticket."""
     if place.startswith("https://"):
-        path = Path(os.environ[TICKET])
-        ticket = json.loads(path.read_text())
+        path = Path(os.environ[TOKEN_FILE])
+        access = json.loads(path.read_text())
         path.unlink(missing_ok=True)  # it is read once
-        return RemoteFolder(place, ticket)
+        return RemoteFolder(place, access)
     return SharedFolder(Path(place))

@@ -28,7 +28,7 @@ SUMS, SEAL, PLAN = "SHA256SUMS", "SEAL", "plan.json"
 SEALED_KEYS = ("time", "points", "failed", "sha256sums_sha256")
 SEAL_SCHEMA = 2  # 2: the records are in the sealed form
 RESTORE = sealed.RESTORE
-ANEW = "restore it, or run with measure=true, which measures damaged points again"
+MEASURE_AGAIN = "restore it, or run with measure=true, which measures damaged points again"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _LAST = "# SHA-256 of the lines above: "
 _CODE = re.compile(r"# code: ([0-9a-f]{64})\n")  # of derived files: checksum of the code that made them
@@ -37,17 +37,19 @@ Digest = Callable[[Path], str]
 
 
 @dataclass(frozen=True)
-class Flaw:
+class IntegrityError:
     """A fault of a record: the file and the problem."""
 
     path: Path
     problem: str
 
-    def error(self, mend: str = ANEW) -> UserError:
-        return UserError(str(self.path), self.problem, mend)
+    def error(self, hint: str = MEASURE_AGAIN) -> UserError:
+        return UserError(str(self.path), self.problem, hint)
 
 
-def flaw(folder: Path, point: Mapping[str, Any] | None, digest: Digest = records.sha256) -> Flaw | None:
+def first_error(
+    folder: Path, point: Mapping[str, Any] | None, digest: Digest = records.sha256
+) -> IntegrityError | None:
     """Check the record in a point's folder and return the first flaw, or None.
 
     Check the head itself, then its point (given by its identity), then its Parquet files. digest: returns the SHA-256
@@ -55,15 +57,15 @@ def flaw(folder: Path, point: Mapping[str, Any] | None, digest: Digest = records
     """
     head = folder / "run.json"
     if not head.exists():
-        return Flaw(head, "raw record is missing")
+        return IntegrityError(head, "raw record is missing")
     if problem := records.damage(head):
-        return Flaw(head, problem)
+        return IntegrityError(head, problem)
     run = records.read_json(head)
     if problem := _problem_of_head(run, point):
         if LATER_SCHEMA in problem:
             raise UserError(str(head), problem, "use a later storelab")
-        return Flaw(head, problem)
-    return _flaw_of_files(folder, run["files"].items(), head.name, digest)
+        return IntegrityError(head, problem)
+    return _error_of_files(folder, run["files"].items(), head.name, digest)
 
 
 LATER_SCHEMA = "which this storelab does not know"
@@ -81,32 +83,34 @@ def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) ->
     return None if same else "is the record of another point than the one in the plan"
 
 
-def _flaw_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> Flaw | None:
+def _error_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> IntegrityError | None:
     """Return the first file that differs from its entry in the head."""
     for name, entry in files:
         path = folder / name
         if not path.is_file():
-            return Flaw(path, "raw record is missing")
+            return IntegrityError(path, "raw record is missing")
         try:
             agrees = path.stat().st_size == entry["bytes"] and digest(path) == entry["sha256"]
         except (KeyError, TypeError):
-            return Flaw(folder / head, f"has no size and checksum of {name}: the file is damaged")
+            return IntegrityError(folder / head, f"has no size and checksum of {name}: the file is damaged")
         if not agrees:
-            return Flaw(path, f"has a wrong checksum: it is not the file that {head} in the same folder lists")
+            return IntegrityError(
+                path, f"has a wrong checksum: it is not the file that {head} in the same folder lists"
+            )
     return None
 
 
-def flaw_of_manifest(path: Path, digest: Digest = records.sha256) -> Flaw | None:
+def error_of_manifest(path: Path, digest: Digest = records.sha256) -> IntegrityError | None:
     """Check a manifest and the files next to it and return the first flaw, or None."""
     if problem := records.damage(path):
-        return Flaw(path, problem)
+        return IntegrityError(path, problem)
     files = records.read_json(path).get("files", {})
-    return _flaw_of_files(path.parent, files.items(), path.name, digest)
+    return _error_of_files(path.parent, files.items(), path.name, digest)
 
 
 def load_run(folder: Path, point: Point | None = None) -> RunRecord | None:
-    """Return the valid record in a point's folder, or None if there is none or `flaw` finds a problem."""
-    if flaw(folder, point.identity() if point else None):
+    """Return the valid record in a point's folder, or None if there is none or `first_error` finds a problem."""
+    if first_error(folder, point.identity() if point else None):
         return None
     return RunRecord.from_json(records.read_json(folder / "run.json"))
 
@@ -207,7 +211,7 @@ def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
     return parsed_sums(path.read_bytes(), str(path), hint)
 
 
-def parsed_sums(data: bytes, path: str, mend: str) -> dict[str, str]:
+def parsed_sums(data: bytes, path: str, hint: str) -> dict[str, str]:
     """Parse the text of `sums_text`, whose last line is missing in older files.
 
     path: place for messages. Raises UserError: the text is damaged.
@@ -220,11 +224,11 @@ def parsed_sums(data: bytes, path: str, mend: str) -> dict[str, str]:
         if number == len(lines) and line.startswith(_LAST):
             above = text[: -len(line)].encode()
             if line != f"{_LAST}{records.sha256_of(above)}\n":
-                raise UserError(path, "does not match the checksum in its last line: it was changed", mend)
+                raise UserError(path, "does not match the checksum in its last line: it was changed", hint)
         elif number == 1 and _CODE.fullmatch(line):
             continue
         elif found is None or not line.endswith("\n") or found[2] in listed:
-            raise UserError(f"{path}, line {number}", "is not the checksum of a file: it was changed", mend)
+            raise UserError(f"{path}, line {number}", "is not the checksum of a file: it was changed", hint)
         else:
             listed[found[2]] = found[1]
     return listed
@@ -287,7 +291,7 @@ def verify(raw: Path) -> int:
     """
     seal = seal_of(raw)
     listed = read_sums(raw)
-    hint = RESTORE if seal else ANEW
+    hint = RESTORE if seal else MEASURE_AGAIN
     found = {p.relative_to(raw).as_posix(): records.sha256(p) for p in raw_files(raw)}
     _same_names(raw, listed, found, hint)
     for name in listed:
@@ -306,13 +310,13 @@ def verify(raw: Path) -> int:
         if key not in points:
             known = "is the record of a point that plan.json does not have"
             raise UserError(str(raw / key / "run.json"), known, "restore the plan that has it, or remove the record")
-        if wrong := flaw(raw / key, points[key], digest):
+        if wrong := first_error(raw / key, points[key], digest):
             raise wrong.error(hint)
     for name in found:
         path = raw / name
         if path.suffix == ".json" and path.name != "run.json" and (damaged := records.damage(path)):
             raise UserError(str(path), damaged, hint)
-        if name.startswith("manifests/") and path.suffix == ".json" and (wrong := flaw_of_manifest(path, digest)):
+        if name.startswith("manifests/") and path.suffix == ".json" and (wrong := error_of_manifest(path, digest)):
             raise wrong.error(hint)
     if seal and seal["points"] != len(points):
         raise UserError(str(raw / SEAL), f"has {seal['points']} points, plan.json {len(points)}", RESTORE)
