@@ -94,7 +94,7 @@ def whole(rng: np.random.Generator, draws: int, n: int, block: float, points: in
         effects = np.log(1.02) + rng.normal(0, 0.1, points)
         sides = [rng.normal(0, SPREAD, (points, n)) + block * rng.normal(size=n) for _ in range(2)]
         a, b = ([dict(enumerate(row)) for row in np.exp(side)] for side in (sides[0], sides[1] + effects[:, None]))
-        r = comparing.whole(a, b)
+        r = comparing.overall_ratio(a, b)
         hits.append(r.low <= np.exp(effects.mean()) <= r.high)
     return share(hits)
 
@@ -173,7 +173,7 @@ def between_days(rng: np.random.Generator, draws: int, days: int, day: float, fa
         logs = shifts + rng.normal(0, SPREAD / np.sqrt(n * POINTS), days + 2)
         runs = np.exp(shifts[:2, None, None] + rng.normal(0, SPREAD, (2, POINTS, n)))
         a, b = ([dict(enumerate(point)) for point in side] for side in (runs[0], factor * runs[1]))
-        found = comparing.with_days(comparing.whole(a, b), *comparing.day_variance(logs[None, 2:]))
+        found = comparing.with_days(comparing.overall_ratio(a, b), *comparing.day_variance(logs[None, 2:]))
         told.append(found.verdict != comparing.UNDECIDED)
     return share(told)
 
@@ -388,7 +388,7 @@ def main() -> None:
     say("days: done")
     windows = list(product(steadiness.THRESHOLDS, (0.03, 0.05, 0.1)))
     values["steady_false_ar06"] = [unsteady(rng, draws, np.ones(n), scatter, 0.6) for n, scatter in windows]
-    for name, counts in (("unsteady_seen", (steadiness.MOST,)), ("unsteady_seen_few_slices", (10, 20))):
+    for name, counts in (("unsteady_seen", (steadiness.MAX_SLICES,)), ("unsteady_seen_few_slices", (10, 20))):
         values[name] = [
             unsteady(rng, few, shape, scatter, phi)
             for n, scatter, phi in product(counts, (0.03, 0.05, 0.1), (0.0, 0.6))

@@ -95,7 +95,7 @@ def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
 
 def test_store_that_needs_signatures_is_refused(campaign, monkeypatch):
     monkeypatch.setattr("storelab.workloads.probe.signing.policy", lambda *_: b"no policy")
-    monkeypatch.setattr("storelab.workloads.distribution.served.SPREADS_S", 0.5)
+    monkeypatch.setattr("storelab.workloads.distribution.served.RIGHTS_TIMEOUT_S", 0.5)
     config, points = campaign(days=1, start_files=5)
     plan_file.write(config, points, WORKLOADS)
     with pytest.raises(UserError, match=r"stores\.one: cannot serve GETs without a signature"):

@@ -12,7 +12,7 @@ from storelab.install import golang
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.versitygw import PROGRAM as VERSITYGW
 from storelab.workloads.staging import buckets, upload
-from storelab.workloads.staging.upload import Shown
+from storelab.workloads.staging.upload import ProgressLine
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SHARES = {"GET": 0.4, "PUT": 0.2, "HEAD": 0.15, "LIST": 0.1, "DELETE": 0.15}
@@ -95,7 +95,7 @@ def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
         path.write_bytes(bytes([i]) * 100)
     items = [(places[n % 2], f"data/{n:04d}", files[n // 2 % 2]) for n in range(2000)]
     assert upload.loadgen_reaches(seaweedfs)
-    shown = Shown("it", len(items))
+    shown = ProgressLine("it", len(items))
     upload.put_items(seaweedfs, "it", items, shown)
     assert shown.done == 2000
     access = seaweedfs.access(0)

@@ -214,7 +214,7 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
     assert len(manifests) == 2
     folder = tmp_path / "gang"
     folder.mkdir()
-    job = jobs.of_point(config, [point], point, seaweedfs, manifests, folder.name)
+    job = jobs.job_of_point(config, [point], point, seaweedfs, manifests, folder.name)
     job.lead_ns = 300_000_000
     job.write(folder)
     environs = [seaweedfs.credentials().environ()] * point.clients

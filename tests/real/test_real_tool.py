@@ -135,7 +135,7 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     # Nothing is left behind: no process, no policy, no key, nothing on tmpfs.
     all_ended()
     url = f"{served.url_of(store.endpoints(1)[0], bucket, prefix)}/{REPOSITORY}/{names.MANIFEST}"
-    assert "403" in served.asked(url, store.endpoints(1)[0])
+    assert "403" in served.denied_reason(url, store.endpoints(1)[0])
     secret = seaweedfs.credentials().secret_key.encode()
     for path in config.campaign_dir.rglob("*"):
         assert not path.is_file() or secret not in path.read_bytes(), path

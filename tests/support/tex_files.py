@@ -20,13 +20,13 @@ class TexFiles(dict):
 
     def __missing__(self, name: str) -> str:
         if name == "paper":
-            self[name] = templates.render(ROOT / "paper", "paper.tex", values.of_campaign(self._sources))
+            self[name] = templates.render(ROOT / "paper", "paper.tex", values.campaign_values(self._sources))
         else:
             self[name] = values.table(self._sources, name)
         return self[name]
 
     def _entry(self, name: str) -> dict[str, str]:
-        known = catalogue.of(read_plan(self._sources.campaign_dir))
+        known = catalogue.figures_of_plan(read_plan(self._sources.campaign_dir))
         return {"table": f"{known[name].table}.csv", "pdf": f"{name}.pdf", "caption": ""}
 
 

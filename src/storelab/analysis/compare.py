@@ -74,7 +74,7 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
     folder, named = split(text, results)
     store = store or named
     table, source = newest_tables(folder)
-    side = of_tables(text, folder, table, source, store)
+    side = side_from_tables(text, folder, table, source, store)
     if store is not None and store not in side.stores:
         raise UserError(
             f"{folder}:{store}", "is not a store with a run in this campaign", f"one of: {', '.join(side.stores)}"
@@ -94,7 +94,7 @@ def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
     return build.Tables(load(folder)).__getitem__, f"{folder / 'raw'} (no newer tables)"
 
 
-def of_tables(
+def side_from_tables(
     name: str, folder: Path, table: Callable[[str], pd.DataFrame], source: str, store: str | None = None
 ) -> Side:
     """Return a side from the tables of its campaign (`newest_tables`).
@@ -198,7 +198,7 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
         row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
         rows.append(row | {"bound_by": _bound(of_a[key]) or _bound(of_b[key])})
-    wholes = [_whole(kind, found, rows, between[kind].whole) for kind, found in pairs.items()]
+    wholes = [_overall(kind, found, rows, between[kind].whole) for kind, found in pairs.items()]
     rows = [row for family in (rows, wholes) for row in _corrected(family)]
     head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
     types = axis_columns(b.plan) | axis_columns(a.plan)
@@ -236,7 +236,7 @@ def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [r | dict(zip(CORRECTED, (p, ratios.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
 
 
-def _whole(
+def _overall(
     metric: str,
     pairs: list[tuple[dict[int, float], dict[int, float]]],
     rows: list[dict[str, Any]],
@@ -248,7 +248,7 @@ def _whole(
         one = next(r for r in rows if groups.kind(r["metric"]) == metric)
         return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
     worse = groups.lower_is_better(metric)
-    found = ratios.with_days(ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
+    found = ratios.with_days(ratios.overall_ratio([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
     return head | found.row()
 
 
@@ -289,7 +289,7 @@ def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]
     return varying, [c for c in axes if c not in varying]
 
 
-def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
+def _row_texts(row: Mapping[str, Any], columns: list[str]) -> list[str]:
     return [text for c in columns if not pd.isna(row[c]) and (text := labels.value_text(c, row[c]))]
 
 
@@ -306,7 +306,7 @@ def described(points: pd.DataFrame) -> list[str]:
             [
                 *([row[store]] if several else []),
                 row["workload"].replace("_", " "),
-                *_worded(row, varying[row["workload"]]),
+                *_row_texts(row, varying[row["workload"]]),
             ]
         )
         for row in points.to_dict("records")
@@ -316,7 +316,8 @@ def described(points: pd.DataFrame) -> list[str]:
 def in_common(points: pd.DataFrame) -> list[str]:
     """Return the axes that all rows of each workload share: `get: s5cmd, 1 bucket`."""
     shared = {
-        w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()
+        w: _row_texts(points[points["workload"] == w].iloc[0], _varying(points, w)[1])
+        for w in points["workload"].unique()
     }
     return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in shared.items() if parts]
 

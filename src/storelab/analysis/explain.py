@@ -14,7 +14,7 @@ from storelab.analysis.papers.origin import PaperItem
 from storelab.core import sealed
 from storelab.core.errors import UserError, nearest, shown
 
-MOST = 5  # points that are listed if there are more
+MAX_POINTS = 5  # points that are listed if there are more
 KINDS = {"figures": origin.FIGURE, "tables": origin.TABLE, "tex": origin.TEX}
 
 
@@ -24,14 +24,14 @@ def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | N
     folders: campaigns to search for codes and numbers. A number of `preferred` is used if that campaign has it. Raises
     UserError if nothing has this name.
     """
-    if items := _of_file(what):
+    if items := _items_of_file(what):
         return items
     members = [m for folder in folders for m in _readable(folder)]
     if origin.is_code(what) and (items := origin.named(members).get(what.upper())):
         return items
-    if origin.is_code(what) and (page := _of_paper(what.upper(), results)):
+    if origin.is_code(what) and (page := _paper_with_code(what.upper(), results)):
         return page
-    items = [t for m in members for t in _of_name(m, what)]
+    items = [t for m in members for t in _items_with_name(m, what)]
     if near := [t for t in items if preferred and t.member.folder.resolve() == preferred.resolve()]:
         return near
     if items:
@@ -63,7 +63,7 @@ def _readable(folder: Path) -> list[Member]:
         return []
 
 
-def _of_file(what: str) -> list[PaperItem]:
+def _items_of_file(what: str) -> list[PaperItem]:
     """Return the things of a file: `results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
     path = Path(what)
     kind, folder = KINDS.get(path.parent.name), path.parent.parent
@@ -77,13 +77,13 @@ def _of_file(what: str) -> list[PaperItem]:
     return items
 
 
-def _of_paper(code: str, results: Path) -> Path | None:
+def _paper_with_code(code: str, results: Path) -> Path | None:
     """Return the `codes.csv` of the joined paper that has this code."""
     pages = sorted((results / "papers").glob("*/tables/codes.csv"))
     return next((page for page in pages if (pd.read_csv(page)["code"] == code).any()), None)
 
 
-def _of_name(member: Member, name: str) -> list[PaperItem]:
+def _items_with_name(member: Member, name: str) -> list[PaperItem]:
     """Return the numbers of this name; without any, the claims, figures or tables."""
     kinds = (origin.NUMBER, origin.CLAIM, origin.FIGURE, origin.TABLE, origin.TEX)
     items = [t for t in origin.items(member) if t.kind in kinds and name in (t.name, t.name.partition(", ")[0])]
@@ -109,8 +109,8 @@ def text(item: PaperItem, every: bool = False) -> Iterator[str]:
     if not keys:
         yield "  points    none: it does not depend on measured points"
         return
-    listed = keys if every else keys[:MOST]
-    more = f" (first {MOST}; --all lists all)" if len(keys) > len(listed) else ""
+    listed = keys if every else keys[:MAX_POINTS]
+    more = f" (first {MAX_POINTS}; --all lists all)" if len(keys) > len(listed) else ""
     yield f"  points    {len(keys)}{more}:"
     for key in listed:
         yield f"            {key}"
@@ -125,7 +125,7 @@ def text(item: PaperItem, every: bool = False) -> Iterator[str]:
     yield f"  versions  {', '.join(all_versions)}"
 
 
-def of_paper(page: Path, code: str) -> Iterator[str]:
+def paper_lines(page: Path, code: str) -> Iterator[str]:
     """Yield the lines about a table that only the joined paper has."""
     table = pd.read_csv(page)
     r = table[table["code"] == code.upper()].iloc[0]

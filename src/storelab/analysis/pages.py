@@ -89,7 +89,7 @@ def page(campaign_dir: Path, url: str, seconds: float) -> Page:
         latencies(of_store["latency"]),
         sparse(of_store["sparse"]),
         limits(of_store["verdicts"]),
-        went_wrong(of_store["points"]),
+        failed_points(of_store["points"]),
     ]
     return Page(url, under(of_store, seconds), [s for s in sections if s.rows or s.lines])
 
@@ -204,7 +204,7 @@ def limits(found: pd.DataFrame) -> Section:
     return Section("Limits", lines=verdicts.lines(found.assign(deployment="")))
 
 
-def went_wrong(points: pd.DataFrame) -> Section:
+def failed_points(points: pd.DataFrame) -> Section:
     """Return the section about points that failed or are invalid, with the reasons."""
     bad = points[points["state"] != "ok"]
     out = Section("Failures")

@@ -20,10 +20,10 @@ from storelab.core.errors import (
     Exit,
     MeasurementFailed,
     UserError,
-    of_memory,
-    of_system,
+    memory_error,
     require_known,
     shown,
+    system_error,
     without_tokens,
 )
 from storelab.host.processes import no_core_dumps
@@ -336,9 +336,9 @@ def escape_unprintable() -> None:
 def one_line(error: Exception) -> str:
     """Return the line that is printed for an error that ends a command."""
     if isinstance(error, OSError):  # a full or read-only disk; a folder that is missing, a file, or not accessible
-        return str(of_system(error))
+        return str(system_error(error))
     if isinstance(error, MemoryError):
-        return str(of_memory())
+        return str(memory_error())
     if not isinstance(error, click.ClickException):
         return str(error)
     context = getattr(error, "ctx", None)

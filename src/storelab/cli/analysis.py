@@ -263,7 +263,7 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     for text in what:
         found = module.found(text, folders, results, settings.own())
         if isinstance(found, Path):
-            lines = list(module.of_paper(found, text))
+            lines = list(module.paper_lines(found, text))
         else:
             lines = [line for thing in found for line in module.text(thing, every)]
         click.echo("\n".join(lines))

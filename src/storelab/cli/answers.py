@@ -37,7 +37,7 @@ class Work(StrictModel):
     measuring_s: float = Field(description="Sum of the lengths of their windows.")
 
 
-class Asked(StrictModel):
+class Demands(StrictModel):
     """The demands of the plan on one store."""
 
     store: str = Field(description="The store.")
@@ -55,7 +55,7 @@ class Check(Answer):
 
     campaign: str = Field(description="Name of the campaign.")
     folder: str = Field(description="Folder of the campaign.")
-    stores: list[Asked] = Field(description="Demands on each store.")
+    stores: list[Demands] = Field(description="Demands on each store.")
     points: int = Field(description="Number of points in the plan.")
     measured: int = Field(description="Number of points that have a record.")
     sealed: bool = Field(description="Whether the campaign is sealed.")

@@ -173,7 +173,7 @@ def plan(settings: Settings, write: bool, as_json: bool) -> None:
         planned = [_planned(p, _state(config, p)) for p in points]
         print_json("plan", campaign=config.name, folder=str(config.campaign_dir), points=planned)
         return
-    descriptions = {p.key: " ".join(axis_texts(p, workloads.of(p), ALWAYS_SHOWN)) for p in points}
+    descriptions = {p.key: " ".join(axis_texts(p, workloads.workload_of(p), ALWAYS_SHOWN)) for p in points}
     width = max(map(len, descriptions.values()))
     shown = {"measured": "done", "failed": "failed", "to do": "-"}
     for p in points:
@@ -238,7 +238,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
     from storelab.gang import coordinator, prefork
     from storelab.gang.launchers import choose
 
-    coordinator.heed_signals()
+    coordinator.handle_signals()
     config, points = load(settings)
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
         # Imported here, while the other process imports what the clients need: each takes half a second.
@@ -263,7 +263,7 @@ def collect(settings: Settings) -> None:
         return
     collecting.refuse(config, points)
     for name, store in load_stores(config, past=True).items():
-        if left_over.left(config, name)["buckets"] or filling.there(config, store):
+        if left_over.left(config, name)["buckets"] or filling.may_have_filler(config, store):
             try:
                 store.up(1)
                 left_over.remove(config, store, always=True)

@@ -51,7 +51,7 @@ def quick(
     from storelab.gang import coordinator
     from storelab.measure.attempts import measuring_lock
 
-    coordinator.heed_signals()
+    coordinator.handle_signals()
     given = {"profile": profile, "region": region, "bucket": bucket}
     store = {"kind": "s3", "endpoint": url} | {k: v for k, v in given.items() if v is not None}
     name = store_name(url)

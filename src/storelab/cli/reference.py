@@ -162,7 +162,7 @@ def configuration() -> str:
     for workload in WORKLOADS.values():
         lines += ["", f"### `{workload.name}`", "", workload.help, *head, *map(axis_row, workload.axes)]
     note = "These axes of the whole point are in `axes` of the sweep. The other axes of a workload are in its role."
-    lines += ["", "### sweeps with `roles`", "", note, *head, *map(axis_row, roles.of_point(()))]
+    lines += ["", "### sweeps with `roles`", "", note, *head, *map(axis_row, roles.point_axes(()))]
     return "\n".join(lines) + "\n"
 
 

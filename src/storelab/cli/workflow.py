@@ -22,7 +22,7 @@ from storelab.analysis.figures import KINDS
 from storelab.analysis.parts import derived
 from storelab.analysis.records import links
 from storelab.core import config, integrity, records, sealed
-from storelab.core.errors import Exit, UserError, of_system
+from storelab.core.errors import Exit, UserError, system_error
 from storelab.core.model import Point
 from storelab.stores.config import load, load_rebuild
 
@@ -140,7 +140,7 @@ def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
             os.environ.setdefault(console.NAMED, console.name_here(sys.stderr))
         return flow
     except (UserError, OSError) as error:
-        print(f"storelab: {of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+        print(f"storelab: {system_error(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         sys.exit(Exit.MISTAKE)
 
 

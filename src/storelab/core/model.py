@@ -13,7 +13,7 @@ from typing import Any, Self
 from storelab.core import units
 from storelab.core.errors import UserError, shown
 
-MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
+MAX_INT, MAX_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
 PLAN_SCHEMA = 1
 JsonObject = dict[str, Any]  # a JSON object; docs/records.md lists its keys
@@ -71,16 +71,16 @@ class Axis:
             size = units.parse(value, "size", place)
             if size < self.minimum:
                 raise UserError(place, f"{shown(value)} is too small", f"at least {self.minimum} B")
-            if size > MOST_SIZE:
-                raise UserError(place, f"{shown(value)} is too large", f"at most {units.format_size(MOST_SIZE)}")
+            if size > MAX_SIZE:
+                raise UserError(place, f"{shown(value)} is too large", f"at most {units.format_size(MAX_SIZE)}")
             return size
         if self.kind == "int":
             if isinstance(value, bool) or not isinstance(value, int):
                 raise UserError(place, f"{shown(value)} is not a whole number", f"give an integer from {self.minimum}")
             if value < self.minimum:
                 raise UserError(place, f"{shown(value)} is too small", f"at least {self.minimum}")
-            if value > MOST_INT:
-                raise UserError(place, f"{shown(value)} is too large", f"at most {MOST_INT}")
+            if value > MAX_INT:
+                raise UserError(place, f"{shown(value)} is too large", f"at most {MAX_INT}")
             return value
         if self.kind == "percent":
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:

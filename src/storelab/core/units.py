@@ -25,7 +25,7 @@ KINDS = {
 }
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z/]+)\s*\Z")
 _EXACT = Context(prec=100)
-MOST = 10**24  # larger than any sensible value; axes and keys have lower limits
+MAX_VALUE = 10**24  # larger than any sensible value; axes and keys have lower limits
 
 
 def parse(value: Any, kind: str, place: str) -> int:
@@ -46,7 +46,7 @@ def parse(value: Any, kind: str, place: str) -> int:
             f"did you mean {near!r}?" if near else f"write it like {example}",
         )
     exact = _EXACT.multiply(Decimal(number), table[unit])
-    if exact >= MOST:
+    if exact >= MAX_VALUE:
         raise UserError(place, f"{shown(value)} is too large", f"write it like {example}")
     if exact != int(exact):
         raise UserError(

@@ -74,7 +74,7 @@ def findable(source: str, place: str) -> None:
         raise UserError(place, problem, "write a path, or a URL that begins with https:// or root://") from None
 
 
-def whole(path: Path, place: str) -> None:
+def require_complete(path: Path, place: str) -> None:
     """Raise UserError if a local file is not a ROOT file, or incomplete according to its first bytes."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -109,7 +109,7 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
     """
     import uproot
 
-    whole(path, f"files.{name}.path")
+    require_complete(path, f"files.{name}.path")
     try:
         file = uproot.open({str(path): None})
         kinds = dict(file.iterclassnames(cycle=True))

@@ -19,7 +19,7 @@ from storelab.core.model import derive_seed
 
 BODIES = 4
 _CHUNK = 16 * 2**20
-MOST_KEYS = 10**6  # in a folder
+MAX_KEYS = 10**6  # in a folder
 
 
 def body_files(scratch: Path, seed: int, size: int) -> list[Path]:

@@ -54,7 +54,7 @@ class DavixTransport:
         self.program.close()
 
 
-class Whole:
+class WithoutPlan:
     """Mixin for readers: all baskets of a transfer go to davix at once, without a plan."""
 
     def _transfer(self: Any, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
@@ -69,11 +69,11 @@ class Whole:
         return [np.frombuffer(part, np.uint8) for part in parts]
 
 
-class DavixReader(Whole, SelectionReader):
+class DavixReader(WithoutPlan, SelectionReader):
     """A reader for a TTree."""
 
 
-class DavixPages(Whole, PageReader):
+class DavixPages(WithoutPlan, PageReader):
     """A reader for an RNTuple."""
 
 

@@ -31,7 +31,7 @@ NAME = "storelab-davix"
 LIBRARIES = debian.Packages(
     ("davix", "davix-dev", "g++", "pkg-config"), "davix with its library: 1 MB; g++ if it is missing"
 )
-LEAST = 1 << 20  # bytes of the memory file
+MIN_MEMORY = 1 << 20  # bytes of the memory file
 # Codes of davix (StatusCode in davixstatusrequest.hpp) as error classes; network failures are recognised by messages.
 CODES = {
     0x004: "SessionCreationError",
@@ -83,7 +83,7 @@ def build_it(tools: Path, progress: Progress) -> None:
         final.parent.mkdir(parents=True, exist_ok=True)
         flags = command_output(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
         command_output(["g++", "-O2", "-std=c++17", "-pthread", str(SOURCE), "-o", str(half), *flags], "g++", 600)
-        if (done := processes.ask([half, "--version"], 60)).returncode:
+        if (done := processes.run_command([half, "--version"], 60)).returncode:
             raise MeasurementFailed(f"install: {NAME} does not run here: {processes.words(done)}")
         half.replace(final)
         write_json(final.with_suffix(".json"), {"source": _source(), "bytes": final.stat().st_size})
@@ -104,7 +104,7 @@ def binary() -> Path:
 
 def version() -> str:
     """Return the versions of davix and of the HTTP library that it uses, for example `davix 0.8.4, …`."""
-    return " ".join(processes.ask([binary(), "--version"], 60).stdout.split())
+    return " ".join(processes.run_command([binary(), "--version"], 60).stdout.split())
 
 
 def url_of(endpoint: Endpoint, path: str) -> str:
@@ -195,7 +195,7 @@ class Program:
         """Enlarge the memory file to at least this number of bytes."""
         if size <= self.room:
             return
-        self.room = max(LEAST, size)
+        self.room = max(MIN_MEMORY, size)
         os.ftruncate(self.file, self.room)
         self.buffer = memoryview(mmap.mmap(self.file, self.room))
         self.ask(f"size {self.room}")

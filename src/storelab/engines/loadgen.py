@@ -108,7 +108,7 @@ class LoadgenClient(TransferClient):
             "timeout_s": TIMEOUT_S,
             "drain_s": self.drain_s,
             "client": job.number,
-            "most_single": max(1, 0 if bin_ns else bins.MOST_SINGLE // axes["clients"]),
+            "most_single": max(1, 0 if bin_ns else bins.MAX_SINGLE // axes["clients"]),
             **({"bin_ns": bin_ns} if bin_ns else {}),
             "records": str(self.records),
         }
@@ -305,7 +305,7 @@ class LoadgenMix(LoadgenClient):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
         self.guard = Guard(
-            job.limits | objects.NO_ROOM, job.point.axes["clients"], progress=ProgressWriter(job.progress_file)
+            job.limits | objects.NO_SPACE_LIMITS, job.point.axes["clients"], progress=ProgressWriter(job.progress_file)
         )
 
     def job_entries(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
 from storelab.engines.contract import Job
 from storelab.readplan import Link, measure, transports
 from storelab.readplan.choose import Requests, plan
-from storelab.readplan.link import LEAST_SIZE, assumed, connect
+from storelab.readplan.link import MIN_SIZE, assumed, connect
 from storelab.readplan.source import fetch
 from storelab.readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, VectorTransport
 from storelab.stores.protocols import filesystems, s3_clients
@@ -44,7 +44,7 @@ LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # the li
 SIGNED_FOR = timedelta(days=1)
 PARALLEL = 64
 PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
-APART = 1000  # minimum distance between baskets in one request, in bytes: a server may merge nearby ranges
+MIN_DISTANCE = 1000  # minimum distance between baskets in one request, in bytes: a server may merge nearby ranges
 
 
 class Counted:
@@ -235,7 +235,7 @@ class PlannedBase(SelectionClient):
         if shared:
             self.link = Link(**mine | {"curve": tuple(map(tuple, mine["curve"])), "doubtful": ()})
             connect(self.transport, self.size)
-        elif self.size < LEAST_SIZE:
+        elif self.size < MIN_SIZE:
             self.link = assumed(self.transport.parallel)
         else:
             self.link = measure(self.transport, self.size)
@@ -247,9 +247,9 @@ class PlannedBase(SelectionClient):
         """Measure how many ranges the store really answers in one request, by known baskets far from each other."""
         order = np.argsort(self.staged.offset)
         offset, size = self.staged.offset[order], self.staged.size[order]
-        kept, end = [], -APART
+        kept, end = [], -MIN_DISTANCE
         for i in np.flatnonzero(size <= np.quantile(size, 0.5)).tolist():
-            if offset[i] >= end + APART:
+            if offset[i] >= end + MIN_DISTANCE:
                 kept.append(i)
                 end = int(offset[i] + size[i])
         crc = self.crc[order][kept].tolist()

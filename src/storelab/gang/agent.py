@@ -24,16 +24,16 @@ from storelab.core.redaction import without_tokens
 from storelab.engines.contract import ClientResult, GangJob
 from storelab.gang import credentials, nodes, prefork, relay, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
-from storelab.gang.launchers.remote import ASKED_TO_END
+from storelab.gang.launchers.remote import STOP_REQUESTED
 from storelab.gang.rendezvous import Folder, GangAborted
 from storelab.host import processes, scratch
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
-CALLED_OFF_S = 0.5  # between two checks whether the gang was cancelled
+ABORT_LOOK_S = 0.5  # between two checks whether the gang was cancelled
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _end_reasons: list[str] = []  # the signal that asked this agent to end
-TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
+LOCK, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
 
 class GangFolder:
@@ -94,7 +94,7 @@ def _remove(path: Path) -> None:
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
     """Allow one agent at a time: a folder that is not locked yet would look abandoned."""
-    with folders.lock_file(folder / TURN) as lock:
+    with folders.lock_file(folder / LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -112,7 +112,7 @@ class Agent:
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
         self.host = nodes.host_name()
-        found = rendezvous.awaited(uplink, "job.json")
+        found = rendezvous.wait_for_file(uplink, "job.json")
         if found is None:
             raise NodeFailed(
                 f"does not see {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
@@ -197,7 +197,7 @@ class Agent:
 
     def _until(self, look: Any) -> Any:
         """Return what `look` returns once it is not empty. Raise GangAborted if cancelled, without clients, or late."""
-        limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
+        limit = time.monotonic() + self.timeout_s + rendezvous.MAX_START_DELAY_S
         pause = rendezvous.poll_s(len(self.job.nodes))
         while not (found := look()):
             self._step(limit, "the coordinator did not answer")
@@ -244,7 +244,7 @@ class Agent:
     def _called_off(self) -> None:
         if _end_reasons:  # Python drops what a handler raises in a fork
             raise NodeFailed(_end_reasons[0])
-        if time.monotonic() - self._looked > CALLED_OFF_S:
+        if time.monotonic() - self._looked > ABORT_LOOK_S:
             self._looked = time.monotonic()
             if (called := self.uplink.get("abort")) is not None:
                 raise GangAborted(called.get("reason", "the coordinator cancelled the gang"))
@@ -277,7 +277,7 @@ def _end_by_signal(number: int, _: Any) -> None:
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
     _end_reasons.append(
-        f"{ASKED_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
+        f"{STOP_REQUESTED} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
     )
     raise NodeFailed(_end_reasons[0])
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from storelab import engines
 from storelab.core import clock, records
 from storelab.core.engines import CATALOGUE
-from storelab.core.errors import MeasurementFailed, UserError, of_memory, of_system
+from storelab.core.errors import MeasurementFailed, UserError, memory_error, system_error
 from storelab.core.model import Point
 from storelab.core.redaction import redacted, without_tokens
 from storelab.engines.common.guard import LimitExceeded
@@ -91,10 +91,10 @@ def run(folder: Path, rank: int) -> int:
     except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
         out.failure = str(error)
     except MemoryError:
-        out.failure = str(of_memory())
+        out.failure = str(memory_error())
     except Exception as error:  # the errors of all libraries are results of this client
         here = isinstance(error, OSError) and error.filename is not None  # of a local file: full disk, removed folder
-        out.failure = str(of_system(error)) if here else f"{type(error).__name__}: {error}"
+        out.failure = str(system_error(error)) if here else f"{type(error).__name__}: {error}"
         raise
     finally:
         client.close()

@@ -19,7 +19,7 @@ from storelab.gang import rendezvous
 from storelab.host import processes
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
-LOOK_S, ASIDE_S = 0.02, 0.2  # between two checks: before the start; while clients measure
+LOOK_S, MEASURING_LOOK_S = 0.02, 0.2  # between two checks: before the start; while clients measure
 
 _signals: list[int] = []  # received signals that ask for an end
 _ending = False
@@ -69,18 +69,18 @@ class Launcher(ABC):
         return []
 
 
-def heed_signals() -> None:
+def handle_signals() -> None:
     """Make SIGINT, SIGTERM and SIGHUP end a gang in order.
 
     This works even if they arrive twice, or where Python drops what a handler raises (in a fork).
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
-            signal.signal(number, _heed)
+            signal.signal(number, _handle_signal)
     sys.unraisablehook = _dropped
 
 
-def _heed(number: int, _: Any) -> None:
+def _handle_signal(number: int, _: Any) -> None:
     _signals.append(number)
     if not _ending:
         sys.exit(128 + number)
@@ -163,7 +163,7 @@ def _watch(
             raise MeasurementFailed(
                 f"clients {sorted(set(range(size)) - done)} left no result {GRACE_S:.0f} s after the deadline"
             )
-        time.sleep(ASIDE_S if time.monotonic() < quiet_until else LOOK_S)
+        time.sleep(MEASURING_LOOK_S if time.monotonic() < quiet_until else LOOK_S)
 
 
 def _failures(folder: Path, ended: dict[int, int]) -> str:

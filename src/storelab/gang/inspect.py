@@ -23,7 +23,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import credentials
 from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.nodes import ClockServer, host_name, measure_offset, other_versions, versions
-from storelab.gang.rendezvous import Folder, awaited
+from storelab.gang.rendezvous import Folder, wait_for_file
 from storelab.host import environment, processes
 
 WAIT_S = 90  # for all nodes
@@ -35,7 +35,7 @@ COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "op
 def look(folder: Path, number: int) -> None:
     """Write the state of this node. Raise SystemExit if it does not see the folder."""
     place, host = Folder(folder), host_name()
-    if (ask := awaited(place, "ask.json")) is None:
+    if (ask := wait_for_file(place, "ask.json")) is None:
         sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
     about: dict[str, Any] = {
         "host": host,
@@ -133,7 +133,9 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     look_there = remote.prepared(
         settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
     )
-    done = processes.ask([*srun.step(count), *settings.options, *look_there], WAIT_S, credentials.clean(os.environ))
+    done = processes.run_command(
+        [*srun.step(count), *settings.options, *look_there], WAIT_S, credentials.clean(os.environ)
+    )
     if done.returncode == processes.LATE:
         return [
             f"srun: no answer within {WAIT_S} s: other steps use the nodes, launcher.options fit no node, or "

@@ -73,7 +73,7 @@ def add_to(run: RunRecord, launcher: Launcher, results: Sequence[ClientResult], 
     whole["client_cpu_s"] = sum(r.cpu_user_s + r.cpu_system_s for r in results)
 
 
-ASKED, WAIT_S = 12, 0.3
+REQUESTS, WAIT_S = 12, 0.3
 STA_UNSYNC = 0x40
 
 
@@ -137,18 +137,18 @@ def measure_offset(addresses: list[list]) -> Offset:
     addresses: list of [host, port].
     """
     for host, port in addresses:
-        if (best := _ask(host, port)) is not None:
+        if (best := _measured_offset(host, port)) is not None:
             return best
     error_ns = kernel_error_ns()
     return Offset(0, error_ns, "unknown" if error_ns is None else "kernel")
 
 
-def _ask(host: str, port: int) -> Offset | None:
+def _measured_offset(host: str, port: int) -> Offset | None:
     best: tuple[int, int] | None = None
     misses = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.settimeout(WAIT_S)
-        for _ in range(ASKED):
+        for _ in range(REQUESTS):
             nonce = secrets.token_bytes(16)
             try:
                 sent = clock.now_ns()

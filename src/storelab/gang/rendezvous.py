@@ -19,8 +19,8 @@ from typing import Any
 
 from storelab.core import clock
 
-POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two checks: at least; per participant
-SLOWEST_LEAD_S = 120.0
+POLL_S, POLL_PER_CLIENT_S = 0.02, 3e-4  # between two checks: at least; per participant
+MAX_START_DELAY_S = 120.0
 SHARED_S = 20.0  # for a shared folder to show a file of another host
 
 
@@ -74,7 +74,7 @@ class Folder:
             return {int(tail) for e in found if e.name.startswith(head) and (tail := e.name[len(head) :]).isdigit()}
 
 
-def awaited(place: Any, name: str) -> dict[str, Any] | None:
+def wait_for_file(place: Any, name: str) -> dict[str, Any] | None:
     """Return the file as soon as it appears; None after SHARED_S seconds. place: a Folder, or a way to reach one."""
     return clock.wait_for(lambda: place.get(name), SHARED_S, 0.2)
 
@@ -89,7 +89,7 @@ class Start:
 
 def poll_s(size: int) -> float:
     """Return the seconds between two checks: many participants must not become the load that they want to measure."""
-    return max(POLL_S, size * POLL_EACH_S)
+    return max(POLL_S, size * POLL_PER_CLIENT_S)
 
 
 def join(place: Folder, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
@@ -175,7 +175,7 @@ class Leader:
             return None
         if self._called is None:
             self._refuse_wrong(there)
-            self._called, self.give_up = now, max(self.give_up, now + min(self.timeout_s, SLOWEST_LEAD_S))
+            self._called, self.give_up = now, max(self.give_up, now + min(self.timeout_s, MAX_START_DELAY_S))
             self.place.put("call", {"n": self.size})
             return None
         self.round_s = now - self._called

@@ -17,7 +17,7 @@ from typing import Any
 
 from storelab import __version__
 from storelab.core.engines import PACKAGES
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 
 INTERFACES = Path("/sys/class/net")
 PLACES = "/usr/sbin:/sbin"  # folders of `tc` and `ip`, which may be missing in a user's PATH
@@ -55,7 +55,7 @@ def git_commit() -> str:
     describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     # git refuses a checkout of another user without safe.directory. fsmonitor could start a program of that user.
     own = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false"]
-    done = ask(["git", *own, "-C", root, *describe], 10)
+    done = run_command(["git", *own, "-C", root, *describe], 10)
     return "" if done.returncode else done.stdout.strip()
 
 
@@ -126,7 +126,7 @@ def _driver_speed(interface: str) -> int | None:
 def _listed(program: str, *words: str) -> list[Mapping[str, Any]]:
     """Return the output of `tc` or `ip`; [] if the program is missing or fails."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{PLACES}")
-    done = ask([path or program, "-j", *words], 5)
+    done = run_command([path or program, "-j", *words], 5)
     with suppress(ValueError, TypeError):
         return [entry for entry in json.loads(done.stdout) if isinstance(entry, dict)]
     return []

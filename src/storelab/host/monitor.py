@@ -1,6 +1,6 @@
 """The monitor of a point: samples of the resources that client, server and host use. May import: `core`.
 
-A thread samples from the agreed start to the deadline. Every 200 ms, or MOST_SAMPLES times in longer runs, it reads CPU
+A thread samples from the agreed start to the deadline. Every 200 ms, or MAX_SAMPLES times in longer runs, it reads CPU
 and memory of the host, its TCP sockets (established, TIME_WAIT) and interfaces, and CPU and memory of each client and
 each daemon of the store with all their child processes. Every second, because it costs more, it reads new processes,
 open files of clients and daemons, open sockets of the clients, and sockets in transient states. Also every second, it
@@ -20,7 +20,7 @@ from storelab.core import clock, records
 from storelab.host import environment, proc
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
-MOST_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
+MAX_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
 # Shares of one core, below 1 % together: samples, looks and reports that would take more come less often.
 SAMPLES, LOOKS, REPORTS = 0.006, 0.0025, 0.001
 LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # maximum delay of the last sample; maximum step of the wall clock
@@ -103,7 +103,7 @@ class Monitor:
         self.actors, self.client_pids, self.duration_ns, self.beat = store_actors, client_pids, duration_ns, beat
         self.second, self._second_at, self._second_cost = second, 0, 0.0
         self._used, self._used_ns = Used(0.0), 0
-        self.period_ns = PERIOD_NS * max(1, -(-duration_ns // (PERIOD_NS * MOST_SAMPLES)))
+        self.period_ns = PERIOD_NS * max(1, -(-duration_ns // (PERIOD_NS * MAX_SAMPLES)))
         self.summary: dict[str, Any] = {}
         self._host = platform.node()
         self._rows: list[tuple[Any, ...]] = []

@@ -19,7 +19,7 @@ STALLED_S = 60.0  # maximum time without progress
 MESSAGE_S = 10.0  # between two messages about it
 LOOK_S = 0.5  # between two checks
 BLOCK = 1000  # items that a thread passes on at once
-SOMETHING = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
+MIN_PROGRESS_BYTES = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
 
 T = TypeVar("T")
 _last_message = [0.0]  # time of the last message from any thread
@@ -49,7 +49,9 @@ class Patience:
 
     def look(self) -> None:
         now = time.monotonic()
-        if self.traffic and abs((seen := self.traffic()) - self.bytes) >= SOMETHING:  # closed connections reduce it
+        if (
+            self.traffic and abs((seen := self.traffic()) - self.bytes) >= MIN_PROGRESS_BYTES
+        ):  # closed connections reduce it
             self.bytes, self.last = seen, now
         state = f", {self.done()}" if self.done() else ""
         if (waited := now - self.last) >= self.seconds:

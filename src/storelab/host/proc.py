@@ -17,7 +17,7 @@ TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 # Numbers of TCP states (include/net/tcp_states.h), and the bit mask that selects them in a dump.
 SYN_SENT, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING = 2, 3, 4, 5, 8, 9, 11
 OPENING, SHUTTING = (SYN_SENT, SYN_RECV), (FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
-ASKED = sum(1 << s for s in (*OPENING, *SHUTTING))
+REQUESTED_STATES = sum(1 << s for s in (*OPENING, *SHUTTING))
 _SOCK_DIAG_BY_FAMILY, _NLMSG_ERROR, _NLMSG_DONE, _REQUEST_DUMP = 20, 2, 3, 0x301
 
 
@@ -122,7 +122,7 @@ def changing() -> dict[int, int] | None:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as s:  # NETLINK_SOCK_DIAG
             s.settimeout(1.0)
             for family in (socket.AF_INET, socket.AF_INET6):
-                request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 0, 0, ASKED)
+                request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 0, 0, REQUESTED_STATES)
                 s.send(struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0) + request)
                 _count(s, out)
     except OSError:

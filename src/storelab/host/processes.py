@@ -17,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 LATE, MISSING = 124, 127  # exit status of a command that timed out, or could not be started
 
 
-def ask(
+def run_command(
     command: Sequence[str | Path],
     timeout_s: float = 20.0,
     environ: Mapping[str, str] | None = None,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress
 from storelab.install.running import build_once, command_output, run
 
@@ -53,7 +53,7 @@ class Program:
         ]
 
 
-def _wanted(program: Program) -> dict[str, str]:
+def _requirements(program: Program) -> dict[str, str]:
     return {"crate": program.kind, "version": program.version, "sha256": program.sha256} | {
         "features": " ".join(program.features)
     }
@@ -67,7 +67,7 @@ def present(program: Program, tools: Path) -> bool:
     """Return True if the binary exists, and its stamp shows that it was built from the current pins."""
     binary = _binary(program, tools)
     with contextlib.suppress(UserError, OSError):
-        return read_json(binary.with_suffix(".json")) == _wanted(program) | {"bytes": binary.stat().st_size}
+        return read_json(binary.with_suffix(".json")) == _requirements(program) | {"bytes": binary.stat().st_size}
     return False
 
 
@@ -131,7 +131,7 @@ def _build(program: Program, cargo: Path, tools: Path, scratch: Path, progress: 
         run(command, scratch, environ, scratch / "build.log", progress)
         _check(program, temporary / "bin" / program.kind)
         (temporary / "bin" / program.kind).replace(binary)
-        write_json(binary.with_suffix(".json"), _wanted(program) | {"bytes": binary.stat().st_size})
+        write_json(binary.with_suffix(".json"), _requirements(program) | {"bytes": binary.stat().st_size})
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -141,7 +141,7 @@ def _check(program: Program, binary: Path) -> None:
     crates = _home().glob(f"registry/cache/*/{program.kind}-{program.version}.crate")
     if program.sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in crates}:
         raise MeasurementFailed(f"install: {program.kind} {program.version} is not the crate that storelab pins")
-    done = ask([binary, "--version"], 60)
+    done = run_command([binary, "--version"], 60)
     if done.returncode or program.version not in done.stdout + done.stderr:
         raise MeasurementFailed(
             f"install: the built {program.kind} does not have version {program.version}, or does not run on this host"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress
-from storelab.install.running import check_room, command_output
+from storelab.install.running import command_output, require_space
 
 # dpkg would start the service of a server package. It runs this program first, whose exit status 101 forbids that.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -23,7 +23,7 @@ FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nex
 
 
 def installed(package: str) -> bool:
-    return ask(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], 60).stdout.startswith("ii")
+    return run_command(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], 60).stdout.startswith("ii")
 
 
 def _root(*command: str) -> list[str]:
@@ -142,7 +142,7 @@ def install_condor(tools: Path, progress: Progress) -> None:
         install(["debootstrap"], progress)
     url = mirror()
     tools.mkdir(parents=True, exist_ok=True)
-    check_room(tools, CONDOR_ROOM, f"building the chroot needs {CONDOR_ROOM / 1e9:.1f} GB")
+    require_space(tools, CONDOR_ROOM, f"building the chroot needs {CONDOR_ROOM / 1e9:.1f} GB")
     with tempfile.TemporaryDirectory(prefix=".condor-", dir=tools, ignore_cleanup_errors=True) as work:
         root = Path(work, "root")
         _build_chroot(root, url, progress)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress, project
 from storelab.install.running import build_once, command_output, pip, run
 
@@ -150,7 +150,7 @@ def _hash(program: Program) -> str:
     ).hexdigest()
 
 
-def _wanted(program: Program) -> dict[str, str]:
+def _requirements(program: Program) -> dict[str, str]:
     return {"package": program.package, "version": pinned(program), "pins": _hash(program)}
 
 
@@ -161,7 +161,7 @@ def _placed(program: Program, tools: Path) -> list[Path]:
 def present(program: Program, tools: Path) -> bool:
     """Return True if all binaries exist, and their stamps show that they were built from the current pins."""
     with contextlib.suppress(UserError, OSError):
-        wanted = _wanted(program)
+        wanted = _requirements(program)
         return all(
             read_json(b.with_suffix(".json")) == wanted | {"bytes": b.stat().st_size} for b in _placed(program, tools)
         )
@@ -208,14 +208,14 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
             _check(program, temporary / final.name)
         for final in _placed(program, tools):
             (temporary / final.name).replace(final)
-            write_json(final.with_suffix(".json"), _wanted(program) | {"bytes": final.stat().st_size})
+            write_json(final.with_suffix(".json"), _requirements(program) | {"bytes": final.stat().st_size})
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _check(program: Program, binary: Path) -> None:
     """Raise MeasurementFailed if the binary has another version, or does not run."""
-    shown = ask([binary, "--version"], 60)
+    shown = run_command([binary, "--version"], 60)
     version = shown.stdout.strip() if program.own else module_version(binary, program.module)
     if shown.returncode or version != pinned(program):
         raise MeasurementFailed(

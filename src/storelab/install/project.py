@@ -49,7 +49,7 @@ def init(folder: Path) -> list[str]:
         raise UserError(
             "init", f"{shipped('Snakefile')} does not exist", "install a wheel of storelab, or use a complete checkout"
         )
-    new = [name for name, (_, content) in wanted.items() if not _there(folder, name, content)]
+    new = [name for name, (_, content) in wanted.items() if not _exists_unchanged(folder, name, content)]
     for name in new:
         source, content = wanted[name]
         records.write_atomic(folder / name, content, sync=False)
@@ -57,7 +57,7 @@ def init(folder: Path) -> list[str]:
     return new
 
 
-def _there(folder: Path, name: str, content: bytes) -> bool:
+def _exists_unchanged(folder: Path, name: str, content: bytes) -> bool:
     """Return True if the file exists. Raises UserError: it has other content."""
     place = folder / name
     above = [p for p in place.parents if p.is_relative_to(folder)]

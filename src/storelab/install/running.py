@@ -53,7 +53,7 @@ def command_output(command: Sequence[str], what: str, seconds: float, environ: M
     return done.stdout
 
 
-def check_room(tools: Path, needed: float, what: str) -> None:
+def require_space(tools: Path, needed: float, what: str) -> None:
     """Raise UserError if the tools folder has less than `needed` bytes free. what: what needs them, for the message."""
     if (free := shutil.disk_usage(tools).free) < needed:
         raise UserError(
@@ -64,7 +64,7 @@ def check_room(tools: Path, needed: float, what: str) -> None:
 
 
 @contextlib.contextmanager
-def alone(tools: Path, progress: Progress) -> Iterator[None]:
+def single_build(tools: Path, progress: Progress) -> Iterator[None]:
     """Allow only one build at a time in a tools folder."""
     with folders.lock_file(tools / "lock") as f:
         try:
@@ -91,11 +91,11 @@ def build_once(
     scratch = tools / "cache" / kind  # files of an interrupted build are used again
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
-        with alone(tools, progress), contextlib.ExitStack() as end:
+        with single_build(tools, progress), contextlib.ExitStack() as end:
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if not there():
-                check_room(tools, room, f"the build needs {room / 1e9:.1f} GB")
+                require_space(tools, room, f"the build needs {room / 1e9:.1f} GB")
                 build(scratch)
     except OSError as error:
         where = error.filename or tools

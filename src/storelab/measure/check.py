@@ -18,7 +18,7 @@ from storelab import engines, workloads
 from storelab.core import calibration, folders, plan, records, units
 from storelab.core.axes import roles
 from storelab.core.config import Config
-from storelab.core.engines import CATALOGUE, obeyed, of, protocols
+from storelab.core.engines import CATALOGUE, engines_of, obeyed, protocols
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import stores_of
@@ -59,7 +59,7 @@ def everything(
         rights(config, points, workloads, stores)
         programs(points, stores)
         filling.check(config, points, dict(stores))
-        room(config, points, stores)
+        require_space(config, points, stores)
         places({name: stores[name] for name in stores_of(config, points)})
         faults.check_plan(config, points, made, report)
 
@@ -85,7 +85,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
 # The plan, its stores and this host
 
 
-def _own_first(points: list[Point]) -> list[Point]:
+def _calibrations_last(points: list[Point]) -> list[Point]:
     """Sort calibrations last: an error is reported for the sweep that causes it, not for the calibration it implies."""
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
 
@@ -107,7 +107,7 @@ def limits(config: Config, points: list[Point]) -> None:
         ):
             _within(config, what, value, f"campaign {config.name} needs {show(value)} in store {store}", show)
     _due(config, points, {store: summarise(points, store).staged_bytes for store in stores_of(config, points)})
-    for p in _own_first(points):
+    for p in _calibrations_last(points):
         each, who = [(len(part.ranks), part.point.axes) for part in p.parts()], f"sweep {p.sweep} needs"
         clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
@@ -122,7 +122,7 @@ def open_files(config: Config, points: list[Point]) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if config.launcher.kind != "local" or hard == resource.RLIM_INFINITY:
         return
-    for p in in_parts(_own_first(points)):
+    for p in in_parts(_calibrations_last(points)):
         workers = p.axes.get("workers", 1)
         if (needed := OTHER_FILES + FILES_OF_WORKER * workers) > hard:
             raise UserError(
@@ -134,7 +134,7 @@ def open_files(config: Config, points: list[Point]) -> None:
 
 def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None:
     """Raise UserError if the uploads of an open loop and the staged data exceed the limit of stored bytes."""
-    for p in in_parts(_own_first(points)):
+    for p in in_parts(_calibrations_last(points)):
         if p.workload != "put" or not (rate := p.axes.get("arrival_rate", 0)):
             continue
         size, seconds = p.axes["object_size"], p.fixed["duration_ns"] / 1e9
@@ -152,7 +152,7 @@ def _within(config: Config, what: str, value: int, problem: str, show: Callable[
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """Raise UserError if a store cannot or may not do what the plan asks."""
-    for p in in_parts(_own_first(points)):
+    for p in in_parts(_calibrations_last(points)):
         settings: Any = config.stores[p.store]  # of its kind
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
@@ -292,10 +292,10 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
         if CATALOGUE[name].program:
             engines.load(CATALOGUE[name].program)()
     for point in points:
-        workloads.of(point).require(point)
+        workloads.workload_of(point).require(point)
     for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
-    for point in {plan.deployment(p): p for p in _own_first(points)}.values():
+    for point in {plan.deployment(p): p for p in _calibrations_last(points)}.values():
         store = stores[point.store]
         if store.managed:
             name, settings = changed(store, point.axes)
@@ -311,7 +311,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             store.require()
 
 
-def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+def require_space(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
     """Raise UserError if the stores' disks, the clients' tmpfs or the results' disk have too little space."""
     for name in stores_of(config, points):
         total, disk = summarise(points, name), stores[name].free_bytes()
@@ -330,7 +330,7 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
                 f"{units.human_size(tmpfs)} free",
                 "make room, or lower object_size, workers or clients",
             )
-    folders.own(config)
+    folders.require_trusted(config)
     results = _folder("results", config.results)
     _folder("state", config.state)
     if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):
@@ -380,11 +380,11 @@ def factor(config: Config, point: Point, axis: str, most: int) -> str:
 
 
 def _validate_part(point: Point, store: Store) -> None:
-    _speaks(point, store)
+    _require_protocol(point, store)
     _obeyed(point)
     _binned(point)
     _parts(point, store)
-    workloads.of(point).validate(point)
+    workloads.workload_of(point).validate(point)
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
         raise UserError(
             place(point, "arrivals"),
@@ -399,12 +399,12 @@ def _validate_part(point: Point, store: Store) -> None:
         )
 
 
-def _speaks(point: Point, store: Store) -> None:
+def _require_protocol(point: Point, store: Store) -> None:
     """Raise UserError if the point's engine does not support the store's protocol."""
     engine, workload = point.axes["engine"], point.workload
     if store.protocol in (spoken := protocols(engine, workload)):
         return
-    others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
+    others = [e.name for e in engines_of(workload) if store.protocol in protocols(e.name, workload)]
     raise UserError(
         place(point, "engine"),
         f"{engine} supports {' and '.join(spoken)}, but store {store.name} (kind {store.settings.kind}) uses "
@@ -416,7 +416,7 @@ def _speaks(point: Point, store: Store) -> None:
 def _obeyed(point: Point) -> None:
     """Raise UserError if an axis that the engine does not support is not at its default."""
     engine = point.axes["engine"]
-    for axis in workloads.of(point).axes:
+    for axis in workloads.workload_of(point).axes:
         able = obeyed(point.workload).get(axis.name)
         if able is not None and engine not in able and point.axes[axis.name] != axis.default:
             raise UserError(
@@ -438,7 +438,7 @@ def enough_accounts(point: Point) -> None:
     if engine.many_accounts and not kept:
         return
     why = "a ledger belongs to one account" if kept else f"engine {engine.name} signs for one account per client"
-    able = [e.name for e in of(point.workload) if e.many_accounts and not kept]
+    able = [e.name for e in engines_of(point.workload) if e.many_accounts and not kept]
     hint = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
     raise UserError(place(point, "accounts"), f"{asked} accounts need at least {asked} clients{role}: {why}", hint)
 

@@ -35,7 +35,7 @@ STILL = 0.05  # fraction of the checked places that may still be cached after dr
 SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # objects that are read twice after the run
 
 
-def asked(point: Point) -> str | None:
+def access_mode(point: Point) -> str | None:
     """Return how a point's clients access staged data; the coldest of several roles; None if they read nothing."""
     values = [str(part.point.axes["access"]) for part in point.parts() if "access" in part.point.axes]
     return next((v for v in (COLD, "once", WARM) if v in values), None)
@@ -62,7 +62,7 @@ class CacheCheck:
         parts = point.parts()
         self.config, self.store, self.roles = config, store, len(parts)
         self.point, self.job = (parts[0].point, job.parts[0]) if self.roles == 1 else (point, job)
-        self.asked = asked(point)
+        self.asked = access_mode(point)
         self.cooled = Cooling()
         self.pids: list[int] = []
         self.before: dict[int, int | None] = {}
@@ -199,7 +199,7 @@ HINT = "run as root, or remove `drop_caches`"
 
 def check(config: Config, points: list[Point]) -> None:
     """Raise UserError if the kernel would refuse to drop its caches."""
-    if config.drop_caches and any(asked(p) == COLD for p in points) and not page_cache.may_drop_all():
+    if config.drop_caches and any(access_mode(p) == COLD for p in points) and not page_cache.may_drop_all():
         raise UserError("drop_caches", "only root may make the kernel drop its caches of files", HINT)
 
 
@@ -208,7 +208,7 @@ def notes(points: list[Point], stores: Mapping[str, Store]) -> list[str]:
     out: dict[str, None] = {}
     memory = psutil.virtual_memory().total
     for p in points:
-        if asked(p) == COLD:
+        if access_mode(p) == COLD:
             store = make(*changed(stores[p.store], p.axes), stores[p.store].state)
             if store.memory_only():
                 line = f"store {store.name} keeps its data in memory: no access is cold, and the records will show it"

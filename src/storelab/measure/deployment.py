@@ -30,7 +30,7 @@ from storelab.workloads.staging import buckets, filling, left_over, stage, writt
 
 def second_name(point: Point) -> str:
     """Return the name of the second store; '' if there is none. Roles never have one."""
-    return "" if "roles" in point.fixed else workloads.of(point).second_store(point)
+    return "" if "roles" in point.fixed else workloads.workload_of(point).second_store(point)
 
 
 def second(config: Config, point: Point) -> Store | None:
@@ -81,7 +81,7 @@ def bring_up(config: Config, point: Point, store: Store) -> None:
             one.suspend()  # takes no CPU while another system is measured
     front_ends = point.axes.get("front_ends", 1)
     store.resume()
-    choose.lives_outside(config, store, front_ends)
+    choose.require_running(config, store, front_ends)
     store.up(front_ends, point.axes.get("accounts", 1))
     if other:
         other.resume()
@@ -116,18 +116,18 @@ def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Pa
 
 def retains_data(point: Point) -> bool:
     """Return whether the point, or a role of it, uses what earlier parts of its series left in the store."""
-    return sweeps.part(point) > 0 and any(sweeps.has_parts(workloads.of(part.point)) for part in point.parts())
+    return sweeps.part(point) > 0 and any(sweeps.has_parts(workloads.workload_of(part.point)) for part in point.parts())
 
 
 def is_last(points: list[Point], point: Point) -> bool:
     """Return whether the point is the last part of its series."""
-    return sweeps.of(points, point)[-1] == point
+    return sweeps.series_of(points, point)[-1] == point
 
 
 def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
     """Return the roles that write, with their jobs; without roles, the point itself if it writes."""
     parts = zip(point.parts(), job.parts, strict=True)
-    return [(part, own) for part, own in parts if workloads.of(part.point).direction == "write"]
+    return [(part, own) for part, own in parts if workloads.workload_of(part.point).direction == "write"]
 
 
 def note_uploads(config: Config, points: list[Point], point: Point, store: Store, job: GangJob) -> None:
@@ -136,9 +136,9 @@ def note_uploads(config: Config, points: list[Point], point: Point, store: Store
     writers = sum(len(part.ranks) for part, _ in writing)
     for part, own in writing:
         left_over.add(config, store.name, part.point, 0, 0)
-        made = workloads.of(part.point).expected_objects(part.point, own.attempt)
+        made = workloads.workload_of(part.point).expected_objects(part.point, own.attempt)
         written.note_attempt(config, store, own.attempt, part.point, made)
-        room = left_over.room(config, store, stage.summarise(points, point.store).staged_bytes)
+        room = left_over.free_space(config, store, stage.summarise(points, point.store).staged_bytes)
         disk = left_over.disk(store, part.point.axes.get("object_size", 0))
         bounds = {"room_bytes": room, "disk_bytes": disk}
         own.limits |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}
@@ -150,7 +150,7 @@ def clear_uploads(
     """Count what the clients left in the store. Remove it when it is much, unless later parts need it."""
     writing = _writing(point, job)
     for part, _ in writing:
-        if "objects" not in workloads.of(part.point).needs:  # else they were created and noted before
+        if "objects" not in workloads.workload_of(part.point).needs:  # else they were created and noted before
             own = [results[rank] for rank in part.ranks]
             left_over.add(config, store.name, part.point, sum(r.bytes for r in own), sum(r.operations for r in own))
     if writing and (not retains_data(point) or is_last(points, point)):
@@ -159,6 +159,6 @@ def clear_uploads(
 
 def clean(config: Config, store: Store) -> buckets.Removed:
     """Delete what the campaign created in a store, but no other objects. Raise the errors of `buckets.remove`."""
-    folders.own(config)
+    folders.require_trusted(config)
     ours, foreign = written.noted(config, store), partial(written.foreign, config, store)
     return buckets.remove(store, config.name, ours, foreign)

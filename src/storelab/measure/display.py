@@ -26,7 +26,7 @@ WORDS = {
     "measuring": "measuring",
     "checks": "checking and writing",
 }
-SOON_S = 3.0  # clients that report during the run have done so by then
+FIRST_REPORT_S = 3.0  # clients that report during the run have done so by then
 EVERY_S, AFTER_LINE_S = 1.0, 0.5  # between two drawings; from a line, which may come through a pipe, to the next one
 NARROW = 72  # columns; on narrower terminals, a bar has a separate line
 
@@ -68,7 +68,7 @@ class View:
         state = self.state
         last = {name: (column or [None])[-1] for name, column in state["seconds"].items()}
         if last["operations_per_s"] is None:
-            silent = state["stage"] == "measuring" and elapsed_s > SOON_S
+            silent = state["stage"] == "measuring" and elapsed_s > FIRST_REPORT_S
             rates = ["the clients report their rates at the end"] if silent else []
         else:
             errors = f"{state['errors']} failed"

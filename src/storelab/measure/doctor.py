@@ -72,7 +72,7 @@ def _programs() -> Iterator[Finding]:
     with contextlib.suppress(UserError):
         programs["s5cmd"] = s5cmd.binary()
     for name, path in programs.items():
-        done = processes.ask([path, "version"])
+        done = processes.run_command([path, "version"])
         version = done.stdout.strip().partition("\n")[0]
         yield _judged(name, version, version or "is missing", "run `make setup`", "fail")
     for name in ("latexmk", "pdflatex"):

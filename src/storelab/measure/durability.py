@@ -30,9 +30,9 @@ from storelab.stores.protocols import environment
 S = 10**9
 LATER_NS = S // 2  # from the loss to the begin of a reading
 SAMPLE, THREADS = 1000, 2  # of a reading while clients write, which should not disturb them
-LEAST_S, MOST_S = 0.2, 10.0  # shortest and longest duration of this reading
+MIN_S, MAX_S = 0.2, 10.0  # shortest and longest duration of this reading
 WHOLE_S = 60.0  # longest duration of a complete reading while an actor is away
-MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading; if there are more, a sample is read
+MAX_STATES, MAX_BYTES = 200_000, 20 * 10**9  # of one reading; if there are more, a sample is read
 SECONDS, GRACE_S = 600.0, 120.0  # duration of one reading; extra time for the looks that are in progress then
 
 
@@ -48,7 +48,7 @@ class Readings:
         self,
         when: str,
         live: bool = False,
-        most: int = MOST_STATES,
+        most: int = MAX_STATES,
         seconds: float = SECONDS,
         threads: int = look.THREADS,
     ) -> dict[str, Any] | None:
@@ -68,12 +68,12 @@ class Readings:
         examples: list[dict[str, Any]] = []
         for account, books in sorted(accounts.items()):
             size = max(b.head["object_size"] for b in books)
-            bound = min(most, max(1, MOST_BYTES // max(1, size))) // len(accounts) or 1
+            bound = min(most, max(1, MAX_BYTES // max(1, size))) // len(accounts) or 1
             more = {"live": live, "most": bound, "seconds": seconds / len(accounts), "threads": threads}
             found = self._asked(account, books, more)
             examples += found.pop("examples")
             sums = {name: sums[name] + found[name] for name in sums}
-        out |= sums | {"examples": examples[: look.MOST_EXAMPLES]}
+        out |= sums | {"examples": examples[: look.MAX_EXAMPLES]}
         self.taken.append(out)
         return out
 
@@ -97,7 +97,7 @@ class Readings:
         proxies = environment.kept(self.job.endpoints, os.environ)
         environ = environment.explicit(os.environ) | proxies | (own.environ() if own else {})
         command = [sys.executable, "-m", "storelab.measure.look"]
-        done = processes.ask(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
+        done = processes.run_command(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:
             raise MeasurementFailed(f"the ledger could not be read back: {processes.words(done)}")
         found: dict[str, Any] = json.loads(done.stdout)
@@ -162,8 +162,8 @@ class DuringFault:
         for begin_ns, end_ns in self.spans:
             if self.over.wait(max(0, t0_ns + begin_ns + LATER_NS - clock.now_ns()) / S):
                 return
-            seconds = min(MOST_S, (t0_ns + end_ns - clock.now_ns()) / S)
-            if seconds < LEAST_S:
+            seconds = min(MAX_S, (t0_ns + end_ns - clock.now_ns()) / S)
+            if seconds < MIN_S:
                 continue
             try:
                 self.readings.take("down", live=True, most=SAMPLE, seconds=seconds, threads=THREADS)

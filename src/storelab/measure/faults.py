@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
-from storelab.core.axes.roles import HARMS, NONE, OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import HARMS, NONE, UNDOES, UPGRADE, USER_ACTS
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError, error_text, require_known
@@ -98,7 +98,7 @@ def _in_order(named: list[dict[str, Any]], place: str) -> None:
     """Raise UserError if an act undoes something that was not done, or repeats something that is not undone."""
     done: set[tuple[str, str]] = set()
     for act in named:
-        for actor in act["actors"] if act["act"] not in OF_A_USER else ():
+        for actor in act["actors"] if act["act"] not in USER_ACTS else ():
             kind = act["act"]
             if kind in HARMS and (actor, kind) in done:
                 raise UserError(place, f"{kind} is done twice to {actor}", "remove one, or undo it in between")
@@ -239,7 +239,7 @@ class Runner:
             if self._wait(due):
                 return
             for actor, do in ready:
-                if act["act"] in OF_A_USER:  # in a thread, because it may take long and must not delay the next act
+                if act["act"] in USER_ACTS:  # in a thread, because it may take long and must not delay the next act
                     thread = threading.Thread(target=self._done, args=(act, actor, do, due), daemon=True)
                     self._threads.append(thread)
                     thread.start()
@@ -334,7 +334,7 @@ def with_names(store: Store, acts: Sequence[Mapping[str, Any]], front_ends: int,
         {
             **act,
             "actors": [
-                actor if act["act"] in OF_A_USER else resolve(store, actor, front_ends, place)
+                actor if act["act"] in USER_ACTS else resolve(store, actor, front_ends, place)
                 for actor in act["actors"]
             ],
         }

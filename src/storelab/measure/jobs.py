@@ -28,16 +28,16 @@ MAX_FACTOR = 10  # longest window in units of the configured duration
 LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events", "replay")
 
 
-def of_point(
+def job_of_point(
     config: Config, points: list[Point], chosen: Point, store: Store, manifests: dict[str, Path], attempt: str
 ) -> GangJob:
     """Return the job of a point of the plan. manifests: the data sets that it reads, by name."""
-    job = _of_clients(config, chosen, store, manifests, attempt)
+    job = _job_of_clients(config, chosen, store, manifests, attempt)
     job.reports_progress = (
         config.launcher.kind == "local" and not progress.off()
     )  # elsewhere the coordinator would see it late
     if "roles" in chosen.fixed:
-        job.roles = [_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
+        job.roles = [_job_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
     if deployment.retains_data(chosen):
         _add_earlier(config, points, chosen, job)
     return job
@@ -71,17 +71,17 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
 
 def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:
     """Add the earlier parts of the series that have a record to the job and the jobs of its roles, in their order."""
-    before = [p for p in sweeps.of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
+    before = [p for p in sweeps.series_of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
     runs = {sweeps.part(p): integrity.load_run(config.raw / p.key, p) for p in before}
     for part, own in zip(chosen.parts(), job.parts, strict=True):
         own.earlier = [Earlier(n, part.attempt(run.attempt)) for n, run in runs.items() if run]
 
 
-def _of_role(
+def _job_of_role(
     config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
 ) -> GangJob:
     """Return the job of a role. clients: number in the whole gang, which shares the limits."""
-    job = _of_clients(config, part.point, store, manifests, part.attempt(attempt))
+    job = _job_of_clients(config, part.point, store, manifests, part.attempt(attempt))
     for limit in ("throughput", "requests_per_s"):
         if bound := job.limits[limit]:
             job.limits[limit] = bound * len(part.ranks) / clients
@@ -89,7 +89,7 @@ def _of_role(
     return job
 
 
-def _of_clients(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> GangJob:
+def _job_of_clients(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> GangJob:
     """Return the job of clients that all have the same task."""
     reaches(chosen, store)
     accounts = chosen.axes.get("accounts", 1)
@@ -135,7 +135,7 @@ def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[
     """
     accounts, parts = job.accounts, chosen.parts()
     out = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
-    if accounts > 1 and "second_account" in workloads.of(chosen).needs:
+    if accounts > 1 and "second_account" in workloads.workload_of(chosen).needs:
         out[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in out[1].items()}
     proxies = environment.kept(job.endpoints, os.environ)
     out = [environ | deployment.second_environ(config, chosen) | proxies for environ in out]

@@ -83,7 +83,7 @@ def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: i
 
 
 THREADS = 16
-MOST_EXAMPLES = 10
+MAX_EXAMPLES = 10
 CHUNK = 1 << 20
 TRIES, PAUSE_S = 3, 0.5  # of a failing look; each try uses the next front-end
 WAITS = {"read_timeout": "10s", "timeout": "1h"}
@@ -243,7 +243,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
         else:
             fault = judge(key.writes, generation, FOREVER, FOREVER)
         found[fault] += 1
-        if fault and len(examples) < MOST_EXAMPLES:
+        if fault and len(examples) < MAX_EXAMPLES:
             examples.append(_example(key, books[key.ledger], fault, generation, error))
     return {"states": states, "read": len(seen), **{f: found[f] for f in FAULTS}, "examples": examples}
 

@@ -27,7 +27,7 @@ def current(config: Config, points: list[Point], workloads: Mapping[str, Workloa
     used = {part.point.axes["engine"] for p in points for part in p.parts()} & CATALOGUE.keys()
     measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
     software = {k: v for k, v in environment.packages().items() if k in measuring}
-    return replace(plan.whole(config, points, workloads), software=software, file=file_of(config))
+    return replace(plan.full_plan(config, points, workloads), software=software, file=file_of(config))
 
 
 def file_of(config: Config) -> str:

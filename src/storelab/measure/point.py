@@ -38,7 +38,7 @@ def point(
         raise UserError(
             "measure", f"there is no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`"
         )
-    folders.own(config)
+    folders.require_trusted(config)
     folder = config.raw / key
     if not again and integrity.load_run(folder, chosen):
         return None
@@ -95,13 +95,13 @@ def measure(
     manifests, fill = deployment.stage_data(config, chosen, store)
     with attempts.begun(config, chosen.key) as work:
         state.stage("clients", work)
-        job = jobs.of_point(config, points, chosen, store, manifests, work.name)
+        job = jobs.job_of_point(config, points, chosen, store, manifests, work.name)
         attempt = Attempt(config, points, chosen, store, job, work, cold.CacheCheck(config, store, chosen, job), state)
         try:
             prepare(attempt)
             outcome = run(attempt, spare)
         finally:
-            workloads.of(chosen).cleanup(job)
+            workloads.workload_of(chosen).cleanup(job)
         if fill:
             outcome.fill = fill | {"end_percent": filling.used_percent(store)}
         accept(attempt, outcome)
@@ -143,7 +143,7 @@ def prepare(attempt: Attempt) -> None:
     """Note the uploads, let the workload prepare what its clients need, write `job.json`, and cool the store."""
     config, chosen, store, job = attempt.config, attempt.point, attempt.store, attempt.job
     deployment.note_uploads(config, attempt.points, chosen, store, job)
-    workloads.of(chosen).before(config, store, chosen, job)
+    workloads.workload_of(chosen).before(config, store, chosen, job)
     job.write(attempt.work)
     attempt.cold.cool()
 
@@ -151,7 +151,7 @@ def prepare(attempt: Attempt) -> None:
 def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
     """Run the gang until its deadline, then do the workload's checks. Monitor this host meanwhile."""
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
-    workload, state, duration_ns = workloads.of(chosen), attempt.state, chosen.fixed["duration_ns"]
+    workload, state, duration_ns = workloads.workload_of(chosen), attempt.state, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store, spare)
     actors = store.actors() if store.managed else {}
     watch = Monitor(actors, launcher.pids, duration_ns, state.beat, state.second)
@@ -200,7 +200,7 @@ def recorded(attempt: Attempt, outcome: Outcome) -> RunRecord:
     if columns := outcome.watch.columns():  # numbered after the monitors of other nodes, if there are any
         index = outcome.launcher.participants if config.launcher.kind != choose.LOCAL else 0
         records.write_table(work / f"monitor.{index}.parquet", records.MONITOR, columns, sync=False)
-    made = record.of_point(config, chosen, store, job.attempt, results, outcome.checks, watched)
+    made = record.record_of_point(config, chosen, store, job.attempt, results, outcome.checks, watched)
     made.store["deployment"] |= {"link_bits_per_s": record.front_end_links(store, job)}
     nodes.add_to(made, outcome.launcher, results, watched)
     made.cold = attempt.cold.record(work)

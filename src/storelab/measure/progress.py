@@ -28,7 +28,7 @@ from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
 from storelab.measure import attempts
 
-MOST_OVERHEAD_S = 86400.0  # a day; a larger value comes from a damaged line
+MAX_OVERHEAD_S = 86400.0  # a day; a larger value comes from a damaged line
 
 
 class Place(NamedTuple):
@@ -47,9 +47,9 @@ def place(config: Config, points: list[Point], chosen: Point) -> Place:
     todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # points that failed in this run are done
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
-    what = " ".join([*axis_texts(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
+    what = " ".join([*axis_texts(chosen, workloads.workload_of(chosen)), f"rep={chosen.rep:03d}"])
     if number := sweeps.part(chosen):
-        what += f", part {number} of {len(sweeps.of(points, chosen))}"
+        what += f", part {number} of {len(sweeps.series_of(points, chosen))}"
     return Place(len(points) - len(todo) + 1, len(points), what, left)
 
 
@@ -88,7 +88,7 @@ def _typical_overhead(config: Config) -> float:
     for line in lines[-50:]:
         with suppress(ValueError, KeyError, TypeError, OverflowError):
             known.append(float(json.loads(line)["overhead_s"]))
-    believed = [seconds for seconds in known if 0 <= seconds < MOST_OVERHEAD_S]
+    believed = [seconds for seconds in known if 0 <= seconds < MAX_OVERHEAD_S]
     return statistics.median(believed) if believed else 2.0
 
 

@@ -41,7 +41,7 @@ def budget(config: Config, results: Sequence[ClientResult], staged: bool = False
     known = [r.engine["hung"] for r in results if r.engine.get("hung") is not None]
     found = Budget(errors, operations, errors / max(1, errors + operations), config.failure_budget)
     found.hung = sum(known) if len(known) == len(results) else None
-    found.hung_fraction = _held(results)
+    found.hung_fraction = _hung_fraction(results)
     most = f"more than failure_budget = {100 * config.failure_budget:g} %"
     if found.fraction > found.failure_budget:
         messages = [error for r in results for error in r.engine.get("errors", {}).values()]
@@ -65,7 +65,7 @@ def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
     return f"{reason}; staged objects are missing (expired or deleted); run `storelab stage --again`"
 
 
-def _held(results: Sequence[ClientResult]) -> float:
+def _hung_fraction(results: Sequence[ClientResult]) -> float:
     """Return the fraction of the workers' time that hanging operations took."""
     seconds = sum(r.engine["hung_s"] for r in results if r.engine.get("hung"))
     own = [r for r in results if r.engine.get("hung") is not None]
@@ -87,7 +87,7 @@ def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Che
         raise MeasurementFailed(_hinted(reason, results, staged))
 
 
-def of_point(
+def record_of_point(
     config: Config,
     chosen: Point,
     store: Store,

@@ -160,12 +160,12 @@ class _Tried:
                 self.cuts += cuts
         self.piece, self.pieces, self.asked, self.wire, self.seconds = map(np.concatenate, zip(*columns, strict=True))
 
-    def best(self, wish: "_Wish") -> int:
+    def best(self, wish: "_Goal") -> int:
         return wish.best(self.pieces, self.wire, self.seconds)
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Goal:
     """The goal of a plan: `thrift` of `plan()`, and a maximum of wire bytes."""
 
     link: Link
@@ -238,7 +238,7 @@ def plan(
         empty = np.empty(0, "i8")
         return Requests(empty, empty, 0, 0, 0.0, 0, 0)
     runs = Runs(offsets, sizes)
-    wish = _Wish(link, thrift, np.inf if max_amplification is None else max_amplification * runs.needed)
+    wish = _Goal(link, thrift, np.inf if max_amplification is None else max_amplification * runs.needed)
     cuts, piece = _merged(runs, wish, pieces)
     start, stop = runs.merged(cuts)
     counts = _parts(stop - start, piece, wish, pieces)
@@ -260,7 +260,7 @@ def plan(
     )
 
 
-def _merged(runs: Runs, wish: _Wish, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
+def _merged(runs: Runs, wish: _Goal, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
     """Return (runs after which a request ends, length at which longer requests are split)."""
     if len(runs.start) <= EVERY:
         tried = _Tried([runs.every()], wish.link, pieces)
@@ -278,7 +278,7 @@ def _merged(runs: Runs, wish: _Wish, pieces: Sequence[int]) -> tuple[np.ndarray,
     return tried.cuts[i], int(tried.piece[i])
 
 
-def _parts(lengths: np.ndarray, piece: int, wish: _Wish, pieces: Sequence[int]) -> np.ndarray:
+def _parts(lengths: np.ndarray, piece: int, wish: _Goal, pieces: Sequence[int]) -> np.ndarray:
     """Return the number of parts of each request, shape (n,).
 
     All are split at one length; if there are few, they are then changed one by one.

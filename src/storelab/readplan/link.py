@@ -12,8 +12,8 @@ at a time, and fewer for a small object), and at most 105 MB or the bytes of the
 several ranges in a request, all this uses one range each, and then the cost of a further range is measured.
 
 The transfer time is a difference of two measured times, which is unreliable on a busy host. So no rate is taken to be
-more than `BELIEVED` times the fastest trial, including its latency. `Link.doubtful` lists the values that were limited
-in this way. May import: numpy, `readplan.transports`.
+more than `MAX_RATE_RATIO` times the fastest trial, including its latency. `Link.doubtful` lists the values that were
+limited in this way. May import: numpy, `readplan.transports`.
 """
 
 import statistics
@@ -28,16 +28,16 @@ from storelab.readplan.transports import Transport
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
 HEADER_BYTES = 700  # of an answer's header on the wire including frames, if not measured
-LEAST_SIZE = 4096  # minimum bytes of an object for a measurement
+MIN_SIZE = 4096  # minimum bytes of an object for a measurement
 SMALL = 64  # bytes of a range whose transfer time is negligible
 STREAM = 8 * 2**20  # bytes of the trial with one connection
 SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, maximum number of simultaneous ranges
-FEWEST = 2  # minimum number of simultaneous ranges of a size
+MIN_RANGES = 2  # minimum number of simultaneous ranges of a size
 ROUNDS = 8
 MANY = 64  # minimum number of simultaneous small ranges, if few may be in flight
-APART = 1200  # bytes between the starts of ranges that the server must not merge
-MOST_TOGETHER = 4096  # ranges in the trial of several per request
-BELIEVED = 4  # maximum rate, in units of the fastest measured rate
+RANGE_DISTANCE = 1200  # bytes between the starts of ranges that the server must not merge
+MAX_RANGES = 4096  # ranges in the trial of several per request
+MAX_RATE_RATIO = 4  # maximum rate, in units of the fastest measured rate
 QUICKEST = 1e-6  # minimum seconds of a trial and of a request
 
 
@@ -167,8 +167,8 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
 
     clock: returns seconds. Raises ValueError for a smaller object, and errors of the transport.
     """
-    if size < LEAST_SIZE:
-        raise ValueError(f"an object of {size} bytes is too small to measure a link; use at least {LEAST_SIZE}")
+    if size < MIN_SIZE:
+        raise ValueError(f"an object of {size} bytes is too small to measure a link; use at least {MIN_SIZE}")
     trials = _Trials(transport, size, clock)
     most = getattr(transport, "ranges", 1)
     if most == 1:
@@ -185,7 +185,7 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
 def _several(trials: _Trials, link: Link) -> Link:
     """Return the link with the cost of several ranges per request; unchanged if the object is too small for them."""
     transport: Any = trials.transport
-    count = min(transport.parallel * transport.ranges, trials.size // APART, MOST_TOGETHER)
+    count = min(transport.parallel * transport.ranges, trials.size // RANGE_DISTANCE, MAX_RANGES)
     if count < 2 * transport.parallel:
         return link
     before = transport.extra
@@ -216,10 +216,10 @@ def _single(trials: _Trials, most_bytes: int) -> Link:
     rtt = statistics.median(alone)
     first_s = max(QUICKEST, (statistics.median(first) - rtt) / max(1, parallel - 1))
     request_s = (many - statistics.median(first)) / (together - parallel)
-    request_s = at_least("request_s", request_s, max(QUICKEST, many / together / BELIEVED))
+    request_s = at_least("request_s", request_s, max(QUICKEST, many / together / MAX_RATE_RATIO))
     length = max(1, min(STREAM, most_bytes // 8))
     alone_took = [trials.spread(1, length, i) for i in (0, 3)]
-    stream = max(length / at_least("stream", took - rtt, took / BELIEVED) for took in alone_took)
+    stream = max(length / at_least("stream", took - rtt, took / MAX_RATE_RATIO) for took in alone_took)
 
     # Shortest latency: the fastest trial of bytes must not be compared with a slow one of requests.
     waiting = min(alone), max(0.0, (min(first) - min(alone)) / max(1, parallel - 1))
@@ -227,12 +227,12 @@ def _single(trials: _Trials, most_bytes: int) -> Link:
     for i, (length, count) in enumerate(SIZES):
         share = (most_bytes - trials.spent) // (len(SIZES) - i)
         count = min(count, share // (2 * length))
-        if length * 4 > trials.size or count < FEWEST:
+        if length * 4 > trials.size or count < MIN_RANGES:
             break
         answering = waiting[0] + (min(count, parallel) - 1) * waiting[1] + max(0, count - parallel) * request_s
         took = min(trials.spread(count, length, i) for i in (2, 6))
         curve.append((length, (took - answering) / count))
-    fastest = BELIEVED * trials.fastest
+    fastest = MAX_RATE_RATIO * trials.fastest
     seconds = 0.0
     for i, (length, took) in enumerate(curve):
         seconds = max(seconds, at_least("curve", took, length / fastest))

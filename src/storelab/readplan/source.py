@@ -10,7 +10,7 @@ import uproot.source.chunk
 from uproot.source.futures import TrivialFuture
 
 from storelab.readplan.choose import Requests, plan
-from storelab.readplan.link import LEAST_SIZE, Link, assumed, measure
+from storelab.readplan.link import MIN_SIZE, Link, assumed, measure
 from storelab.readplan.transports import Transport, messages
 
 
@@ -109,7 +109,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         """Return the plan for ranges (start, stop), shape (n, 2); measure the link first if necessary."""
         link = self.link
         if link is None:
-            if len(pairs) < self.WORTH or self.num_bytes < LEAST_SIZE:
+            if len(pairs) < self.WORTH or self.num_bytes < MIN_SIZE:
                 link = assumed(self.transport.parallel)
             else:
                 link = self.link = measure(self.transport, self.num_bytes)

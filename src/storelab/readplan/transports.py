@@ -20,7 +20,7 @@ _CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 Range = tuple[int, int]  # first and last byte, both inclusive
 PARALLEL = 64  # default of requests in flight
 TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
-MOST_HEAD = 600  # maximum bytes of a part's header, including a gap that a server may send
+MAX_HEAD = 600  # maximum bytes of a part's header, including a gap that a server may send
 FEW = 3  # ranges of the first test with several ranges
 
 
@@ -387,7 +387,7 @@ def probe(
         try:
             wrong = sum(not right(i, part) for i, part in zip(chosen, checked(transport.ask(a, b), a, b), strict=True))
             answer = f"{wrong} with wrong bytes" if wrong else "right"
-            if (more := transport.extra - before) > MOST_HEAD * count:
+            if (more := transport.extra - before) > MAX_HEAD * count:
                 answer = f"{more} additional bytes"
         except WrongAnswer as error:
             failed = error.status == 429 or (error.status >= 500 and error.status != 501)  # 501: not implemented

@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes r
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
-MOST_BUCKET_NAME = 63  # characters, in S3
-ASK_S = 1.0  # seconds; a store that takes longer to report its condition is down
+MAX_BUCKET_NAME = 63  # characters, in S3
+CONDITION_TIMEOUT_S = 1.0  # seconds; a store that takes longer to report its condition is down
 
 # The answers in the capability table, by the probe or by a store's administration.
 # `yes`: it works as defined; `no`: it is missing or refused; `differs`: the store answers, but not as defined;
@@ -177,10 +177,10 @@ class Store(ABC):
         """Return the campaign's `index`-th bucket, which belongs to `account`."""
         external = hasattr(self.settings, "prefix")
         own = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
-        if self.protocol == "s3" and len(own) > MOST_BUCKET_NAME:
+        if self.protocol == "s3" and len(own) > MAX_BUCKET_NAME:
             raise UserError(
                 f"{self.place}.prefix" if external else "name",
-                f"the bucket name {own!r} is longer than {MOST_BUCKET_NAME} characters",
+                f"the bucket name {own!r} is longer than {MAX_BUCKET_NAME} characters",
                 f"shorten {'`prefix` or ' if external else ''}the campaign's name",
             )
         return Bucket(own, "", account)

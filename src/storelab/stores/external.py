@@ -27,7 +27,7 @@ from storelab.stores.protocols.endpoint import Endpoint
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
 RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # S3 allows no bucket name with these prefixes
-MOST_PREFIX = 40  # characters; campaign and number follow in the name of a bucket
+MAX_PREFIX = 40  # characters; campaign and number follow in the name of a bucket
 
 
 PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL, without blanks and shell syntax
@@ -70,8 +70,8 @@ class ExternalSettings(StrictModel):
             raise ValueError(
                 f"{prefix!r} begins with a reserved prefix of buckets ({', '.join(RESERVED)}); choose another one"
             )
-        if len(prefix) > MOST_PREFIX:
-            raise ValueError(f"{shown(prefix)} has {len(prefix)} characters; use at most {MOST_PREFIX}")
+        if len(prefix) > MAX_PREFIX:
+            raise ValueError(f"{shown(prefix)} has {len(prefix)} characters; use at most {MAX_PREFIX}")
         return prefix
 
 

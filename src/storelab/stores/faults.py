@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import folders
-from storelab.core.axes.roles import OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import UNDOES, UPGRADE, USER_ACTS
 from storelab.core.errors import MeasurementFailed, UserError, nearest
 from storelab.core.records import read_as, write_json
 from storelab.host import processes
 from storelab.stores.managed import drives, network
-from storelab.stores.managed.daemons import hold, kill, wake
+from storelab.stores.managed.daemons import continue_all, hold, kill
 
 ON_DAEMONS = ("kill", "hang", "resume", "restart")
 COMMAND_S = 120.0  # seconds that a user's command may take
@@ -28,16 +28,16 @@ Act = Mapping[str, Any]  # as from `core.campaign.faults.resolved`
 
 
 @dataclass
-class _Harm:
+class _AppliedFault:
     act: str
     actor: str
 
 
 @dataclass
-class _Harms:
+class _FaultJournal:
     """The content of `faults.json`; a harm has more fields, which depend on its act."""
 
-    harms: list[_Harm]
+    harms: list[_AppliedFault]
 
 
 class Journal:
@@ -53,7 +53,7 @@ class Journal:
         """Return the faults in the order in which they were done. Raises UserError for a damaged file."""
         if not self.file.exists():
             return []
-        return read_as(self.file, _Harms, "undo the faults of the store manually, then remove the file")["harms"]
+        return read_as(self.file, _FaultJournal, "undo the faults of the store manually, then remove the file")["harms"]
 
     def add(self, harm: dict[str, Any]) -> None:
         with self._thread:
@@ -129,7 +129,7 @@ class Acts:
     def require(self, act: Act, actor: str, place: str) -> None:
         """Raise UserError if this act cannot be done to this actor; change nothing."""
         kind, store = act["act"], self.store
-        if kind in OF_A_USER:
+        if kind in USER_ACTS:
             return
         if kind in (*ON_DAEMONS, UPGRADE):
             if actor not in store.daemon_actors():
@@ -260,7 +260,7 @@ class Acts:
         if kind == UPGRADE and restart:  # without restart, `up` notices that it runs another program than configured
             message = self._downgrade(actor)
         elif kind == "hang":
-            wake(self.store.daemons.family_of(actor))
+            continue_all(self.store.daemons.family_of(actor))
         elif kind == "remove_drive":
             drives.give_back(Path(harm["drive"]), harm["how"])
         elif kind == "fill":
@@ -314,7 +314,7 @@ def _name(harm: Mapping[str, Any]) -> str:
 
 def command(line: str) -> str:
     """Run a user's command line; return the end of its output. Raises MeasurementFailed if it fails."""
-    done = processes.ask(["/bin/sh", "-c", line], COMMAND_S)
+    done = processes.run_command(["/bin/sh", "-c", line], COMMAND_S)
     if done.returncode:
         raise MeasurementFailed(f"`{line[:60]}` ended with status {done.returncode}: {processes.words(done)[:120]}")
     return processes.words(done)[:120]

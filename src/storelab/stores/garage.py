@@ -19,7 +19,7 @@ from pydantic import Field
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.install import cargo
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, AdminAnswer, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, NO, AdminAnswer, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -292,8 +292,8 @@ class Garage(Managed):
         """
         for name in self.front_ends():
             try:
-                health = self._asked(name).ask("GetClusterHealth", seconds=ASK_S)
-                status = self._asked(name).ask("GetClusterStatus", seconds=ASK_S)
+                health = self._asked(name).ask("GetClusterHealth", seconds=CONDITION_TIMEOUT_S)
+                status = self._asked(name).ask("GetClusterStatus", seconds=CONDITION_TIMEOUT_S)
             except MeasurementFailed:
                 continue
             up, servers = health["storageNodesUp"], self.settings.servers

@@ -23,7 +23,7 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, held, listens, mounted
+from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, is_stopped, listens, mounted
 
 VOLUME = "storelab"
 PORT = 24007  # of glusterd; bricks use ports from 49152 on
@@ -139,7 +139,7 @@ class GlusterFS(Mounted):
             *(f"--volfile-server={self.namespace.server}", f"--volfile-id={VOLUME}"),
             *(f"--log-file={self._spool / 'log' / f'{name}.log'}", "--log-level=WARNING", str(place)),
         )
-        return Daemon(name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*AFRESH, str(place)))
+        return Daemon(name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*REMOUNT, str(place)))
 
     def make_ready(self) -> None:
         super().make_ready()
@@ -176,7 +176,7 @@ class GlusterFS(Mounted):
 
     def _ask(self, *words: str, seconds: float = TOOL_S) -> subprocess.CompletedProcess[str]:
         tool = (str(program("gluster", "glusterfs", self.place)), "--mode=script")
-        return processes.ask([*self._inside(), *tool, *words], seconds, environment(self.folder, {}))
+        return processes.run_command([*self._inside(), *tool, *words], seconds, environment(self.folder, {}))
 
     def _run_tool(self, *words: str) -> str:
         """Return the output of the tool. Raises MeasurementFailed if it fails."""
@@ -281,7 +281,7 @@ class GlusterFS(Mounted):
     def condition(self) -> Condition:
         """Return the condition by running processes, and by the bricks' lists of files to heal in their set."""
         pids = self.daemons.running()
-        alive = [n for n in self._bricks() if n in pids and not held(pids[n])]
+        alive = [n for n in self._bricks() if n in pids and not is_stopped(pids[n])]
         pending = sum(map(self._pending, self._bricks()))
         detail = f"bricks running {len(alive)} of {self.settings.servers}; files to heal: {pending}"
         if not alive:

@@ -16,7 +16,17 @@ from pydantic import Field
 from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DIFFERS, DOWN, NO, RECOVERING, AdminAnswer, Condition
+from storelab.stores.base import (
+    CLEAN,
+    CONDITION_TIMEOUT_S,
+    DEGRADED,
+    DIFFERS,
+    DOWN,
+    NO,
+    RECOVERING,
+    AdminAnswer,
+    Condition,
+)
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
@@ -178,7 +188,7 @@ class MinIO(Managed):
         from urllib3.exceptions import HTTPError
 
         try:
-            admin = _admin(self.endpoint(f"{self.front}1"), self.root_keys(), ASK_S)
+            admin = _admin(self.endpoint(f"{self.front}1"), self.root_keys(), CONDITION_TIMEOUT_S)
             servers = json.loads(admin.info())["servers"]
         except (HTTPError, MinioException, ValueError, LookupError, OSError) as error:
             return Condition(DOWN, f"the server does not answer ({type(error).__name__})")

@@ -28,7 +28,7 @@ DEVICE = Path("/dev/fuse")
 ENDING_S = 10.0  # seconds until all processes in the namespace must have ended
 ODD = r"[^A-Za-z0-9_/.+@=~-]"  # characters that cause errors in command lines and lists of mounts
 # Shell: first remove a mount whose program is gone.
-AFRESH = ("/bin/sh", "-c", 'umount -l "$1" 2>/dev/null; shift; exec "$@"', "sh")
+REMOUNT = ("/bin/sh", "-c", 'umount -l "$1" 2>/dev/null; shift; exec "$@"', "sh")
 
 
 class MountedSettings(ManagedSettings):
@@ -55,7 +55,7 @@ def listens(host: str, port: int) -> bool:
         return False
 
 
-def held(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Return whether a process is stopped (SIGSTOP), or has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -89,7 +89,7 @@ class Mounted(Managed):
         if not DEVICE.exists():
             problem = f"{self.system} is mounted through FUSE, but {DEVICE} does not exist"
             raise UserError(self.place, problem, f"load the kernel's module fuse, {instead}")
-        done = processes.ask(["unshare", "--mount", "--net", "true"])
+        done = processes.run_command(["unshare", "--mount", "--net", "true"])
         if done.returncode:
             problem = f"{self.system} needs namespaces, which cannot be made here ({processes.words(done)})"
             raise UserError(self.place, problem, f"use a host or a container that allows them, {instead}")
@@ -125,7 +125,7 @@ class Mounted(Managed):
         self._end_all()
         for place in self.folder.glob(f"{self.front}*"):
             while mounted(place):
-                done = processes.ask(["umount", "-l", str(place)])
+                done = processes.run_command(["umount", "-l", str(place)])
                 if done.returncode:
                     raise MeasurementFailed(f"{self.place}: {place} stays mounted: {processes.words(done)}")
             with suppress(OSError):

@@ -25,7 +25,7 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DOWN, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, mounted
+from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, mounted
 
 CELL = "storelab.test"
 VOLUME, TEMPLATE = "root.cell", "template"
@@ -46,7 +46,7 @@ CACHE_KB = 100_000  # of the client's memory
 TOOL_S = 30.0  # seconds that one of its tools may take
 READY_S = 60.0  # seconds until its servers must know each other
 QUIT_S = 30.0  # seconds until a file server must have put its volumes off-line
-ADMINISTRATORS, ANYBODY = (struct.pack("!i", number) for number in (-204, -101))  # as in access lists
+ADMINISTRATORS, ANY_USER = (struct.pack("!i", number) for number in (-204, -101))  # as in access lists
 # Shell: make a root directory of the system's folders, with the store's folders at the fixed paths of OpenAFS.
 ENTER = """set -e
 root=$1 own=$2 data=$3
@@ -142,12 +142,12 @@ class OpenAFS(Mounted):
             *("-blocks", str(CACHE_KB), "-confdir", str(self._own / "etc"), "-mountdir", str(place), "-f"),
         )
         network = (str(program("nsenter", "openafs", self.place)), f"--net=/run/netns/{self.namespace.name}", "--")
-        prefix = (*AFRESH, str(place), *network)
+        prefix = (*REMOUNT, str(place), *network)
         return Daemon(name, argv, self.namespace.server, (), lambda: self._shows(place), prefix=prefix, elsewhere=True)
 
     def _shows(self, place: Path) -> bool:
         """Return whether the mount works; check it in another process, because a hanging mount would block this one."""
-        return mounted(place) and processes.ask(["stat", str(self.shown(place))], 5.0).returncode == 0
+        return mounted(place) and processes.run_command(["stat", str(self.shown(place))], 5.0).returncode == 0
 
     def shown(self, mount: Path) -> Path:
         """Return the cell's volume, at its writable path."""
@@ -199,7 +199,7 @@ class OpenAFS(Mounted):
         pids = self.daemons.running()
         inside = ("--target", str(pids.get("vlserver-1", 0)), "--mount", "--net", "--root", "--wd=/", "--")
         command = (str(program("nsenter", "openafs", self.place)), *inside, tool, *words, "-noauth")
-        return processes.ask(command, seconds, environment(self.folder, {}))
+        return processes.run_command(command, seconds, environment(self.folder, {}))
 
     def _run_tool(self, tool: str, *words: str) -> str:
         """Return the output of a tool. Raises MeasurementFailed if it fails."""
@@ -233,7 +233,7 @@ class OpenAFS(Mounted):
             closed = dump.read_bytes()
             if ADMINISTRATORS not in closed:
                 raise MeasurementFailed(f"{self.place}: the access list of a new volume has an unknown format")
-            dump.write_bytes(closed.replace(ADMINISTRATORS, ANYBODY))
+            dump.write_bytes(closed.replace(ADMINISTRATORS, ANY_USER))
             self._run_tool("vos", "restore", server, "a", VOLUME, "-file", f"/var/lib/openafs/{dump.name}")
             self._run_tool("vos", "setfields", VOLUME, "-maxquota", "0")
             self._run_tool("vos", "remove", server, "a", TEMPLATE)

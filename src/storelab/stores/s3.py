@@ -306,14 +306,14 @@ class S3(External):
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
         """Return the `Server` header of the answer to a signed list, which must be S3's."""
-        from storelab.stores.protocols.s3 import greet
+        from storelab.stores.protocols.s3 import server_header
         from storelab.stores.protocols.s3_clients import client
 
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
         try:
             return patience.call(
                 f"{self.place}: the first list",
-                lambda: greet(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/"),
+                lambda: server_header(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/"),
             )
         except MeasurementFailed as stalled:
             problem = str(stalled).removeprefix(f"{self.place}: ")

@@ -18,7 +18,7 @@ from storelab.core.config_types import Boolean, Size, Text, at_least
 from storelab.core.errors import MeasurementFailed
 from storelab.host import processes
 from storelab.install import wheels
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, NOT_TRIED, AdminAnswer, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, NO, NOT_TRIED, AdminAnswer, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -103,7 +103,7 @@ class SeaweedFS(Managed):
         return self.program_of(self.settings.version or "")
 
     def program_of(self, version: str) -> Path:
-        return wheels.weed(self.place, version)
+        return wheels.seaweedfs_program(self.place, version)
 
     def _volumes(self) -> list[str]:
         return [f"volume-{i}" for i in range(1, self.settings.servers + 1)]
@@ -230,7 +230,7 @@ class SeaweedFS(Managed):
     def condition(self) -> Condition:
         """Return the condition by the master's topology: volume servers, and volumes with too few copies."""
         try:
-            topology = json.loads(self._ask("master", "/dir/status", ASK_S)[1])["Topology"]
+            topology = json.loads(self._ask("master", "/dir/status", CONDITION_TIMEOUT_S)[1])["Topology"]
         except (MeasurementFailed, ValueError, LookupError):
             return Condition(DOWN, "the master does not answer")
         racks = [r for dc in topology.get("DataCenters") or [] for r in dc.get("Racks") or []]
@@ -253,7 +253,7 @@ class SeaweedFS(Managed):
         The front-ends have their users from a static file (`weed s3 -config`); storelab supports only this.
         """
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
-        done = processes.ask(
+        done = processes.run_command(
             [self.program(), "shell", f"-master={master}", f"-filer={filer}"],
             TOOL_S,
             feed="s3.user.list\n",

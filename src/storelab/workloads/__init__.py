@@ -37,7 +37,7 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
-def of(point: Point) -> Workload:
+def workload_of(point: Point) -> Workload:
     """Return the workload of a point; for a point with roles, the combined workloads of the roles."""
     parts = point.parts()
     if parts[0].point is point:

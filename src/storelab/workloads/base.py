@@ -108,7 +108,7 @@ class Roles(Workload):
     @classmethod
     def of(cls, name: str, each: Mapping[str, Workload]) -> "Roles":
         direction = "write" if any(w.direction == "write" for w in each.values()) else "read"
-        return cls(name, roles.of((), each), "", direction=direction, each=each)
+        return cls(name, roles.all_axes((), each), "", direction=direction, each=each)
 
     def validate(self, point: Point) -> None:
         for part in point.parts():

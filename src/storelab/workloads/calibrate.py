@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a client process must start fast
 OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # those of `calibration.OPERATIONS`
 NEEDED = {"get_range": "range_size", "list": "keys"}  # axes that these operations require
 KEYS = 64  # objects that downloads choose from
-DELETIONS, MOST_DELETIONS = 100_000, 800_000  # objects to delete: requests of a client, objects of a point
+DELETIONS, MAX_DELETIONS = 100_000, 800_000  # objects to delete: requests of a client, objects of a point
 BIN_NS = 10_000_000
 PATTERN = bytes(range(251))  # a prime length, so that no alignment hides a shift
 
@@ -210,7 +210,7 @@ def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files:
 def _names(point: Point) -> list[list[tuple[int, str]]]:
     """Return, for each client, (bucket, key) of objects to delete: more than it can delete, or the run ends early."""
     clients = point.axes["clients"]
-    n = min(DELETIONS * point.axes["batch"], MOST_DELETIONS // clients)
+    n = min(DELETIONS * point.axes["batch"], MAX_DELETIONS // clients)
     return [[(0, f"put/{c}/{i:07d}") for i in range(n)] for c in range(clients)]
 
 

@@ -21,13 +21,13 @@ from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, refuse
-from storelab.workloads.objects import MOST_PAGE, PACE, Put
+from storelab.workloads.objects import MAX_PAGE, PACE, Put
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-FEWEST = 2  # objects for each worker: one that it uses, one that others may choose
+MIN_OBJECTS = 2  # objects for each worker: one that it uses, one that others may choose
 CHECKED = 8  # objects that are read back at the end
 
 
@@ -63,12 +63,12 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 class Mix(Put):
     def validate(self, point: Point) -> None:
         """Raise UserError if there are too few objects to choose from."""
-        needed = FEWEST * point.axes["clients"] * point.axes["workers"]
+        needed = MIN_OBJECTS * point.axes["clients"] * point.axes["workers"]
         if point.fixed["objects"] < needed:
-            problem = f"{point.fixed['objects']} objects are too few for {needed // FEWEST} operations at a time"
+            problem = f"{point.fixed['objects']} objects are too few for {needed // MIN_OBJECTS} operations at a time"
             raise UserError(f"sweeps.{point.sweep}.objects", problem, f"give {needed} or more")
         page = point.axes.get("page_size", 1)
-        refuse(point, ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"))
+        refuse(point, ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"at most {MAX_PAGE}"))
 
     def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]

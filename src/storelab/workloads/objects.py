@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # a client process must start fast
 
     from storelab.core.config import Config
 
-MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
-MOST_PAGE = 1000  # keys of one page of a listing (Amazon S3 API reference)
+MAX_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
+MAX_PAGE = 1000  # keys of one page of a listing (Amazon S3 API reference)
 SETTLE_S = 1.0  # between two readings of the used bytes, which are settled when two agree within SETTLED
 SETTLED, LONGEST_S = 0.002, 20.0
 WATCHED_S = 15.0  # after the deletion, before the store is asked to reclaim space
@@ -140,7 +140,7 @@ class Delete(Put):
     def validate(self, point: Point) -> None:
         batch = point.axes["batch"]
         problem = f"{batch} objects are more than one request may delete"
-        refuse(point, ("batch", batch > MOST_BATCH, problem, f"at most {MOST_BATCH}"))
+        refuse(point, ("batch", batch > MAX_BATCH, problem, f"at most {MAX_BATCH}"))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the objects and distribute them: each client deletes objects in the buckets of its own accounts."""
@@ -211,8 +211,8 @@ class List(Workload):
         deep = f"{keys} keys do not fill folders {depth} levels deep"
         refuse(
             point,
-            ("keys", keys > payload.MOST_KEYS, f"{keys} keys are too many", f"at most {payload.MOST_KEYS}"),
-            ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"),
+            ("keys", keys > payload.MAX_KEYS, f"{keys} keys are too many", f"at most {payload.MAX_KEYS}"),
+            ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"at most {MAX_PAGE}"),
             ("prefix_depth", depth >= most, deep, f"at most {most - 1}, or more `keys`"),
         )
 
@@ -249,7 +249,7 @@ class Space(Put):
         ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
         sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
         used = settled(store)
-        ours = written.of_attempt(store, point, job.attempt, self.expected_objects(point, job.attempt))
+        ours = written.written_by(store, point, job.attempt, self.expected_objects(point, job.attempt))
         begun = time.monotonic()
         for b in places:
             buckets.delete_prefix(ways[b.account], b, prefix, ours=ours)

@@ -30,7 +30,7 @@ def test_page_shows_numbers_of_tables():
 
 def test_failed_run_is_listed_with_its_reason():
     points = {"key": ["s/put/rep~001", "s/get/rep~001"], "state": ["ok", "failed"], "reason": [None, "no answer"]}
-    assert pages.went_wrong(pd.DataFrame(points)).lines == ["get/rep~001: failed: no answer"]
+    assert pages.failed_points(pd.DataFrame(points)).lines == ["get/rep~001: failed: no answer"]
 
 
 def test_answers_other_than_yes_are_listed():

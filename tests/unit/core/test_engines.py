@@ -13,7 +13,7 @@ from storelab.workloads import WORKLOADS
 
 def test_choices_of_a_workload_are_those_of_the_catalogue():
     for workload in (w for w in WORKLOADS.values() if w.name != calibration.WORKLOAD):
-        axis, able = workload.axis("engine"), [e.name for e in engines.of(workload.name)]
+        axis, able = workload.axis("engine"), [e.name for e in engines.engines_of(workload.name)]
         assert list(axis.choices) == able and axis.default in able, workload.name
 
 

@@ -2,7 +2,7 @@
 
 import errno
 
-from storelab.core.errors import MeasurementFailed, UserError, error_text, of_system, text_of
+from storelab.core.errors import MeasurementFailed, UserError, error_text, system_error, text_of
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 SECRETS = (
@@ -33,7 +33,7 @@ def test_refusals_of_the_system_name_path_and_hint():
         (OSError(errno.EOPNOTSUPP, "x", "f"), "f: operation not supported", "check this path"),
         (ConnectionRefusedError(111, "refused"), "network: ", ""),
     ):
-        message = str(of_system(error))
+        message = str(system_error(error))
         assert message.startswith(begin) and hint in message
 
 

@@ -80,20 +80,20 @@ def test_state_results_and_work_of_another_user_are_refused(open_to_all):
     config.raw = config.campaign_dir / "raw"
     config.raw.mkdir(parents=True)
     (config.campaign_dir / "work").mkdir()
-    folders.own(config)
+    folders.require_trusted(config)
     target = open_to_all.parent / "elsewhere"
     target.mkdir()
     (open_to_all / "state").symlink_to(target)
     for path, place in ((open_to_all / "state", "state"), (open_to_all / "results", "results")):
         os.chown(path, OTHER, OTHER, follow_symlinks=False)
         with pytest.raises(UserError, match=f"{place}: .* is owned by another user"):
-            folders.own(config)
+            folders.require_trusted(config)
         if place == "state":
             with pytest.raises(UserError, match=r"state: .* is owned by another user"), measuring_lock(config.state):
                 pass
             assert not any(target.iterdir())
         open_to_all.chmod(0o755)
-        folders.own(config)
+        folders.require_trusted(config)
         open_to_all.chmod(0o1777)
         os.chown(path, 0, 0, follow_symlinks=False)
 
@@ -106,4 +106,4 @@ def test_work_on_another_disk_is_refused(tmp_path):
     config.campaign_dir.mkdir()
     (config.campaign_dir / "work").symlink_to("/dev/shm")
     with pytest.raises(UserError, match=r"results: .*work is on another disk than"):
-        folders.own(config)
+        folders.require_trusted(config)

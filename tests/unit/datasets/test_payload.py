@@ -19,8 +19,8 @@ def test_names_are_distinct_and_in_order():
             count,
             depth,
         )
-    name = payload.key_name(payload.MOST_KEYS, 5, 427)
-    assert name == "0/0/0/4/2/000427" and payload.key_number(payload.MOST_KEYS, 5, name) == 427
+    name = payload.key_name(payload.MAX_KEYS, 5, 427)
+    assert name == "0/0/0/4/2/000427" and payload.key_number(payload.MAX_KEYS, 5, name) == 427
 
 
 FOLDER = [(f"p/{payload.key_name(12, 1, n)}", 100) for n in range(12)]

@@ -93,7 +93,7 @@ def test_program_reads_objects_ranges_and_vectors(fake):
 
 
 def test_memory_grows_with_the_answer(fake, monkeypatch):
-    monkeypatch.setattr(davix_program, "LEAST", 16)
+    monkeypatch.setattr(davix_program, "MIN_MEMORY", 16)
     one = fake[0]()
     kept = bytes(one.read("u", 0, 10))
     assert bytes(one.read("u", 100, 400)) == expected(100, 400)
@@ -149,7 +149,7 @@ def test_missing_program_names_the_install_command(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="storelab install davix"):
         davix_program.binary()
     context = SimpleNamespace(endpoint=END, bucket=Bucket("b"), known="known", body=b"")
-    found = answers.ask(answers.Check("ranges", "davix, 10 ranges", byteranges.davix_vector), context, 2**62)
+    found = answers.ask_question(answers.Check("ranges", "davix, 10 ranges", byteranges.davix_vector), context, 2**62)
     assert found.answer == "not tried" and "storelab install davix" in found.evidence
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / davix_program.NAME).write_text("x")
@@ -180,5 +180,7 @@ def test_probe_reports_what_davix_sent(monkeypatch):
         program_of = Answering(counted, body if right else body[1:] + b"x")
         monkeypatch.setattr(byteranges, "Program", lambda *_, made=program_of: made)
         context = SimpleNamespace(endpoint=END, bucket=Bucket("b", "p/"), known="p/known", body=body)
-        found = answers.ask(answers.Check("ranges", "davix, 10 ranges", byteranges.davix_vector), context, 2**62)
+        found = answers.ask_question(
+            answers.Check("ranges", "davix, 10 ranges", byteranges.davix_vector), context, 2**62
+        )
         assert (found.check, found.answer) == ("davix, 10 ranges", answer) and evidence in found.evidence, counted

@@ -67,7 +67,7 @@ def test_changed_basket_is_an_error(prepared):
 
 def test_file_too_small_to_measure_with_is_read(prepared, monkeypatch):
     """`check` and staging accept it; its reads are few requests, on any link."""
-    monkeypatch.setattr(client_module, "LEAST_SIZE", 2**40)
+    monkeypatch.setattr(client_module, "MIN_SIZE", 2**40)
     client, _ = prepared("good")
     result = staged_root.read(client, 1)
     assert not staged_root.failed(result) and result.reads["entries"] == [TINY.entries]

@@ -69,7 +69,7 @@ def test_quickest_answer_counts_and_late_ones_are_not_mixed_up():
         sock.bind(("127.0.0.1", 0))
         threading.Thread(target=answer, args=(sock,), daemon=True).start()
         found = nodes.measure_offset([list(sock.getsockname())])
-    assert len(asked) == nodes.ASKED == 12 and len(set(asked)) == 12
+    assert len(asked) == nodes.REQUESTS == 12 and len(set(asked)) == 12
     assert abs(found.ns - 5 * S) <= found.error_ns + 1 and found.error_ns < 50 * MS
 
 

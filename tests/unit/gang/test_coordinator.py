@@ -80,7 +80,7 @@ import os, signal, sys
 from pathlib import Path
 from storelab.gang import coordinator
 from storelab.gang.launchers.local import LocalLauncher
-coordinator.heed_signals()
+coordinator.handle_signals()
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
 os.register_at_fork(after_in_parent=lambda: print("dropped"))
 folder = Path(sys.argv[1])

@@ -43,7 +43,7 @@ def host(tmp_path, monkeypatch):
         return subprocess.CompletedProcess(command, 0, json.dumps(answers[command[2]]), "")
 
     monkeypatch.setattr(environment, "INTERFACES", tmp_path)
-    monkeypatch.setattr(environment, "ask", ask)
+    monkeypatch.setattr(environment, "run_command", ask)
 
 
 def test_speed_is_that_of_the_bucket_or_the_card():
@@ -58,6 +58,6 @@ def test_front_ends_of_this_host_have_their_interface():
 
 @pytest.mark.parametrize("said", ["", "not JSON", "7", "null"])
 def test_missing_programs_leave_the_cards(monkeypatch, said):
-    monkeypatch.setattr(environment, "ask", lambda *_: subprocess.CompletedProcess([], 127, said, ""))
+    monkeypatch.setattr(environment, "run_command", lambda *_: subprocess.CompletedProcess([], 127, said, ""))
     assert environment.link_speeds() == {"slow0": 10**9, "fast0": 10**10, "bond0": 2 * 10**10}
     assert environment.link_speeds_of(["10.99.0.241"]) == [None]

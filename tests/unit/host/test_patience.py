@@ -94,7 +94,7 @@ def test_steady_progress_is_never_ended(short):
         came.append(n)
         time.sleep(0.01)
     assert came == list(range(10))
-    bytes_ = itertools.count(0, patience.SOMETHING // 10)
+    bytes_ = itertools.count(0, patience.MIN_PROGRESS_BYTES // 10)
     waiting = patience.Patience("it", traffic=bytes_.__next__)
     for _ in range(40):
         time.sleep(0.05)

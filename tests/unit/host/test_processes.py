@@ -14,7 +14,7 @@ from storelab.host import proc, processes
 
 
 def test_short_command_ends_with_its_parent():
-    code = "from storelab.host import processes; processes.ask(['sleep', '77.5'], 60)"
+    code = "from storelab.host import processes; processes.run_command(['sleep', '77.5'], 60)"
     parent = subprocess.Popen([sys.executable, "-c", code])
     found = []
     while not found and parent.poll() is None:
@@ -31,7 +31,7 @@ def test_thread_asks_while_the_main_thread_has_the_lock_of_logging():
         "import logging, threading\n"
         "from storelab.host import processes\n"
         "logging._acquireLock()\n"
-        "asking = threading.Thread(target=processes.ask, args=[['true']], daemon=True)\n"
+        "asking = threading.Thread(target=processes.run_command, args=[['true']], daemon=True)\n"
         "asking.start()\n"
         "asking.join(20)\n"
         "print('waits' if asking.is_alive() else 'answered', flush=True)\n"
@@ -46,7 +46,7 @@ def test_moved_bytes_include_writes():
     Path("/dev/null").write_bytes(bytes(1_000_000))
     assert proc.moved_bytes(os.getpid()) - before >= 1_000_000
     assert proc.moved_bytes(2**30) == 0
-    assert processes.ask(["true"]).returncode == 0
+    assert processes.run_command(["true"]).returncode == 0
 
 
 def test_reason_of_a_go_program_that_crashed():
@@ -66,7 +66,7 @@ def test_reason_of_a_go_program_that_crashed():
 
 
 def test_words_of_a_go_program_that_has_no_memory():
-    done = processes.ask(["bash", "-c", 'ulimit -v 400000; exec "$0" version', s5cmd.binary()])
+    done = processes.run_command(["bash", "-c", 'ulimit -v 400000; exec "$0" version', s5cmd.binary()])
     assert done.returncode and "memory" in processes.words(done) and "runtime/" not in processes.words(done)
 
 

@@ -178,7 +178,7 @@ def test_data_sets_fit_on_the_disk_of_the_store(tmp_path, disks):
     """The limit holds 64 objects of 1 MB, to the last byte."""
     config, points = made(tmp_path, sweep(object_size="1 MB"))
     for free, able in ((64 * MB, True), (64 * MB - 1, False), (None, True)):
-        message = refusal(check.room, config, points, {"a": StoreOnPaper(config, "a", free=free)})
+        message = refusal(check.require_space, config, points, {"a": StoreOnPaper(config, "a", free=free)})
         assert message == NONE if able else message.startswith("stores.a: ") and "64 MB" in message, free
 
 
@@ -187,9 +187,9 @@ def test_bodies_fit_on_tmpfs(tmp_path, disks):
     config, points = made(tmp_path, sweep("put", object_size="1 MB"))
     stores = {"a": StoreOnPaper(config, "a")}
     disks[str(tmp_path / "storelab-")] = 4 * MB
-    check.room(config, points, stores)
+    check.require_space(config, points, stores)
     disks[str(tmp_path / "storelab-")] = 4 * MB - 1
-    check_refused("scratch: ", "4 MB", check.room, config, points, stores)
+    check_refused("scratch: ", "4 MB", check.require_space, config, points, stores)
 
 
 def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch):
@@ -199,17 +199,17 @@ def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch)
     disks |= {str(tmp_path): 100 * MB, str(tmp_path / "storelab-"): 10**12}
     asked = []
     monkeypatch.setattr(os, "access", lambda path, how: asked.append((path, how)) or True)
-    check.room(config, points, stores)
+    check.require_space(config, points, stores)
     able = os.W_OK | os.X_OK
     assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "neither `far` nor `state` exists yet"
     (tmp_path / "far").mkdir()
-    check.room(config, points, stores)
+    check.require_space(config, points, stores)
     assert (tmp_path / "far", able) in asked
     disks[str(tmp_path)] -= 1
-    assert refusal(check.room, config, points, stores).startswith("results: ")
+    assert refusal(check.require_space, config, points, stores).startswith("results: ")
     disks[str(tmp_path)] = 10**12
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert refusal(check.room, config, points, stores).startswith("results: ")
+    assert refusal(check.require_space, config, points, stores).startswith("results: ")
 
 
 def test_programs_of_used_engines_are_required(tmp_path, monkeypatch):

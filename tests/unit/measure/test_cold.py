@@ -176,13 +176,13 @@ def test_early_end_is_recorded_and_printed(tmp_path, capsys):
 
 
 def test_point_of_several_roles_proves_nothing(tmp_path):
-    assert cold.asked(point({"workload": "put"})) is None
+    assert cold.access_mode(point({"workload": "put"})) is None
     roles = {
         "uploads": {"workload": "put", "axes": {"object_size": "4 kB"}},
         "reads": {"workload": "get", "axes": {"engine": "obstore", "access": "cold"}},
     }
     several, single = point({"roles": roles}), point({"roles": {"reads": roles["reads"]}})
-    assert cold.asked(several) == cold.asked(single) == "cold"
+    assert cold.access_mode(several) == cold.access_mode(single) == "cold"
     assert "roles" in collected(Store(tmp_path), several, gang_job(roles=[gang_job(), gang_job()]))._why(5)
     one = collected(Store(tmp_path), single, gang_job(roles=[gang_job()]))
     one.read = 5

@@ -53,7 +53,7 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
     assert (out["read"], out["lost"], out["states"], len(out["examples"])) == (14, 2, 200, 10)
     none = {"acknowledged": {"put": 0, "overwrite": 0, "delete": 0}, "unacknowledged": 0}
     assert taken.record() == none | {"readings": [out]}
-    monkeypatch.setattr(durability, "MOST_BYTES", 40_000)  # ten objects, of both accounts
+    monkeypatch.setattr(durability, "MAX_BYTES", 40_000)  # ten objects, of both accounts
     taken.take("end")
     assert [t["most"] for _, t in asked[2:]] == [5, 5]
     failed = SimpleNamespace(returncode=1, stdout="", stderr="no module")

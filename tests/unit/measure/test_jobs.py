@@ -51,10 +51,10 @@ def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
     config, points = planned(ASKING)
     assert all(map(deployment.retains_data, points))
     assert [deployment.is_last(points, p) for p in points] == [False, False, True]
-    monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point))
+    monkeypatch.setattr(jobs, "_job_of_clients", lambda config, point, *_: gang_job(point))
     recorded(config, points[0], "0000aaaa")
     recorded(config, points[2], "0000cccc")
-    found = [jobs.of_point(config, points, point, None, {}, "0000bbbb").to_json()["earlier"] for point in points]
+    found = [jobs.job_of_point(config, points, point, None, {}, "0000bbbb").to_json()["earlier"] for point in points]
     first = {"part": 1, "attempt": "0000aaaa"}
     assert found == [[], [first], [first]], "part 2 failed; a part that comes later is not an earlier one"
 
@@ -63,8 +63,8 @@ def test_role_gets_its_own_attempts(planned, monkeypatch):
     roles = {"readers": {"workload": "get"}, "writers": UP}
     config, points = planned(ASKING, soak={"roles": roles, "parts": 3})
     recorded(config, points[0], "0000aaaa")
-    monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point, limits=NO_LIMITS))
-    job = jobs.of_point(config, points, points[1], None, {}, "0000bbbb").to_json()
+    monkeypatch.setattr(jobs, "_job_of_clients", lambda config, point, *_: gang_job(point, limits=NO_LIMITS))
+    job = jobs.job_of_point(config, points, points[1], None, {}, "0000bbbb").to_json()
     assert job["roles"][1]["earlier"] == [{"part": 1, "attempt": "0000aaaa-1"}]
 
 

@@ -32,7 +32,7 @@ def campaign(tmp_path, monkeypatch):
 
 
 def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(left_over, "MOST_OBJECTS", 10**6)  # a fast disk takes 30 000 in a second
+    monkeypatch.setattr(left_over, "MAX_OBJECTS", 10**6)  # a fast disk takes 30 000 in a second
     config, points = campaign
     (chosen,) = points
     run = point.point(config, points, chosen.key).to_json()

@@ -118,14 +118,14 @@ def test_full_disk_ends_no_measurement(config, points, monkeypatch):
 
 
 def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
-    monkeypatch.setattr(jobs, "_of_clients", lambda *_: gang_job())
-    assert jobs.of_point(config, points, points[0], None, {}, "a").reports_progress is True
+    monkeypatch.setattr(jobs, "_job_of_clients", lambda *_: gang_job())
+    assert jobs.job_of_point(config, points, points[0], None, {}, "a").reports_progress is True
     monkeypatch.setenv(live.OFF, "off")
     with following(config, points) as now:
         now.starts(T0)
         now.second(T0 + S, Used(1.0))
     assert live.read(config.campaign_dir) is None
-    assert jobs.of_point(config, points, points[0], None, {}, "a").reports_progress is False
+    assert jobs.job_of_point(config, points, points[0], None, {}, "a").reports_progress is False
 
 
 def test_damaged_lines_change_no_estimate(tmp_path):

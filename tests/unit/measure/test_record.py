@@ -34,7 +34,7 @@ def of_point(*results, budget=0.01):
     config = SimpleNamespace(name="c", failure_budget=budget, launcher=SimpleNamespace(kind="srun"), lead=77)
     store = SimpleNamespace(version=lambda: "9.1", on_this_host=lambda: False, deployment=lambda: DEPLOYMENT)
     store.settings = SimpleNamespace(kind="s3")
-    return record.of_point(config, POINT, store, "2-x", list(results), [Check("n", True)], {"cores": 4})
+    return record.record_of_point(config, POINT, store, "2-x", list(results), [Check("n", True)], {"cores": 4})
 
 
 def test_record_holds_each_part_at_its_place():

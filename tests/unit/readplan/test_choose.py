@@ -242,8 +242,8 @@ def test_ties_go_to_quickest_plan_within_bound():
     """A plan that meets the bound exactly is within it. If none is, take the fewest bytes."""
     wire, seconds = np.array([100, 90, 80, 80]), np.array([1.0, 2.0, 4.0, 3.0])
     for bound, best in ((100, 0), (99.9, 1), (90, 1), (89, 3), (80, 3), (79, 3), (np.inf, 0)):
-        assert choose._Wish(TRUE, 0.0, bound).best(np.ones(4, "i8"), wire, seconds) == best, bound
-    assert choose._Wish(TRUE, np.inf, np.inf).best(np.ones(4, "i8"), wire, seconds) == 3
+        assert choose._Goal(TRUE, 0.0, bound).best(np.ones(4, "i8"), wire, seconds) == best, bound
+    assert choose._Goal(TRUE, np.inf, np.inf).best(np.ones(4, "i8"), wire, seconds) == 3
 
 
 def test_split_keeps_bound():

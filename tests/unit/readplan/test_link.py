@@ -157,7 +157,7 @@ def test_further_range_in_request_has_a_cost():
     small = measured(Clock(MULTI, ranges=200), 20_000)
     assert small.ranges == 1 and small.part_bytes == 0, "the object has no room for them"
     measured(clock := Clock(MULTI, ranges=10_000), 40_000_000)
-    assert clock.calls[-1][0] == links.MOST_TOGETHER
+    assert clock.calls[-1][0] == links.MAX_RANGES
     for together, known in ((31, False), (32, True), (33, True)):  # 1200 bytes apart, 16 in flight, two in each request
         found = measured(clock := Clock(replace(MULTI, part_s=0.0), ranges=200), 1200 * together)
         assert (found.ranges == 200) == known and ((together, 64) in clock.calls[-3:]) == known

@@ -58,7 +58,7 @@ def installed(monkeypatch):
     for kind in KINDS:
         monkeypatch.setattr(stores.load(kind), "program", lambda self: Path("/usr/sbin/server"))
     monkeypatch.setattr(mounted, "DEVICE", Path(os.devnull))
-    monkeypatch.setattr(processes, "ask", lambda *a, **k: subprocess.CompletedProcess(a, 0, "", ""))
+    monkeypatch.setattr(processes, "run_command", lambda *a, **k: subprocess.CompletedProcess(a, 0, "", ""))
 
 
 def test_missing_privileges_are_reported(tmp_path, monkeypatch, installed):
@@ -208,10 +208,10 @@ def test_files_are_healed_after_a_loss_only(tmp_path, monkeypatch):
 
 def test_stopped_process_counts_as_lost():
     with python() as child:
-        assert not mounted.held(child.pid)
+        assert not mounted.is_stopped(child.pid)
         daemons.hold([psutil.Process(child.pid)])
-        assert mounted.held(child.pid)
-    assert mounted.held(child.pid)
+        assert mounted.is_stopped(child.pid)
+    assert mounted.is_stopped(child.pid)
 
 
 def test_restarted_brick_is_the_same_daemon(tmp_path, installed):
@@ -291,7 +291,7 @@ def made(one, monkeypatch, dump: bytes) -> list[tuple[str, ...]]:
             (one.data / "lib").mkdir(parents=True)
             (one.data / "lib" / "template.dump").write_bytes(dump)
         if words[0] == "restore":
-            assert (one.data / "lib" / "template.dump").read_bytes() == b"head" + openafs.ANYBODY + b"tail"
+            assert (one.data / "lib" / "template.dump").read_bytes() == b"head" + openafs.ANY_USER + b"tail"
         return subprocess.CompletedProcess(words, int(missing), f"{one.namespace.server} On-line", "")
 
     monkeypatch.setattr(one, "_ask", ask)
@@ -301,7 +301,7 @@ def made(one, monkeypatch, dump: bytes) -> list[tuple[str, ...]]:
 
 def test_volume_is_open_to_everybody_and_made_once(tmp_path, monkeypatch):
     """Access lists name groups by negative numbers."""
-    assert (openafs.ADMINISTRATORS, openafs.ANYBODY) == (b"\xff\xff\xff\x34", b"\xff\xff\xff\x9b")
+    assert (openafs.ADMINISTRATORS, openafs.ANY_USER) == (b"\xff\xff\xff\x34", b"\xff\xff\xff\x9b")
     one = store("openafs", tmp_path)
     asked = made(one, monkeypatch, b"head" + openafs.ADMINISTRATORS + b"tail")
     changes = [w[0] for w in asked if w[0] not in ("examine", "listaddrs")]

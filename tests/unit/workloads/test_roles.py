@@ -88,7 +88,7 @@ def test_point_without_roles_is_its_own_part():
     (part,) = own.parts()
     assert part.point is own and own.clients == 3 and [*part.ranks] == [0, 1, 2]
     assert (part.begin_ns, part.end_ns, part.attempt("x")) == (0, 7 * S, "x")
-    assert workloads.of(own) is WORKLOADS["put"]
+    assert workloads.workload_of(own) is WORKLOADS["put"]
 
 
 def test_scale_shortens_times_but_not_shares():
@@ -123,11 +123,11 @@ def test_plan_file_has_roles_and_their_axes():
 
 
 def test_description_of_a_point_names_its_roles(first):
-    words = model.axis_texts(first, workloads.of(first))
+    words = model.axis_texts(first, workloads.workload_of(first))
     assert {"uploads.workers=0004", "deletions.engine=obstore", "readers.object size=4kB"} <= set(words)
     assert [word.partition(".")[0] for word in words] == ["uploads"] * 4 + ["deletions"] * 3 + ["readers"] * 3
     engines = ["uploads.engine=loadgen", "deletions.engine=obstore", "readers.engine=obstore"]
-    assert model.axis_texts(first, workloads.of(first), ("engine",)) == engines
+    assert model.axis_texts(first, workloads.workload_of(first), ("engine",)) == engines
 
 
 PUT = {"workload": "put"}
@@ -302,7 +302,7 @@ class Bucketful(StoreOnPaper):
 def test_clients_share_the_limits_of_the_point(tmp_path, first):
     config = configured(limits={"throughput": "60 MB/s", "requests_per_s": 600}, scratch=str(tmp_path))
     manifests, store = {"payload-4kB-10x1": Path("m.json")}, Bucketful(config)
-    own = jobs.of_point(config, [first], first, store, manifests, "0123abcd").roles
+    own = jobs.job_of_point(config, [first], first, store, manifests, "0123abcd").roles
     assert [job.limits["throughput"] for job in own] == [20e6, 10e6, 30e6]
     assert [job.limits["requests_per_s"] for job in own] == [200, 100, 300]
     assert [job.manifest and job.manifest.name for job in own] == [None, None, "m.json"]
@@ -324,7 +324,7 @@ def test_client_finds_its_role_by_its_rank(tmp_path, shared):
     from storelab.gang.client import load_job
 
     config, one, store, manifests = shared
-    job = jobs.of_point(config, [one], one, store, manifests, "0123abcd")
+    job = jobs.job_of_point(config, [one], one, store, manifests, "0123abcd")
     for role in (job, *job.roles):
         role.endpoints = [Endpoint(f"http://127.0.0.1:{n}") for n in (1, 2)]
     job.write(tmp_path)
@@ -357,7 +357,7 @@ def test_objects_of_a_role_are_known_by_its_attempt(tmp_path, first):
     store = Bucketful(config)
     for part in first.parts():
         name = part.attempt("0123abcd")
-        if made := workloads.of(part.point).expected_objects(part.point, name):
+        if made := workloads.workload_of(part.point).expected_objects(part.point, name):
             written.note_attempt(config, store, name, part.point, made)
     ours = written.noted(config, store)
     assert ours("b", "put/0123abcd-0/1/00000003", 10**6) and ours("b", "put/0123abcd-1/0/00000003", 4000)
@@ -376,7 +376,7 @@ def test_writing_clients_share_the_room(tmp_path, monkeypatch, first):
         deployment.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload))
     )
     store = Bucketful(config)
-    job = jobs.of_point(config, [first], first, store, {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
+    job = jobs.job_of_point(config, [first], first, store, {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
     deployment.note_uploads(config, [first], first, store, job)
     assert noted == [("0123abcd-0", "put"), ("0123abcd-1", "delete")]
     assert [role.limits.get("room_bytes") for role in job.roles] == [666, 333, None]
@@ -385,6 +385,6 @@ def test_writing_clients_share_the_room(tmp_path, monkeypatch, first):
 
 def test_clients_have_keys_of_their_account(shared):
     config, one, store, manifests = shared
-    job = jobs.of_point(config, [one], one, store, manifests, "0123abcd")
+    job = jobs.job_of_point(config, [one], one, store, manifests, "0123abcd")
     keys = [e["AWS_ACCESS_KEY_ID"] for e in jobs.environs(config, one, store, job)]
     assert keys == ["key-0", "key-1", "key-0", "key-0", "key-1", "key-0"]

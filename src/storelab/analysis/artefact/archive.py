@@ -31,7 +31,7 @@ Member = Path | bytes
 SUMS, METADATA = "SHA256SUMS", "ro-crate-metadata.json"
 WHEN = (1980, 1, 1, 0, 0, 0)  # time stamp of every member: the earliest that a ZIP can store
 CHUNK = 1 << 20
-MOST_SUMS = 10**8  # maximum bytes of the list, which is read as a whole: about a million files
+MAX_SUMS = 10**8  # maximum bytes of the list, which is read as a whole: about a million files
 AGAIN = "download the pack again from its source"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
@@ -100,7 +100,7 @@ def extract(path: Path, folder: Path) -> dict[str, str]:
             raise UserError(str(path), f"is not a pack of storelab: it has no {SUMS}", AGAIN)
         listed = integrity.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
         _same_names(path, listed, infos)
-        _room(path, folder, sum(info.file_size for info in infos.values()))
+        _require_space(path, folder, sum(info.file_size for info in infos.values()))
         now = time.time()
         for name in sorted(infos):
             _place(path, archive, infos[name], folder / name, listed.get(name))
@@ -160,7 +160,7 @@ def _same_names(path: Path, listed: Mapping[str, str], infos: Mapping[str, zipfi
         raise UserError(f"{path}: {added[0]}", f"was added after it was packed: {SUMS} does not list it", AGAIN)
 
 
-def _room(path: Path, folder: Path, wanted: int) -> None:
+def _require_space(path: Path, folder: Path, wanted: int) -> None:
     free = shutil.disk_usage(folder).free
     if wanted > free:
         problem = f"holds {units.human_size(wanted)}, and {folder.parent} has {units.human_size(free)} free"
@@ -182,7 +182,7 @@ def _reading(path: Path, name: str) -> Iterator[None]:
 
 def _sums(path: Path, archive: zipfile.ZipFile) -> bytes:
     with _reading(path, SUMS):
-        if archive.getinfo(SUMS).file_size > MOST_SUMS:
+        if archive.getinfo(SUMS).file_size > MAX_SUMS:
             raise ValueError
         return archive.read(SUMS)
 
@@ -204,7 +204,7 @@ def _changed(path: Path, name: str) -> UserError:
 
 # --- unpack and rebuild ---
 
-MOST_NAMED = 3  # maximum number of differing files that are named
+MAX_NAMED = 3  # maximum number of differing files that are named
 
 
 @dataclass(frozen=True)
@@ -302,9 +302,9 @@ def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
             name for kind, glob in kinds.items() for name in _differing(campaign_dir / kind, made / kind, glob)
         ]
         if differing:
-            more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
+            more = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
             raise MeasurementFailed(
-                f"{campaign_dir}: rebuilt with a different result: {', '.join(differing[:MOST_NAMED])}{more}; "
+                f"{campaign_dir}: rebuilt with a different result: {', '.join(differing[:MAX_NAMED])}{more}; "
                 f"it was packed by storelab {_packed_by(campaign_dir)}, this is {__version__}"
             )
         count = {kind: len(list((made / kind).glob(glob))) for kind, glob in kinds.items()}

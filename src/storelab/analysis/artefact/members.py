@@ -299,8 +299,8 @@ PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # file -> target of `m
 # OWN_PLACES and OWN_KEYS: configuration keys that describe the machine or its user, or may hold a secret.
 RECORDS = ("json", "csv", "tex")  # files in which no normal text looks like a key
 TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
-OWN_PLACES = ("state", "scratch", "results")
-OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
+LOCAL_FOLDERS = ("state", "scratch", "results")
+LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
 
 
 def everything(
@@ -367,11 +367,11 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
     """
     name, merged = campaign.folder.name, config.merged(layers)
     (_, _), (file, asked), *_ = layers
-    effective = {k: v for k, v in merged.items() if k not in OWN_PLACES} | {"campaign": name, "measure": False}
+    effective = {k: v for k, v in merged.items() if k not in LOCAL_FOLDERS} | {"campaign": name, "measure": False}
     if stores := _named(merged.get("stores"), {*campaign.plan["stores"], *merged.get("use_stores", ())}):
-        effective["stores"] = {n: _without_own(store) for n, store in stores.items()}
+        effective["stores"] = {n: _without_local(store) for n, store in stores.items()}
     if "launcher" in effective:
-        effective["launcher"] = _without_own(effective["launcher"])
+        effective["launcher"] = _without_local(effective["launcher"])
     planned = {key: merged[key] for key in asked}
     written = Path(file).read_bytes() if planned == asked else _yaml("The campaign as it was planned.", planned)
     about = "The effective configuration of this campaign: config.yaml, campaign file and options, merged."
@@ -389,10 +389,10 @@ def _named(stores: Any, used: Collection[str]) -> dict[str, Any]:
     return {n: store for n, store in stores.items() if n in used} if isinstance(stores, Mapping) else {}
 
 
-def _without_own(settings: Any) -> Any:
+def _without_local(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
-    return {key: _without_own(value) for key, value in settings.items() if key not in OWN_KEYS}
+    return {key: _without_local(value) for key, value in settings.items() if key not in LOCAL_KEYS}
 
 
 def _yaml(about: str, data: Mapping[str, Any]) -> bytes:

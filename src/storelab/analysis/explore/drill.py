@@ -22,18 +22,26 @@ from storelab.analysis.figures.specification import Specification, select
 from storelab.analysis.parts import labels
 from storelab.analysis.records import scan, windows
 from storelab.analysis.report.build import behind
-from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram
+from storelab.analysis.statistics.medians import WIDTH, enough, histogram_quantiles
 
 MAX_CLIENTS = 10  # in the legend of a point over its time
 MAX_OPS, CELLS = 4, 40  # of a point: panels of latency, and cells from the least latency to the longest
 LEVELS = {"p50": 0.5, "p99": 0.99}
 EVERY = -1  # client: all of them
 SLOWEST = 10
-STEPS, FEWEST = 50, 10  # of the time of a point
+STEPS, MIN_POSITIONS = 50, 10  # of the time of a point
 FOR_P99 = 100  # operations of a step
 ANY = "any point"  # in place of a figure
-OF_WINDOW = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
-OF_POINT = ("key", "state", "overlap_rate_per_s", "overlap_throughput_mb_per_s", "operations", "errors", "steadiness")
+WINDOW_COLUMNS = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
+POINT_COLUMNS = (
+    "key",
+    "state",
+    "overlap_rate_per_s",
+    "overlap_throughput_mb_per_s",
+    "operations",
+    "errors",
+    "steadiness",
+)
 NO_WORKERS = "The engine does not report which worker did an operation."
 NO_STARTS = "The engine does not report when single operations began."
 _MS = "(end_ns - coalesce(intended_ns, start_ns)) / 1e6"
@@ -62,7 +70,7 @@ ORDER BY ms DESC, end_s LIMIT {SLOWEST}"""
 
 def figures(o: Opened) -> Menu:
     """Return the figures with symbols of points, those with the most detailed records first; then any point."""
-    found = [name for name, spec in catalogue.of(o.plan).items() if isinstance(spec, Specification)]
+    found = [name for name, spec in catalogue.figures_of_plan(o.plan).items() if isinstance(spec, Specification)]
     known = {name: _keys(o, name).explode() for name in found}
     best = {name: keys.map(_details(o)).max() for name, keys in known.items() if len(keys)}
     ordered = sorted(best, key=lambda name: -best[name])
@@ -93,12 +101,12 @@ def symbols(o: Opened, figure: str | None) -> Menu:
 
 def _rows(o: Opened, figure: str) -> pd.DataFrame:
     """Return the rows that a figure draws and that are of points; the index has their places in the whole table."""
-    return o.whole(catalogue.of(o.plan)[figure].table).loc[_keys(o, figure).index]
+    return o.whole(catalogue.figures_of_plan(o.plan)[figure].table).loc[_keys(o, figure).index]
 
 
 def _keys(o: Opened, figure: str) -> pd.Series:
     """Return the points behind each row that a figure draws, by the places of these rows in the whole table."""
-    spec = catalogue.of(o.plan)[figure]
+    spec = catalogue.figures_of_plan(o.plan)[figure]
     whole = o.whole(spec.table)
     if "n" not in whole:
         return pd.Series(dtype=object)
@@ -138,15 +146,15 @@ def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Me
 def down(
     o: Opened, figure: str | None = None, symbol: Any = None, point: str | None = None, client: int | None = EVERY
 ) -> Iterator[Displayable]:
-    """Show the row behind a symbol, its points, and one point in detail (`of_point`)."""
+    """Show the row behind a symbol, its points, and one point in detail (`show_point`)."""
     if figure is None or symbol is None or point is None:
         yield "No point of this campaign counts."
         return
     if figure == ANY:
-        yield from of_point(o, point, EVERY if client is None else client)
+        yield from show_point(o, point, EVERY if client is None else client)
         return
     rows = _rows(o, figure)
-    spec = catalogue.of(o.plan)[figure]
+    spec = catalogue.figures_of_plan(o.plan)[figure]
     assert isinstance(spec, Specification)
     drawn = [curve.column(part) for m in spec.measures for curve in m.curves for part in ("median", "low", "high")]
     shown = [*overview.varying(rows), "n", *(c for c in dict.fromkeys(drawn) if c in rows)]
@@ -154,11 +162,11 @@ def down(
     yield rows.loc[[symbol], shown].dropna(axis="columns")
     yield "#### Its points"
     every, keys = o.whole("points"), [key for _, key in points(o, figure, symbol)]
-    yield every.loc[every["key"].isin(keys), list(OF_POINT)].dropna(axis="columns", how="all")
-    yield from of_point(o, point, EVERY if client is None else client)
+    yield every.loc[every["key"].isin(keys), list(POINT_COLUMNS)].dropna(axis="columns", how="all")
+    yield from show_point(o, point, EVERY if client is None else client)
 
 
-def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayable]:
+def show_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayable]:
     """Show a point over its time, its clients, then workers, errors and slowest operations of one client or of all."""
     yield f"#### {escaped(', '.join(labels.key_text(point)))}"
     if (failed := o.campaign.failures.get(point)) is not None:
@@ -191,12 +199,12 @@ def over_time(o: Opened, point: str) -> Iterator[Displayable]:
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
     yield completions_picture(windows.completions(o.campaign, point, slices=STEPS), overlap)
     enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # a probe has no number
-    found = operations.latencies(o.campaign, point, min(STEPS, max(FEWEST, enough)))
+    found = operations.latencies(o.campaign, point, min(STEPS, max(MIN_POSITIONS, enough)))
     yield latency_picture(found, overlap) if len(found) else NO_STARTS
     if pd.isna(row["overlap_begin_s"]):
         yield "A point with roles has a window for each role, in `roles.csv`."
     else:
-        yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in OF_WINDOW} for w in windows.WINDOWS])
+        yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in WINDOW_COLUMNS} for w in windows.WINDOWS])
 
 
 def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
@@ -244,7 +252,7 @@ def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figu
             for at, part in own.groupby("step"):
                 upper, counts = part["upper_ns"].to_numpy(float), part["operations"].to_numpy()
                 known = [enough(counts.sum(), level) for level in LEVELS.values()]
-                values[known, at] = of_histogram(upper, counts, [*LEVELS.values()])[known] / 1e6
+                values[known, at] = histogram_quantiles(upper, counts, [*LEVELS.values()])[known] / 1e6
             for name, line, colour in zip(LEVELS, values, ("#d55e00", "0.15"), strict=True):
                 if np.isfinite(line).any():
                     ax.plot((sides[1:] + sides[:-1]) / 2, line, color=colour, linewidth=1, marker=".", ms=2, label=name)

@@ -13,7 +13,7 @@ from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.earlier import MEASURED
 
 THREADS = ("operation", "object_size", "source", "system", "engine", "buckets", "workers", "n")
-OF_THREADS = ("throughput_median_mb_per_s", "rate_median_per_s")
+THREAD_COLUMNS = ("throughput_median_mb_per_s", "rate_median_per_s")
 FINDING = (
     "says",
     "source",
@@ -43,7 +43,7 @@ def statements(o: Opened) -> Iterator[Displayable]:
 def threads(o: Opened) -> Iterator[Displayable]:
     """Show the threads of one client, 2012, next to ours."""
     missing = "No single client here worked with several threads, as that of 2012 did."
-    yield from _next_to_ours(o, "one_client", missing, (*THREADS, *OF_THREADS))
+    yield from _next_to_ours(o, "one_client", missing, (*THREADS, *THREAD_COLUMNS))
 
 
 def laboratory(o: Opened) -> Iterator[Displayable]:

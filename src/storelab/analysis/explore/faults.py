@@ -14,7 +14,7 @@ ROLES = "Points with roles are here, but no fault was planned for them: their wo
 
 def names(o: Opened) -> Menu:
     """The figures over time of this campaign, one for each sweep with roles."""
-    return [(name, name) for name in over_time.of_plan(o.plan)]
+    return [(name, name) for name in over_time.figures_of_plan(o.plan)]
 
 
 def _planned(plan: Mapping[str, Any]) -> bool:
@@ -22,7 +22,7 @@ def _planned(plan: Mapping[str, Any]) -> bool:
     return any(p["axes"].get("fault", "none") != "none" for p in plan["points"])
 
 
-def story(o: Opened, figure: str | None = None) -> Iterator[Displayable]:
+def show_fault(o: Opened, figure: str | None = None) -> Iterator[Displayable]:
     """The figure over time, then what happened when, then the recovery. Without faults one line, with the campaigns
     below `results/` that have some."""
     if figure is None:
@@ -30,7 +30,7 @@ def story(o: Opened, figure: str | None = None) -> Iterator[Displayable]:
         yield NONE + (f" These have some: {escaped(', '.join(others))}." if others else "")
         return
     yield from timeline(o, figure)
-    yield from happened(o)
+    yield from show_events(o)
     yield from recovery(o)
 
 
@@ -38,12 +38,12 @@ def timeline(o: Opened, figure: str) -> Iterator[Displayable]:
     """Rate, latency and failed operations of each role over time, with acts, phases and states of the store."""
     if not _planned(o.plan):
         yield ROLES
-    declared = over_time.of_plan(o.plan)[figure]
+    declared = over_time.figures_of_plan(o.plan)[figure]
     tables = [o.table(name) for name in (declared.table, *declared.further_tables)]
     yield charted({figure: (declared, tables)}) or "No run of this sweep counts."
 
 
-def happened(o: Opened) -> Iterator[Displayable]:
+def show_events(o: Opened) -> Iterator[Displayable]:
     """Each act, what was undone, and the states that the store reported, in order of time; without the phases."""
     rows = o.table("disturbances")
     rows = rows[rows["kind"].isin([roles.ACT, roles.UNDONE, roles.STATE])]

@@ -13,8 +13,8 @@ from storelab.core import calibration
 
 ALL = ""  # of the menu of figures
 MAX_LISTED = 60  # points that are listed one by one
-OF_POINT = ("key", "state", "reason", "overlap_throughput_mb_per_s", "overlap_rate_per_s", "steadiness", "errors")
-OF_GROUP = ("n", "throughput_median_mb_per_s", "rate_median_per_s", "rate_low_per_s", "rate_high_per_s", "errors")
+POINT_COLUMNS = ("key", "state", "reason", "overlap_throughput_mb_per_s", "overlap_rate_per_s", "steadiness", "errors")
+GROUP_COLUMNS = ("n", "throughput_median_mb_per_s", "rate_median_per_s", "rate_low_per_s", "rate_high_per_s", "errors")
 MORE = ("interval", "coverage_percent")
 
 
@@ -36,7 +36,7 @@ def points(o: Opened) -> Iterator[Displayable]:
     )
     listed = rows if len(rows) <= MAX_LISTED else rows[rows["state"] != "ok"]
     if len(listed):
-        yield listed[list(OF_POINT)].dropna(axis="columns", how="all")
+        yield listed[list(POINT_COLUMNS)].dropna(axis="columns", how="all")
     if len(listed) < len(rows):
         yield (
             f"{labels.plural(len(rows) - len(listed), 'point')} that count are not listed: filter by store or workload "
@@ -56,16 +56,16 @@ def medians(o: Opened) -> Iterator[Displayable]:
     if rows.empty:
         yield "No rates in this campaign."
         return
-    yield from compact(rows, (*varying(rows), *OF_GROUP, *MORE), ("n", "errors", *MORE))
+    yield from compact(rows, (*varying(rows), *GROUP_COLUMNS, *MORE), ("n", "errors", *MORE))
 
 
 def names(o: Opened) -> Menu:
     """The figures that the campaign can have, after all of them."""
-    return [("all", ALL), *((name, name) for name in catalogue.of(o.plan))]
+    return [("all", ALL), *((name, name) for name in catalogue.figures_of_plan(o.plan))]
 
 
 def figures(o: Opened, figure: str = ALL) -> Iterator[Displayable]:
     """The declared figures of what the filters leave, interactive as on the page; one without data is left out."""
-    chosen = {name: declared for name, declared in catalogue.of(o.plan).items() if figure in (ALL, name)}
+    chosen = {name: declared for name, declared in catalogue.figures_of_plan(o.plan).items() if figure in (ALL, name)}
     found = charted({name: (d, [o.table(t) for t in (d.table, *d.further_tables)]) for name, d in chosen.items()})
     yield found or "No figure has data here."

@@ -51,7 +51,7 @@ class Picker:
         function of what is opened and of the options before it that gives a menu, whose first entry is taken first."""
         place = len(self.shown)
         self.shown.append([])
-        if alone():
+        if is_headless():
             self.render(place, view, opened.resolved(self.opened, options)[1])
             return
         _menus(self, place, view, options)
@@ -75,7 +75,7 @@ class Picker:
     def _ipython_display_(self) -> None:
         from IPython.display import Markdown, display
 
-        if alone():
+        if is_headless():
             display(Markdown(self.selection_text()))
             return
         display(_panel(self))
@@ -88,7 +88,7 @@ class Picker:
         return escaped(f"Campaign {self.opened.name}: {'; '.join(only) if only else 'all points'}")
 
 
-def alone() -> bool:
+def is_headless() -> bool:
     """Return whether no user can choose: the environment names the campaign, or ipywidgets is not installed."""
     return opened.NAMED in os.environ or find_spec("ipywidgets") is None
 

@@ -17,7 +17,7 @@ from storelab.analysis.tables import throughput
 from storelab.analysis.tables.points import axis_columns, plain, rated
 
 MAX_CURVES = 12  # panels
-NONE = f"No scaling curve in this campaign: no axis has {knees.LEAST_VALUES} values while all others are held."
+NONE = f"No scaling curve in this campaign: no axis has {knees.MIN_VALUES} values while all others are held."
 PARTS = ("knee_value", "knee_low", "knee_high", "plateau_value", "linearity_value", "linearity_low", "linearity_high")
 FIRST = (knees.PEAK, knees.KNEE)  # shapes that are shown first
 

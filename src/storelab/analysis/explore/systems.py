@@ -32,7 +32,7 @@ VERDICTS = {
     statistics.SLOWER: ("#d55e00", "v"),
     statistics.UNDECIDED: ("0.45", "o"),
 }
-MOST = 40  # ratios in the picture
+MAX_RATIOS = 40  # ratios in the picture
 SIDE = tuple[Path, str]  # folder of a campaign, store
 NONE = (
     "There is nothing to compare with: no other store, in this campaign or in another one below `results/`, has a "
@@ -129,10 +129,15 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
         what = row["metric"].replace("_", " ")
         yield escaped(f"{points}, {what}: B / A is {ratio}, {row['verdict_corrected']}")
     if len(each):
-        far = np.abs(np.log(shown["B / A"].clip(lower=1e-9))).sort_values(ascending=False).index[:MOST].sort_values()
+        far = (
+            np.abs(np.log(shown["B / A"].clip(lower=1e-9)))
+            .sort_values(ascending=False)
+            .index[:MAX_RATIOS]
+            .sort_values()
+        )
         names = [f"{p}: {m.partition(' [')[0]}" for p, m in zip(shown["point"], shown["measure"], strict=True)]
         drawn = shown.loc[far, ["B / A", "low", "high", "B is"]].set_axis(["ratio", "low", "high", "verdict"], axis=1)
-        left = f", the {MOST} farthest from 1 of {len(shown)}" if len(shown) > MOST else ""
+        left = f", the {MAX_RATIOS} farthest from 1 of {len(shown)}" if len(shown) > MAX_RATIOS else ""
         yield ratio_picture([names[i] for i in far], drawn, f"B, {other.name}, over A, {one.name}{left}: B is")
         yield shown
     for note in compare.notes(table, one, other, alone, ()):
@@ -217,7 +222,7 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
         "campaign's environment.",
     )
     yield charted({"overlay": (figure, [rows])}) or ALONE
-    shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.OF_GROUP]) if c in rows]
+    shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.GROUP_COLUMNS]) if c in rows]
     yield rows[shown].sort_values([*apart, x, "store"])
 
 

@@ -48,7 +48,7 @@ FIGURES: dict[str, Declared] = {
 }
 
 
-def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
+def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Declared]:
     """Return the figures that a campaign with this plan can have.
 
     These are built-in figures, figures over time, figures along coupled axes, and those that the campaign declares.
@@ -62,7 +62,7 @@ def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
             rows = planned.without(rows, couplings, figure.x)
         if len(rows) and all(c in rows and rows[c].nunique() > 1 for c in figure.several):
             found[name] = figure
-    return found | planned.of_plan(plan) | timeline.of_plan(plan) | planned.declared(plan)
+    return found | planned.figures_of_plan(plan) | timeline.figures_of_plan(plan) | planned.declared(plan)
 
 
 def is_built_in(name: str) -> bool:
@@ -72,7 +72,7 @@ def is_built_in(name: str) -> bool:
 
 def names(plan: Mapping[str, Any]) -> list[str]:
     """Return the names of the figures that a campaign with this plan can have; a figure without data stays empty."""
-    return list(of(plan))
+    return list(figures_of_plan(plan))
 
 
 def _planned_points(plan: Mapping[str, Any]) -> pd.DataFrame:

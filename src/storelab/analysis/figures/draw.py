@@ -44,7 +44,7 @@ def draw(
         few = figure.least > 1 and figure.count(table) < figure.least
         return None if few else figure.function(table, *further)
     assert isinstance(figure, Specification)
-    if not (shown := shown or panels.of(figure, table)):
+    if not (shown := shown or panels.layout_of(figure, table)):
         return None
     figure, rows = shown.figure, shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
@@ -129,7 +129,7 @@ def marked(spec: Specification, rows: pd.DataFrame, curve: Curve) -> tuple[pd.Se
     return (spec.hollow(rows), None) if spec.hollow else (panels.few(rows, curve), panels.bound(rows))
 
 
-def with_own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
+def with_separate_series(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
     """Return a panel with separate series in dark and light greys, which values not at their default distinguish."""
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
@@ -168,7 +168,7 @@ def _curves(
     """Draw the curves of a panel and its x axis; return the values on the y axis."""
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
-        panel, looks = with_own(panel, spec)
+        panel, looks = with_separate_series(panel, spec)
     others = [float(at) for line in _published_points(spec, panel) for at in line.at.index]
     places, drawn = pd.Series([*panel.places(x).astype(float), *others]), [pd.Series(dtype=float)]
     ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"

@@ -178,7 +178,7 @@ EVENTS_THROUGHPUT = Function(
 # --- bars by system and number of jobs ---
 
 BAR = 0.062  # inches of one bar
-FEWEST = 4  # systems that a panel has room for
+MIN_SYSTEMS = 4  # systems that a panel has room for
 HATCHED = {"hatch": "//////", "edgecolor": "white", "linewidth": 0}
 FEW = "; hatched: rates of fewer than 10 operations"
 
@@ -247,7 +247,7 @@ def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool
             reach = [[r["value"] - r["events_low_per_s"]], [r["events_high_per_s"] - r["value"]]]
             ax.errorbar(r["value"], y, xerr=reach, color="0.2", elinewidth=0.7, capsize=1.2, fmt="none")
     ax.set_yticks(range(len(names)), names, fontsize=6)
-    ax.set_ylim(min(len(names) - FEWEST, 0) - 0.55, len(names) - 0.45)
+    ax.set_ylim(min(len(names) - MIN_SYSTEMS, 0) - 0.55, len(names) - 0.45)
     ax.set_xlim(left=0)
     ax.grid(visible=False, axis="y")
     plots.plain_numbers(ax.xaxis)

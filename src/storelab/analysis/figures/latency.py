@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.panels import PAGE, room, side_by_side, varying, with_series
+from storelab.analysis.figures.panels import PAGE, max_panels, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import Curve, Function, Measure, Specification
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.tables import errors, latency
@@ -136,7 +136,7 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     rows = _spectrum_rows(table)
     if rows.empty:
         return None
-    rows = rows[rows["place"] < room()]
+    rows = rows[rows["place"] < max_panels()]
     palette, panels = plots.looks(sorted(rows["system"].unique())), list(rows.groupby("panel", sort=False))
     handles: dict[str, Any] = {}
     ends: list[list[tuple[float, float, str, Any]]] = []
@@ -203,7 +203,7 @@ LATENCY_SPECTRUM = Function(
     table="latency",
     function=latency_spectrum,
     count=lambda table: rows["panel"].nunique() if len(rows := _spectrum_rows(table)) else 0,
-    most=room(),
+    most=max_panels(),
     things="panels",
     caption="Latency by quantile, by system, loop and load; the load is at the end of each curve or in the title. "
     "Medians of the runs; {bars}. {shared}",
@@ -220,7 +220,7 @@ COLUMNS = {  # quantities of a column of panels, each with a line style -> label
 }
 SOLID_AND_DOTTED = ("-", ":")
 LINE_HEIGHT = 1.45  # inches of a line of panels
-MOST = int(PAGE / LINE_HEIGHT) - 1  # leaves room for the caption
+MAX_LINES = int(PAGE / LINE_HEIGHT) - 1  # leaves room for the caption
 LETTERS = 120  # characters of a line of the legend
 FLAT = 1.1  # maximum ratio of largest to smallest value of a quantity that is not shown
 SERIES = 6  # curves of a panel that can be distinguished
@@ -239,7 +239,7 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
     """
     from storelab.analysis.figures import plots
 
-    if not (places := _places(table)[:MOST]):
+    if not (places := _places(table)[:MAX_LINES]):
         return None
     rows = groups.labelled(pd.concat(places))
     distinguishing = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
@@ -356,7 +356,7 @@ DISTRIBUTIONS = Function(
     table="distributions",
     function=distributions,
     count=lambda table: len(_places(table)),
-    most=MOST,
+    most=MAX_LINES,
     things="operations and sizes",
     caption="Cumulative distributions at the largest number of clients, by system and engine: times of "
     "operations that succeeded; bytes per second that the busiest interface of a client's host received (solid) and "
@@ -368,7 +368,7 @@ DISTRIBUTIONS = Function(
 
 # --- errors over time ---
 
-MOST_RUNS, MOST_CLASSES = 6, 5
+MAX_RUNS, MAX_CLASSES = 6, 5
 TITLE = 52  # characters of a line above a panel
 REST = "other errors"
 
@@ -380,10 +380,10 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
     if "run_fraction" not in table or table.empty:
         return None
     worst = _worst(table)
-    rows = table[table["key"].isin(worst.head(MOST_RUNS))]
+    rows = table[table["key"].isin(worst.head(MAX_RUNS))]
     totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum()
-    classes = list(totals.sort_values(ascending=False, kind="stable").index[:MOST_CLASSES])
-    if len(totals) > MOST_CLASSES:
+    classes = list(totals.sort_values(ascending=False, kind="stable").index[:MAX_CLASSES])
+    if len(totals) > MAX_CLASSES:
         rows = rows.assign(**{"class": rows["class"].where(rows["class"].isin([errors.GOOD, *classes]), REST)})
         classes.append(REST)
     tones = plots.tones()
@@ -408,8 +408,8 @@ def _worst(table: pd.DataFrame) -> pd.Series:
 
 def _error_note(table: pd.DataFrame, groups: int) -> str:
     which = (
-        f"The {MOST_RUNS} worst of {groups} groups of points with errors, with the worst run of each"
-        if groups > MOST_RUNS
+        f"The {MAX_RUNS} worst of {groups} groups of points with errors, with the worst run of each"
+        if groups > MAX_RUNS
         else "The worst run of each group of points with errors"
     )
     budget = (
@@ -447,7 +447,7 @@ ERRORS_OVER_TIME = Function(
     table="errors_over_time",
     function=errors_over_time,
     count=lambda table: len(_worst(table)),
-    most=MOST_RUNS,
+    most=MAX_RUNS,
     things="groups of points with errors",
     caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
     "operations. Single runs. {shared}",

@@ -27,7 +27,7 @@ NEAR_LINK = 50  # percent of the capacity of the links
 NARROW = 6  # the same for three measures side by side: their panels are small
 FEW = "open symbols: rates of fewer than 10 operations"
 PAGE = 8.85  # inches: the maximum height, which leaves room for a caption of six lines
-LEAST = {1: 1.45, 3: 1.75}  # minimum height of a panel; with three subjects side by side, the titles need room
+MIN_HEIGHTS = {1: 1.45, 3: 1.75}  # minimum height of a panel; with three subjects side by side, the titles need room
 AS_CONFIGURED = "as configured"  # the name of a curve with all axes at their default
 NAMES = (
     "store",
@@ -106,9 +106,9 @@ def side_by_side(panels: int) -> int:
     return 3 if panels == 3 or panels > 8 else min(panels, 2)
 
 
-def room(width: int = 3) -> int:
+def max_panels(width: int = 3) -> int:
     """Return the maximum number of panels on a page with `width` panels in a row."""
-    return int(PAGE / LEAST[width]) * width
+    return int(PAGE / MIN_HEIGHTS[width]) * width
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     rows = _drawn(spec, rows, by)
     if not spec.by_curve and "series" not in rows:
         names, by, rows = _names(spec, rows, by)
-        names, common = _apart(spec, rows, names)
+        names, common = _distinguishing_axes(spec, rows, names)
         rows = with_series(rows, names)
         rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     if len(rows) < every:
@@ -262,7 +262,7 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
         left.append(f"all but {labels.plural(every - len(rows), 'point')} at {few}")
     series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
     parts = _groups(spec, rows, by)
-    most = room(1 if spec.columns else 3)
+    most = max_panels(1 if spec.columns else 3)
     left += [f"{most} of {len(parts)} panels"] if len(parts) > most else []
     panels: list[Panel] = []
     for measure, group in parts[:most]:
@@ -301,7 +301,7 @@ def too_few(spec: Declared, table: pd.DataFrame) -> str:
     return f"{labels.plural(number, 'value')} of {labels.heading(spec.x).lower()}" if number else ""
 
 
-def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
+def _distinguishing_axes(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
     """Return the axes that distinguish curves, and the settings that all curves share, unless the title shows them.
 
     If all curves are the same, return all axes: they name the only curve.
@@ -314,7 +314,7 @@ def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[l
     )
 
 
-def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
+def layout_of(spec: Declared, table: pd.DataFrame) -> Layout | None:
     """Return the panels of a specification; None without data, and for a `Function`, which makes its own panels.
 
     This can take as long as drawing. A caller that needs both the figure and the caption should pass on the result.
@@ -323,10 +323,10 @@ def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
         return None
     rows = rated(spec, spec.captioned_rows(table))
     rows = spec.prepare(rows) if len(rows) else rows
-    return layout(spec, rows, _held(spec, table)) if len(rows) else None
+    return layout(spec, rows, _fixed_values(spec, table)) if len(rows) else None
 
 
-def _held(figure: Declared, table: pd.DataFrame) -> list[str]:
+def _fixed_values(figure: Declared, table: pd.DataFrame) -> list[str]:
     values = [labels.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
     return [f"only {', '.join(values)}"] if values else []
 
@@ -337,10 +337,10 @@ def left(figure: Declared, table: pd.DataFrame, shown: Layout | None = None) -> 
     shown: the panels of the figure.
     """
     if isinstance(figure, Specification):
-        shown = shown or of(figure, table)
+        shown = shown or layout_of(figure, table)
         return shown.left if shown else ""
     assert isinstance(figure, Function)
-    every, parts = figure.count(table), _held(figure, table)
+    every, parts = figure.count(table), _fixed_values(figure, table)
     parts += [f"{figure.most} of {every} {figure.things}"] if every > figure.most else []
     return _with_table(figure, parts)
 

@@ -12,7 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures.specification import Curve, Declared, Measure, Reference, Specification, same, spelt
+from storelab.analysis.figures.specification import (
+    Curve,
+    Declared,
+    Measure,
+    Reference,
+    Specification,
+    figure_name,
+    same,
+)
 from storelab.analysis.figures.systems import heading_of, measures_of_classes
 from storelab.analysis.figures.throughput import limits
 from storelab.analysis.parts import labels
@@ -64,12 +72,12 @@ def label(coupling: Coupling) -> str:
     return f"{', '.join(heads[:-1])} and {heads[-1]} together"
 
 
-def of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
+def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
     """Return the figures along coupled axes that a campaign with this plan can have."""
     found: dict[str, Specification] = {}
     for coupling in selection.couplings_of(plan):
         for table, figure in _figures(coupling).items():
-            name = spelt(STEM, "_".join([*coupling.axes, *([] if table == "throughput" else [table])]))
+            name = figure_name(STEM, "_".join([*coupling.axes, *([] if table == "throughput" else [table])]))
             while name in found:  # other rows of the same axes
                 name += "_again"
             found[name] = figure

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch  # noqa: F401  (for the figures, which load this module when they draw)
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, MAX_COLOURS, PAGE, on_one_host, side_by_side, symbols
+from storelab.analysis.figures.panels import MAX_COLOURS, MIN_HEIGHTS, PAGE, on_one_host, side_by_side, symbols
 from storelab.analysis.parts import labels
 from storelab.core import units
 
@@ -91,7 +91,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
     """
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
-    height = min(height, max(LEAST[1], PAGE / lines))
+    height = min(height, max(MIN_HEIGHTS[1], PAGE / lines))
     size = (WIDTH if columns > 1 else 4.7, min(height * lines + 0.75, PAGE))
     fig = Figure(figsize=size, layout="constrained")
     fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import AS_CONFIGURED, room, side_by_side, varying, with_series
+from storelab.analysis.figures.panels import AS_CONFIGURED, max_panels, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
 from storelab.analysis.parts import labels
 from storelab.core import engines, units
@@ -31,7 +31,7 @@ WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
 HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the other values
-MOST_BARS = 38  # maximum on a page
+MAX_BARS = 38  # maximum on a page
 BAR = 0.19  # inches of a bar
 FRACTIONS = {"read_volume": "volume_fraction_percent", "read_entries": "entry_fraction_percent"}
 KINDS = {"read_volume": "Reads by volume", "read_entries": "Reads by entries"}
@@ -136,7 +136,7 @@ def phases(table: pd.DataFrame) -> "Figure | None":
     """Draw one stacked bar for each selection and engine: the time of one read by phase, at the fewest clients."""
     from storelab.analysis.figures import plots
 
-    rows = _bars(table).head(MOST_BARS).drop(columns="few", errors="ignore")
+    rows = _bars(table).head(MAX_BARS).drop(columns="few", errors="ignore")
     if rows.empty:
         return None
     parts = list(rows.groupby("workload", sort=False))
@@ -202,7 +202,7 @@ READ_PHASES = Function(
     function=phases,
     count=lambda table: len(_bars(table)),
     least=MIN_VALUES,
-    most=MOST_BARS,
+    most=MAX_BARS,
     things="bars",
     caption="Where the time of one read goes, at the smallest number of clients: planning, transfer, decompression, "
     "deserialisation ({engine}). Medians of the runs' medians. {shared}",
@@ -297,7 +297,7 @@ def front(table: pd.DataFrame) -> "Figure | None":
     if rows.empty or rows["fixed"].all():
         return None
     rows = rows.assign(kind=rows["fixed"].map({True: "fixed gap", False: "planned"}) + _by_engine(rows))
-    panels = list(rows.groupby(["subject", "selection"], sort=False))[: room()]
+    panels = list(rows.groupby(["subject", "selection"], sort=False))[: max_panels()]
     kinds = plots.looks(sorted(rows["kind"].unique()))
     label_texts: list[list[tuple[float, float, str, Any]]] = []
     with plots.style():
@@ -369,7 +369,7 @@ FRONT = Function(
     several=(GAP,),
     function=front,
     count=lambda table: len(_on_the_front(table)[["subject", "selection"]].drop_duplicates()),
-    most=room(),
+    most=max_panels(),
     things="panels",
     caption="Time against bytes: the transfer time of one read and its bytes on the network, with fixed gaps and "
     "with requests planned for least time, with thrift, and with a bound on the amplification ({engine}), at the "

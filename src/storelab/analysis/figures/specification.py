@@ -25,7 +25,7 @@ def same(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def spelt(stem: str, text: str) -> str:
+def figure_name(stem: str, text: str) -> str:
     """Return `stem_text` in lower-case letters and `_`, as in the names of figures."""
     plain = "".join(f"_{DIGITS[int(c)]}_" if c.isdigit() else c if c.isalpha() else "_" for c in text.lower())
     return "_".join(filter(None, [stem, *plain.split("_")]))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import PAGE, limits, varying
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
-from storelab.analysis.figures.throughput import of_class
+from storelab.analysis.figures.throughput import class_filter
 from storelab.analysis.parts import labels
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.records import published
@@ -48,7 +48,7 @@ def _comparable(table: pd.DataFrame) -> pd.DataFrame:
 def measures_of_classes(label: str) -> tuple[Measure, ...]:
     """Return one measure for each class of operations, those of small objects first."""
     return tuple(
-        Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what_within, of_class(name))
+        Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what_within, class_filter(name))
         for name, of in reversed(CLASSES.items())
     )
 

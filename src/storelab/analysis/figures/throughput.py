@@ -31,7 +31,7 @@ CAPTION = (
 )
 
 
-def of_class(name: str) -> dict[str, object]:
+def class_filter(name: str) -> dict[str, object]:
     """Return the filter for the rows of one of `tables.throughput.CLASSES`."""
     chosen = CLASSES[name]
     sizes = {} if chosen.large is None else {"object_size_bytes": f"{'>=' if chosen.large else '<'} {LARGE}"}
@@ -98,7 +98,7 @@ def _against_clients(name: str, what: str, title: str, curve: Curve, label: str)
     return Specification(
         table="throughput",
         further_tables=("points",),
-        where=of_class(name),
+        where=class_filter(name),
         prepare=lambda table: _measured(table, curve),
         measures=(Measure((curve,), label),),
         hue=("front_ends",),
@@ -125,7 +125,7 @@ METADATA_STAT = _against_clients(
 )
 METADATA_LIST = Specification(
     table="throughput",
-    where=of_class("metadata_list"),
+    where=class_filter("metadata_list"),
     prepare=lambda table: _measured(table, PER_S),
     measures=(Measure((PER_S,), "Keys listed [keys/s]"),),
     hue=("page_size", "prefix_depth"),
@@ -139,7 +139,7 @@ METADATA_LIST = Specification(
 
 # --- one client and its threads ---
 
-OF_2012 = {"put": ("upload", "^"), "get": ("download", "v")}
+OPERATIONS_2012 = {"put": ("upload", "^"), "get": ("download", "v")}
 OPERATIONS = ("put", "get", "get_range", "delete", "stat")
 
 
@@ -182,7 +182,7 @@ def _size_heading(first: pd.Series, rows: pd.DataFrame) -> str:
     return f"{first['deployment']}, {size}" if rows["deployment"].nunique() > 1 else size
 
 
-def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
+def values_of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     """Yield the values of one client of 2012, as printed, with the printed spread.
 
     Only panels of one client, one bucket and an object size of that table have them.
@@ -193,7 +193,7 @@ def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
         return
     table = published.load("uds1_2012_single_client_threads")
     column = "mb_per_s" if measure.curves == (MB_PER_S,) else "files_per_s"
-    for workload, (operation, marker) in OF_2012.items():
+    for workload, (operation, marker) in OPERATIONS_2012.items():
         own = table[(table["object_size_printed"] == min(sizes)) & (table["operation"] == operation)]
         if (rows["workload"] == workload).any():
             points = own.set_index("threads")
@@ -203,7 +203,7 @@ def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
 
 def _describe_2012(rows: pd.DataFrame) -> str:
     known = rows[
-        rows["object_size_bytes"].isin(list(PRINTED)) & (rows["clients"] == 1) & rows["workload"].isin(OF_2012)
+        rows["object_size_bytes"].isin(list(PRINTED)) & (rows["clients"] == 1) & rows["workload"].isin(OPERATIONS_2012)
     ]
     if known.empty:
         return ""
@@ -235,7 +235,7 @@ THREADS = Specification(
     title="Threads: {deployment}{clients} ({engine})",
     caption="Rates at the smallest number of clients against the workers (threads or connections) of each, by "
     "operation and buckets ({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
-    references=of_2012,
+    references=values_of_2012,
     published=_describe_2012,
     **_SHARED,
 )

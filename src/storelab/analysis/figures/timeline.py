@@ -1,9 +1,9 @@
 """Define the figures over time: points with roles, their phases, and series of parts over hours.
 
-The plan determines the timelines (`of_plan`): one for each sweep with roles. One figure has at most MOST_GROUPS groups
-of points; the others follow in further figures. Thin lines are single runs, thick ones their median. Phases are bands,
-acts are labelled lines, and states that the store reported are marks above the panel. If some groups are disturbed, the
-figures show only these.
+The plan determines the timelines (`figures_of_plan`): one for each sweep with roles. One figure has at most MAX_GROUPS
+groups of points; the others follow in further figures. Thin lines are single runs, thick ones their median. Phases are
+bands, acts are labelled lines, and states that the store reported are marks above the panel. If some groups are
+disturbed, the figures show only these.
 """
 
 import math
@@ -23,7 +23,7 @@ from storelab.analysis.figures.specification import (
     Measure,
     Reference,
     Specification,
-    spelt,
+    figure_name,
 )
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles
@@ -86,7 +86,7 @@ ROLE_PHASES = replace(_BY_SYSTEM, otherwise=_BY_PHASE)
 
 # --- series of parts over hours ---
 
-MOST_SERIES = 3  # series side by side
+MAX_SERIES = 3  # series side by side
 # Metric of each row of panels: its label, columns of soak.csv with their metrics of soak_trends.csv.
 ROWS = (
     ("Operations/s", {"rate_per_s": "rate"}),
@@ -108,7 +108,7 @@ def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
     if table.empty:
         return None
     rows = table[table["state"] == "ok"].fillna({"role": ""})
-    names = list(dict.fromkeys(rows["series"]))[:MOST_SERIES]
+    names = list(dict.fromkeys(rows["series"]))[:MAX_SERIES]
     if not names:
         return None
     rows, found = rows[rows["series"].isin(names)], further[0].fillna({"role": ""})
@@ -183,7 +183,7 @@ SOAK = Function(
     where={"part": ">= 1"},
     function=soak,
     count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
-    most=MOST_SERIES,
+    most=MAX_SERIES,
     things="series",
     caption="Results of each part over time: rate, p99 of the latency, failed operations, memory and open files of "
     "clients and store, by role, at the middle of each part. Clients are started again for each part; the store "
@@ -192,7 +192,7 @@ SOAK = Function(
 
 # --- points with roles over time ---
 
-MOST_GROUPS = 6  # groups of points in one figure
+MAX_GROUPS = 6  # groups of points in one figure
 POINTS = 600  # maximum number of positions of a line: print cannot resolve more
 MIN_OPERATIONS, MIN_STEPS = 5, 40  # minimum of operations in a step of a line, and of steps
 HEIGHTS = (3.0, 2.2, 1.2)  # relative heights of rates, latency, failed operations
@@ -210,10 +210,10 @@ STEM = "timeline"  # prefix of the names of these figures; a campaign cannot use
 
 def name(sweep: str) -> str:
     """Return the name of the figure of a sweep: `timeline_<sweep>`."""
-    return spelt(STEM, sweep)
+    return figure_name(STEM, sweep)
 
 
-def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
+def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
     """Return the figures over time that a campaign with this plan can have."""
     having, found = roles.workloads(plan), {}
     for workload in having:
@@ -230,7 +230,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
         about += f"Common settings: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
         stem += "_again" * (stem in found)  # two sweeps whose names differ only in digits and punctuation
-        parts = [dict(shown[i : i + MOST_GROUPS]) for i in range(0, len(shown), MOST_GROUPS)][: len(NUMBERS)]
+        parts = [dict(shown[i : i + MAX_GROUPS]) for i in range(0, len(shown), MAX_GROUPS)][: len(NUMBERS)]
         about += f"One of {labels.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
             found[stem + number] = _figure(workload, part, about)

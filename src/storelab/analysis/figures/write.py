@@ -85,7 +85,7 @@ def build(
     Raises UserError without tables, and KeyError for a name that the plan does not define.
     """
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
-    figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
+    figures, folder, paths = catalogue.figures_of_plan(plan), campaign_dir / "figures", []
     wanted = {name: figures[name] for name in (figures if only is None else only)}
     for written in _write_all(jobs, folder, wanted, campaign_dir, kinds):
         paths += written
@@ -133,7 +133,7 @@ def _initialize_worker(garbage: tuple[int, int, int]) -> None:
 
 @cache
 def _load_figures(campaign_dir: Path) -> dict[str, Declared]:
-    return catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
+    return catalogue.figures_of_plan(records.read_json(campaign_dir / "raw" / "plan.json"))
 
 
 def _write_figure_in_worker(folder: Path, name: str, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
@@ -143,7 +143,7 @@ def _write_figure_in_worker(folder: Path, name: str, campaign_dir: Path, kinds: 
 
 def _write_figure(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
-    shown = panels.of(figure, table)
+    shown = panels.layout_of(figure, table)
     fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.further_tables), shown=shown)
     for kind in KINDS:
         path = folder / f"{name}.{kind}"

@@ -28,7 +28,7 @@ from storelab.core.errors import UserError
 
 Fact = tuple[str, str]  # group and item: ("store alpha", "version")
 LEFT_OUT = ("checks",)  # groups about the course of a run, not about its environment
-MOST_SAID = 100  # characters of a value
+MAX_VALUE_LENGTH = 100  # characters of a value
 WINDOWS = {"duration_s": "window [s]", "warm_up_s": "warm-up [s]"}
 
 
@@ -54,7 +54,7 @@ def _items(item: str, value: str) -> list[tuple[str, str]]:
     return [(name, version) for name, _, version in (p.partition(" ") for p in value.split(", ") if p)]
 
 
-def of_store(known: Mapping[Fact, frozenset[str]], store: str) -> dict[Fact, frozenset[str]]:
+def facts_of_store(known: Mapping[Fact, frozenset[str]], store: str) -> dict[Fact, frozenset[str]]:
     """Return the facts without those of other stores."""
     return {f: v for f, v in known.items() if not f[0].startswith("store ") or f[0] == f"store {store}"}
 
@@ -76,13 +76,13 @@ def _values_text(values: frozenset[str] | None) -> str:
     if values is None:
         return "(not recorded)"
     text = ", ".join(sorted(v or "(none)" for v in values))
-    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"
 
 
 # --- entries ---
 
 SIGN = "@"  # not allowed in the name of a campaign
-MOST = 1000  # maximum entries of one day, plus one
+MAX_ENTRIES = 1000  # maximum entries of one day, plus one
 KEPT = (
     "store",
     "workload",
@@ -136,12 +136,12 @@ def add(folder: Path, with_failures: bool = False) -> Path:
     read_plan(folder)
     day = measured(folder / "raw")[:10]
     seal_campaign(folder, with_failures)
-    for number in range(1, MOST):
+    for number in range(1, MAX_ENTRIES):
         target = folder.with_name(f"{folder.name}{SIGN}{day}{f'.{number}' if number > 1 else ''}")
         if not os.path.lexists(target):
             folder.rename(target)
             return target
-    raise UserError(str(folder), f"has {MOST - 1} entries of {day} already", "measure it less often")
+    raise UserError(str(folder), f"has {MAX_ENTRIES - 1} entries of {day} already", "measure it less often")
 
 
 def _without_sign(folder: Path) -> Path:
@@ -181,7 +181,7 @@ def read(campaign: Path, store: str | None = None, since: str | None = None) -> 
                 "--since", f"no entry of {campaign} was measured on {since} or later", "choose an earlier day"
             )
     entries = [_entry(folder, at) for at, folder in sorted(begun)]
-    return entries if store is None else _of_store(entries, store)
+    return entries if store is None else _entries_of_store(entries, store)
 
 
 def _is_sealed(folder: Path) -> bool:
@@ -203,7 +203,7 @@ def _entry(folder: Path, at: str) -> Entry:
     seal = integrity.seal_of(folder / "raw")
     assert seal is not None
     table, source = compare.newest_tables(folder)
-    side = compare.of_tables(folder.name, folder, table, source)
+    side = compare.side_from_tables(folder.name, folder, table, source)
     facts = environment_facts(table("environment"), side.points)
     needed = {
         *KEPT,
@@ -214,7 +214,7 @@ def _entry(folder: Path, at: str) -> Entry:
     return Entry(folder.name.partition(SIGN)[2], side, at, seal["time"], facts)
 
 
-def _of_store(entries: list[Entry], store: str) -> list[Entry]:
+def _entries_of_store(entries: list[Entry], store: str) -> list[Entry]:
     """Return the entries that have this store, with only its points."""
     known = sorted({s for e in entries for s in e.side.stores})
     if store not in known:
@@ -223,5 +223,5 @@ def _of_store(entries: list[Entry], store: str) -> list[Entry]:
     for e in entries:
         if store in e.side.stores:
             own = replace(e.side, points=e.side.points[e.side.points["store"] == store])
-            out.append(replace(e, side=own, facts=of_store(e.facts, store)))
+            out.append(replace(e, side=own, facts=facts_of_store(e.facts, store)))
     return out

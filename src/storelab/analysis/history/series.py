@@ -7,7 +7,7 @@ Hochberg): those of points are one family, those of wholes another.
 
 How changes are found:
 
-* Where: the best places of 1, 2, 3 … changes of the level, at least LEAST_STRETCH entries apart, have the smallest sum
+* Where: the best places of 1, 2, 3 … changes of the level, at least MIN_STRETCH entries apart, have the smallest sum
 of squares around the means of the stretches. They are found exactly by dynamic programming (optimal partitioning; B.
 Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
 * How many: the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times the
@@ -40,10 +40,10 @@ from storelab.analysis.tables.points import axis_columns
 
 # --- change points ---
 
-LEAST_STRETCH = 2  # minimum entries from one change to the next: a single entry is not a level
-LEAST = 8  # minimum entries to find a change
-MOST_TESTED = 3  # maximum changes in the test
-MOST = 20  # maximum changes that are reported
+MIN_STRETCH = 2  # minimum entries from one change to the next: a single entry is not a level
+MIN_ENTRIES = 8  # minimum entries to find a change
+MAX_TESTED = 3  # maximum changes in the test
+MAX_CHANGES = 20  # maximum changes that are reported
 PENALTY = 3.0
 DRAWS, SEEN = 999, 40
 SEED = 20150413
@@ -96,7 +96,7 @@ def _segments(values: np.ndarray, most: int) -> list[list[int]]:
     sums, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values, values**2))
     length = np.arange(n + 1) - np.arange(n + 1)[:, None]  # of a stretch, from begin (row) to end (column)
     within = squares - squares[:, None] - (sums - sums[:, None]) ** 2 / np.where(length > 0, length, 1)
-    within[length < LEAST_STRETCH] = np.inf
+    within[length < MIN_STRETCH] = np.inf
     least, begins, out = within[0], [], []
     for _ in range(most):
         both = least[:, None] + within
@@ -123,7 +123,7 @@ def _worth(values: np.ndarray, every: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _p(values: np.ndarray) -> float:
-    most = min(MOST_TESTED, len(values) // LEAST_STRETCH - 1)
+    most = min(MAX_TESTED, len(values) // MIN_STRETCH - 1)
     rng = np.random.default_rng(SEED)
     own, seen = _worth(values, _segments(values, most)).max() - 1e-9, 0
     for draw in range(1, DRAWS + 1):
@@ -138,13 +138,13 @@ def find_changes(values: Sequence[float]) -> Changes:
     """Return the changes of finite values (shape (n,)) in order of time."""
     x = np.asarray(values, dtype=float)
     n = len(x)
-    if n < LEAST:
-        return Changes(n, math.nan, (), f"too few entries to find a change: {n}; {LEAST} are enough")
+    if n < MIN_ENTRIES:
+        return Changes(n, math.nan, (), f"too few entries to find a change: {n}; {MIN_ENTRIES} are enough")
     x = x - x.mean()
     if not np.any(x):
         return Changes(n, 1.0, ())
     x /= np.abs(x).max()
-    every = _segments(x, min(MOST, n // LEAST_STRETCH - 1))
+    every = _segments(x, min(MAX_CHANGES, n // MIN_STRETCH - 1))
     return Changes(n, _p(x), tuple(every[int(np.argmax(_worth(x, every)))][:-1]))
 
 
@@ -296,7 +296,7 @@ def history(entries: Sequence[Entry]) -> History:
         of_points.append(_series((key[0], key[1], axes, key[-1]), 1, values, len(entries)))
         if len(each) == len(entries):
             by_kind.setdefault(groups.kind(key[-1]), []).append([each[i] for i in range(len(entries))])
-    wholes = [_whole(kind, own, dict.fromkeys(columns), len(entries)) for kind, own in by_kind.items()]
+    wholes = [_overall(kind, own, dict.fromkeys(columns), len(entries)) for kind, own in by_kind.items()]
     return History(list(entries), columns, [*_corrected(of_points), *_corrected(wholes)])
 
 
@@ -315,7 +315,7 @@ def _series(identity: Identity, points: int, values: list[Value], entries: int) 
     return Series(*identity, points, tuple(values), found, NOTHING, lasts=lasts)
 
 
-def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, Any], entries: int) -> Series:
+def _overall(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, Any], entries: int) -> Series:
     """Return the whole over points that all entries have.
 
     of_points[i][e] are the runs of point i in entry e.
@@ -323,7 +323,7 @@ def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, A
     oldest = [each[0] for each in of_points]
     values = []
     for e in range(entries):
-        r = ratios.whole(oldest, [each[e] for each in of_points], groups.lower_is_better(kind))
+        r = ratios.overall_ratio(oldest, [each[e] for each in of_points], groups.lower_is_better(kind))
         low, high = (1.0, 1.0) if e == 0 else (r.low, r.high)
         values.append(Value(e, r.n_b, r.ratio, low, high))
     known = [v for v in values if math.isfinite(v.median)]

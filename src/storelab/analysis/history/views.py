@@ -136,7 +136,7 @@ def table(found: History) -> pd.DataFrame:
 
 # --- the figure ---
 
-MOST = 60  # panels
+MAX_PANELS = 60  # panels
 HEIGHT = 1.9  # inches of a panel
 LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # can be distinguished without colour
 OTHER = "0.6"  # colour of lines where the environment changed
@@ -145,7 +145,7 @@ OTHER = "0.6"  # colour of lines where the environment changed
 def figure(found: History) -> Figure:
     """Draw the whole series first, then those that changed, then the others; at most MOST panels."""
     each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
-    left = f"; {len(each) - MOST} more series are in the table" if len(each) > MOST else ""
+    left = f"; {len(each) - MAX_PANELS} more series are in the table" if len(each) > MAX_PANELS else ""
     small = "bars: 95 % interval of the median, with fewer than 6 runs the range; levels: mean of the medians of a "
     small += f"stretch{left}"
     at = pd.to_datetime([e.measured for e in found.entries], utc=True).tz_localize(None).to_numpy()
@@ -153,7 +153,7 @@ def figure(found: History) -> Figure:
         at[i] for i in range(1, len(at)) if entries.differences(found.entries[i - 1].facts, found.entries[i].facts)
     ]
     with plots.style():
-        fig, cells = plots.grid(min(len(each), MOST), HEIGHT, small)
+        fig, cells = plots.grid(min(len(each), MAX_PANELS), HEIGHT, small)
         for ax, (name, s) in zip(cells, each, strict=False):
             _panel(ax, s, at, moved)
             plots.title(ax, f"{name}: {s.metric.replace('_', ' ')}", 2)

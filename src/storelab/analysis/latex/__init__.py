@@ -98,7 +98,7 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None, paper_dir: Path
     sources, texts = values.Sources(campaign_dir), {}
     for name in TEX if only is None else only:
         if name == PAPER:
-            text = templates.render(paper_dir, f"{PAPER}.tex", values.of_campaign(sources))
+            text = templates.render(paper_dir, f"{PAPER}.tex", values.campaign_values(sources))
         else:
             text = values.table(sources, name)
         texts[campaign_dir / "tex" / f"{name}.tex"] = text

@@ -19,7 +19,7 @@ from storelab.core import units
 from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
 from storelab.core.calibration import OPERATION
 
-MOST_VALUES = 4  # of a captured setting, each with a row
+MAX_VALUES = 4  # of a captured setting, each with a row
 
 
 def shown(name: str, value: str, unit: str, source: str = "") -> str:
@@ -67,7 +67,7 @@ def environment(table: pd.DataFrame) -> str:
             path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots in a key are part of a name
             item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
             values, counts = [_value(name, value) for value in same["value"]], list(same["points"])
-            if len(values) > MOST_VALUES:  # an axis of the campaign
+            if len(values) > MAX_VALUES:  # an axis of the campaign
                 by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
                 values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
                 counts = [sum(counts)]

@@ -96,7 +96,7 @@ def verdict(on: pd.DataFrame) -> str:
     return str(on.loc[on["best"].idxmax(), "verdict"]) if len(on) else NOT_KNOWN
 
 
-def of_wrong(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
+def wrong_headline(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
     """Return the headline of how many judged items were wrong, with the upper bound."""
     wrong, judged = counts
     counts_text = f"{labels.number(wrong, gap=THIN)} of {labels.number(judged, gap=THIN)}"
@@ -152,7 +152,7 @@ def answers(known: Known) -> Iterator[str]:
     """
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
-            yield _of_system(name, of)
+            yield _system_text(name, of)
         by_kind = {kind: [h for h in _all(known) if h.kind == kind] for kind in kinds(known)}
         if overlapping := [
             f"{_short(found[0])} ({overlap})" for found in by_kind.values() if (overlap := _overlap(found))
@@ -160,7 +160,7 @@ def answers(known: Known) -> Iterator[str]:
             yield f"Ranges overlap: {'; '.join(overlapping)}."
     else:
         for kind in kinds(known):
-            yield of_kind([h for h in _all(known) if h.kind == kind])
+            yield kind_text([h for h in _all(known) if h.kind == kind])
 
 
 def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
@@ -174,7 +174,7 @@ def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
     return [f" ({', '.join(p)})" if p else "" for p in parts], f"; {', '.join(common)} for all" if common else ""
 
 
-def _of_system(name: str, found: Sequence[Headline]) -> str:
+def _system_text(name: str, found: Sequence[Headline]) -> str:
     brackets, common = _split_brackets(found)
     clauses_by_verb: dict[str, list[str]] = {}
     for h, where in zip(found, brackets, strict=True):
@@ -183,7 +183,7 @@ def _of_system(name: str, found: Sequence[Headline]) -> str:
     return f"{_names([name])[0]} {done}{common}."
 
 
-def of_kind(found: Sequence[Headline]) -> str:
+def kind_text(found: Sequence[Headline]) -> str:
     """Return a sentence with the results of all systems in one kind of work, the highest first."""
     ranked = sorted(found, key=lambda h: -h.size)
     brackets, common = _split_brackets(ranked)
@@ -279,7 +279,7 @@ def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
 
 def conclusions(known: Known) -> list[str]:
     """Return the conclusions: a sentence for each kind of work with all systems, and their limits."""
-    sentences = [of_kind([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
+    sentences = [kind_text([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
     return list(filter(None, [*sentences, " ".join(limits(known))]))
 
 

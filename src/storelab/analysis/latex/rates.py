@@ -62,7 +62,7 @@ def best(table: pd.DataFrame) -> str:
     return tex_table(f"lll{'l' * engines}rrrrrlrl", head, rows, size=size, most=PAGE)
 
 
-def _all_of(table: pd.DataFrame, workload: str) -> str:
+def _all_rates(table: pd.DataFrame, workload: str) -> str:
     rows = table[table["workload"] == workload]
     axes = [c for c in labels.axes_of(table) if rows[c].notna().any()]
     moving = ["store", *(c for c in axes if rows[c].nunique() > 1)]
@@ -71,7 +71,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     lines = []
     for _, r in rows.iterrows():
         label_texts = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
-        cells = [r["store"], _apart(r, moving[1:])] if worded else [unlimited(c, r[c]) for c in moving]
+        cells = [r["store"], _group_axes(r, moving[1:])] if worded else [unlimited(c, r[c]) for c in moving]
         n = f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         lines.append(
             [escape(c) for c in [*cells, n]]
@@ -108,7 +108,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     return tex_table(f"{first}rrrrrrl", head, lines, caption, f"tab:all_{workload}", size=size, floats=False)
 
 
-def _apart(r: pd.Series, axes: Collection[str]) -> str:
+def _group_axes(r: pd.Series, axes: Collection[str]) -> str:
     """Return the axes of a group of points in words, without those at their defaults."""
     settings = (labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c]))
     return ", ".join(filter(None, settings)) or "defaults"
@@ -116,7 +116,7 @@ def _apart(r: pd.Series, axes: Collection[str]) -> str:
 
 def throughput(table: pd.DataFrame) -> str:
     """Return the tables of all groups of points, one per workload; the caption has the axes that do not vary."""
-    return "\n".join(_all_of(table, w) for w in table["workload"].unique())
+    return "\n".join(_all_rates(table, w) for w in table["workload"].unique())
 
 
 def _colder(table: pd.DataFrame) -> pd.DataFrame:
@@ -136,7 +136,7 @@ def accesses(table: pd.DataFrame) -> str:
     lines = []
     for _, r in rows.sort_values([*apart, "access"], kind="stable").iterrows():
         known = not pd.isna(r["access_proven"])
-        cells = [r["store"], labels.value_text("workload", r["workload"]), _apart(r, moving), r["access"]]
+        cells = [r["store"], labels.value_text("workload", r["workload"]), _group_axes(r, moving), r["access"]]
         cells += [r["access_proven"] if known else "not shown", labels.number(r["disk_reads_percent"], places=0)]
         rates = [spread(r, "throughput", "mb_per_s"), spread(r, "rate", "per_s")]
         lines.append([*map(escape, cells), *rates, labels.number(r["first_over_again"], significant=2)])
@@ -396,8 +396,8 @@ def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # of our rows, by size
-MOST = 5  # maximum number of our columns
-LEAST = 3  # minimum numbers of threads of a setting that becomes a column
+MAX_COLUMNS = 5  # maximum number of our columns
+MIN_THREADS = 3  # minimum numbers of threads of a setting that becomes a column
 
 
 def one_client(table: pd.DataFrame) -> str:
@@ -409,7 +409,7 @@ def one_client(table: pd.DataFrame) -> str:
     parts = []
     for number, (system, own) in enumerate(_systems_with_threads(table)):
         every = _settings(own)
-        settings = sorted(every[:MOST])
+        settings = sorted(every[:MAX_COLUMNS])
         lines: list[str] = []
         for (operation, size), mine in own.groupby(["operation", "object_size"], sort=False):
             printed = table[
@@ -428,8 +428,8 @@ def one_client(table: pd.DataFrame) -> str:
             "network and client (Huawei UDS, first generation, one bucket; the client had 1~Gb/s), as printed, with "
             "the printed spread. Ours: median [low, high]. A dash: not printed, or not measured."
         )
-        if len(every) > MOST:
-            caption += f" Shown: {MOST} of {len(every)} settings; all are in one\\_client.csv."
+        if len(every) > MAX_COLUMNS:
+            caption += f" Shown: {MAX_COLUMNS} of {len(every)} settings; all are in one\\_client.csv."
         label = "tab:one_client" + (f"_{number}" if number else "")
         heads = [stacked(escape(h).replace(r"\textasciitilde{}", "~")) for h in head]
         parts.append(tex_table("rrr" + "r" * len(settings), heads, lines, caption, label, floats=False))
@@ -441,7 +441,9 @@ def _systems_with_threads(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]
     by = ["operation", "object_size", "engine", "buckets", "setting"]
     systems = table[table["source"] == MEASURED].groupby("system", sort=False)
     return [
-        (str(name), own) for name, own in systems if own.groupby(by, dropna=False)["workers"].nunique().max() >= LEAST
+        (str(name), own)
+        for name, own in systems
+        if own.groupby(by, dropna=False)["workers"].nunique().max() >= MIN_THREADS
     ]
 
 

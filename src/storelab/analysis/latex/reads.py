@@ -24,7 +24,7 @@ from storelab.analysis.latex.parts import (
 )
 from storelab.analysis.parts import labels
 from storelab.analysis.tables.earlier import MEASURED, NAVIGATION, PUBLISHED
-from storelab.analysis.tables.reads import CLIENT, NAVIGATIONS, entries_read, of_all_branches, setting
+from storelab.analysis.tables.reads import CLIENT, NAVIGATIONS, all_branch_reads, entries_read, setting
 from storelab.core import units
 
 HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
@@ -157,7 +157,7 @@ def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
     for system, own in reads.groupby("deployment") if len(reads) else []:
         for workload, fraction in zip(FIRST, FRACTIONS, strict=True):
             own_reads = own[own["workload"] == workload]
-            own_reads = of_all_branches(own_reads) if workload == "read_entries" else own_reads
+            own_reads = all_branch_reads(own_reads) if workload == "read_entries" else own_reads
             known = own_reads[own_reads[fraction] < 100] if len(own_reads) else own_reads
             if known.empty:
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex.headlines import Headline, of_wrong, runs
+from storelab.analysis.latex.headlines import Headline, runs, wrong_headline
 from storelab.analysis.latex.parts import LINE_END, THIN, escape, few, left, row, tex_table
 from storelab.analysis.latex.rates import AT_LEAST, WHY_AT_LEAST, at_least
 from storelab.analysis.parts import groups, labels
@@ -24,7 +24,7 @@ from storelab.analysis.tables.roles import ALL
 CHASSIS = "Huawei UDS, a chassis powered off"
 DOES = {"put": "uploads", "get": "downloads"}  # of published rows, which do not name a role
 UNSERVED = 0.95  # a pause longer than this fraction of the duration of a fault lasted as long as the fault
-KEPT = 0.9  # the text mentions a rate after a fault that is below this fraction
+RATE_KEPT = 0.9  # the text mentions a rate after a fault that is below this fraction
 PART = "part"  # axis of a series
 CM, GAP, WIDEST = 0.12, 0.28, 15.5  # width of a letter, of the gap between columns, maximum width of a table
 
@@ -194,10 +194,10 @@ def kept(table: pd.DataFrame) -> str:
     return tex_table(f"{left(3.0)}lrrrrrrrrr", head, lines, caption, "tab:durability")
 
 
-def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
+def role_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """Yield the rate that the most affected role kept while other roles worked, and in the other cases of its sweep.
 
-    Faults are in `of_faults`, garbage collections in `collections_headlines`.
+    Faults are in `fault_headlines`, garbage collections in `collections_headlines`.
     """
     name, p99 = "rate_over_before", "latency_p99_over_before"
     rows = table[(table["phase"] == DURING) & table[f"{name}_median_ratio"].notna()] if len(table) else table
@@ -253,7 +253,7 @@ def _range(values: "pd.Series[float]") -> str:
     return " to ".join(dict.fromkeys(labels.number(v, gap=THIN) for v in (values.min(), values.max())))
 
 
-def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
+def fault_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """Yield the cost of each fault, the longest time until redundancy was restored, and runs without a notice."""
     own = roles.measured(table)
     for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
@@ -334,21 +334,23 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
         if known.empty:
             continue
         r = known.loc[known[f"{name}_median_ratio"].astype(float).idxmin()]
-        if r[f"{name}_median_ratio"] >= KEPT and r[f"{name}_median_ratio"] != worst:
+        if r[f"{name}_median_ratio"] >= RATE_KEPT and r[f"{name}_median_ratio"] != worst:
             continue
         sentence = f"{when} {escape(r['role'])} at {_short(r, name, 'ratio', 100)}~\\% of the rate before"
         p99 = r["after_latency_p99_median_ratio"]
         yield f"{sentence} with {labels.number(p99)} times the p99" if name == "after" and pd.notna(p99) else sentence
 
 
-def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
+def ledger_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """Yield the acknowledged writes that were wrong at the end, with the upper bound."""
     last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
         bound = f"at most {labels.number(100 * upper_bound(wrong, read))}~\\%"
         asks = "whether acknowledged objects stay"
-        yield of_wrong(system, (wrong, read), "Acknowledged, then wrong", asks, "acknowledged objects wrong", bound)
+        yield wrong_headline(
+            system, (wrong, read), "Acknowledged, then wrong", asks, "acknowledged objects wrong", bound
+        )
 
 
 def trends(table: pd.DataFrame) -> str:
@@ -409,7 +411,7 @@ def collected(rows: pd.DataFrame) -> str:
         cells = [escape("; ".join(filter(None, settings_text))), f"{r['n']:g}"]
         cells += [labels.number(r[name], gap=THIN) for name in ("alive", "dead", "dead_mb")]
         cells += [_times(r, "deletes_per_s"), labels.number(r["sweep_s_median"])]
-        cells += [_times(r, name, 100) for name in releases.FELT]
+        cells += [_times(r, name, 100) for name in releases.UPLOAD_RATIOS]
         lines.append([*cells, *(labels.number(r[name], gap=THIN) for name in ("retries", "lingering", "left"))])
     caption = (
         "Garbage collected from a repository of software: objects that the kept days need, objects that only "

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.latex.headlines import Headline, of_wrong
+from storelab.analysis.latex.headlines import Headline, wrong_headline
 from storelab.analysis.latex.parts import (
     PAGE,
     THIN,
@@ -24,9 +24,9 @@ from storelab.analysis.latex.parts import (
 )
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.parts.groups import labelled
-from storelab.analysis.tables.earlier import ASKED, PUBLISHED
+from storelab.analysis.tables.earlier import PROBE_QUESTIONS, PUBLISHED
 from storelab.analysis.tables.guarantees import SCENARIOS, upper_bound
-from storelab.analysis.tables.resources import CLIENTS, COUNTERS, PLACE, SPACE_METRICS, UNITS, evenly_given, shown
+from storelab.analysis.tables.resources import CLIENTS, COUNTERS, PLACE, SPACE_METRICS, UNITS, evenly_distributed, shown
 from storelab.core import units
 
 ANSWERS = {
@@ -145,7 +145,7 @@ def consistency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """Yield how many judged answers were wrong."""
     for system, rows in groups.labelled(table).groupby("deployment") if len(table) else []:
         counts = (int(rows["anomalies"].sum()), int(rows["tried"].sum()))
-        yield of_wrong(system, counts, "Wrong answers", "whether answers are right under load", "answers wrong")
+        yield wrong_headline(system, counts, "Wrong answers", "whether answers are right under load", "answers wrong")
 
 
 def space(table: pd.DataFrame) -> str:
@@ -199,7 +199,7 @@ def _system_line(r: pd.Series, printed: bool) -> str:
     version = "" if pd.isna(r["version"]) else str(r["version"]).partition(" ")[0][:18]
     name = r["name"] if printed else " ".join(filter(None, [f"{r['system']}:", str(r["name"]), version]))
     cells = [escape(name), *(labels.number(r[c], gap=THIN) for c in TABLE1_NUMBERS)]
-    cells += ["--" if pd.isna(r[c]) else ANSWERS.get(r[c], escape(r[c])) for c in ASKED]
+    cells += ["--" if pd.isna(r[c]) else ANSWERS.get(r[c], escape(r[c])) for c in PROBE_QUESTIONS]
     return [*cells, "--" if pd.isna(r["redundancy"]) else escape(r["redundancy"])]
 
 
@@ -213,7 +213,7 @@ def traffic(table: pd.DataFrame) -> str:
     The table has only groups that assign the same number of clients to each front-end. A sentence below it counts the
     others.
     """
-    by, shown = list(table.columns[: table.columns.get_loc("front_end")]), evenly_given(table)
+    by, shown = list(table.columns[: table.columns.get_loc("front_end")]), evenly_distributed(table)
     if shown.empty:
         return ""
     rows, lines = groups.labelled(shown), []

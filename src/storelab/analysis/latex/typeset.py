@@ -41,7 +41,7 @@ def first_error(log: str) -> str:
     return f"{lines[at][2:]} {where}".strip()
 
 
-LEAST_ROOM = 2**20  # bytes of free disk space that LaTeX needs
+MIN_FREE_BYTES = 2**20  # bytes of free disk space that LaTeX needs
 
 
 def build(campaign_dir: Path, layout: str = "article") -> Path:
@@ -86,7 +86,7 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
     process = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", cwd=out)
     made, log = out / f"{PDF[layout]}.pdf", out / f"{PDF[layout]}.log"
     if process.returncode or not made.exists():
-        if shutil.disk_usage(out).free < LEAST_ROOM:
+        if shutil.disk_usage(out).free < MIN_FREE_BYTES:
             raise UserError(str(out), "LaTeX failed: this disk is full", "make room on this disk")
         output = log.read_text(errors="replace") if log.exists() else ""
         reason = first_error(output if output.strip() else process.stdout + process.stderr)

@@ -18,15 +18,15 @@ from storelab.analysis.parts import derived
 from storelab.analysis.records.roles import THROUGHOUT
 from storelab.analysis.tables import build as csv
 from storelab.analysis.tables.roles import measured
-from storelab.analysis.tables.throughput import CLASSES, of_class
+from storelab.analysis.tables.throughput import CLASSES, rows_of_class
 from storelab.analysis.tables.verdicts import NOT_KNOWN
 
 # The first page shows the first of these figures that the campaign has; otherwise its first one with results.
-LEAD = (
+LEAD_FIGURES = (
     *("threads", "systems", "events_bars", "front_ends", "throughput_download", "launches", "releases", "soak"),
     *("timeline", "role_phases"),
 )
-NO_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
+NEVER_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
 
 
 class Sources(dict[str, Any]):
@@ -59,12 +59,12 @@ class Blocks(dict[str, Tex]):
         return self[name]
 
 
-def of_campaign(sources: Sources) -> dict[str, Any]:
+def campaign_values(sources: Sources) -> dict[str, Any]:
     """Return the values for the templates of the paper of a campaign."""
     from storelab.analysis.figures.planned import STEM  # here: it imports pydantic, which tables do not need
 
     shown, known = sources["drawn"], sources["headlines"]
-    first = lead(shown)
+    first = lead_figure(shown)
 
     def figure_of(name: str) -> str:
         if name == first:
@@ -102,10 +102,10 @@ def drawn(campaign_dir: Path) -> dict[str, Any]:
     return found
 
 
-def lead(drawn: Mapping[str, Any]) -> str | None:
+def lead_figure(drawn: Mapping[str, Any]) -> str | None:
     """Return the figure of the first page; None if the campaign has no figure."""
-    known = [name for stem in LEAD for name in drawn if name == stem or name.startswith(f"{stem}_")]
-    return next(iter([*known, *(name for name in drawn if name not in NO_LEAD)]), None)
+    known = [name for stem in LEAD_FIGURES for name in drawn if name == stem or name.startswith(f"{stem}_")]
+    return next(iter([*known, *(name for name in drawn if name not in NEVER_LEAD)]), None)
 
 
 def figure(macro: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def facts(tables: Mapping[str, Any]) -> dict[str, bool]:
     """Return the facts that templates test and that are not numbers."""
     points, roles, faults = tables["points"], tables["roles"], measured(tables["recovery"])
     verdicts, releases = tables["verdicts"], tables["releases"]
-    classes = [of_class(tables["throughput"], name) for name in CLASSES]
+    classes = [rows_of_class(tables["throughput"], name) for name in CLASSES]
     ends = points.reindex(columns=["front_ends", "clients"]).astype("Float64")
     named = verdicts[verdicts["verdict"] != NOT_KNOWN]
     known = list(tables["headlines"].values())

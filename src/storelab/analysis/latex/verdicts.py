@@ -30,7 +30,7 @@ from storelab.analysis.tables.claims import (
     KNOWN_LINKS,
     MORE_CLIENTS,
     NARROWER_CLAIM,
-    OWN_HOSTS,
+    SEPARATE_HOSTS,
 )
 from storelab.analysis.tables.earlier import MEASURED, printed_name
 from storelab.analysis.tables.verdicts import NOT_KNOWN
@@ -94,7 +94,7 @@ WHY = {  # measurement that would decide a claim (`would_decide`) -> reason why 
     judging.LONGER: "In some runs no operation ended",
     judging.MORE_TRIES: "There are too few tries",
     judging.ANSWERS: "The probe got neither a yes nor a no",
-    OWN_HOSTS: "The host that clients and store share was busy",
+    SEPARATE_HOSTS: "The host that clients and store share was busy",
     MORE_CLIENTS: "The clients were near their limit",
     FASTER_LINKS: "The links were full",
     KNOWN_LINKS: "The capacity of the links is not known",

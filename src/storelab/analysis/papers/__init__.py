@@ -11,7 +11,7 @@ from pathlib import Path
 from storelab.core.errors import UserError
 
 FOLDER = "papers"  # below the folder of results
-MOST = 255  # bytes of a folder's name
+MAX_NAME = 255  # bytes of a folder's name
 
 
 def distinct(named: Iterable[tuple[str, Path]]) -> None:
@@ -32,7 +32,7 @@ def place(results: Path, names: Sequence[str]) -> Path:
     Raises UserError if its name would be too long.
     """
     joined = "+".join(names)
-    if len(joined.encode()) > MOST:
-        problem = f"{len(names)} names give a folder name of {len(joined.encode())} bytes, more than {MOST}"
+    if len(joined.encode()) > MAX_NAME:
+        problem = f"{len(names)} names give a folder name of {len(joined.encode())} bytes, more than {MAX_NAME}"
         raise UserError("campaign", problem, "join fewer, or call `storelab join` with --output")
     return results / FOLDER / joined

@@ -21,7 +21,7 @@ from storelab.core.errors import UserError
 
 LABEL = "tab:differences"
 WIDTH, NAME, VALUE, GAP = 15.6, 2.7, 6.0, 0.28  # cm
-LETTER, MOST_LINES = 0.15, 55  # cm of a character in a cell; maximum lines of a table on one page
+LETTER, MAX_LINES = 0.15, 55  # cm of a character in a cell; maximum lines of a table on one page
 NOT_RECORDED = "not recorded"
 SILENT = ("date", "seed")  # differences in these are not differences in method
 
@@ -157,7 +157,7 @@ def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, 
     sentence = f"The same in all of them: {escape(same)}." if same and len(names) > 1 else ""
     if not lines:
         return Block(""), sentence
-    if many or height > MOST_LINES:
+    if many or height > MAX_LINES:
         return Block(tex_table(spec, heads, lines, caption, LABEL, floats=False), True), sentence
     return Block(wide_table(caption, LABEL, tex_table(spec, heads, lines, caption=""))), sentence
 

@@ -20,7 +20,7 @@ from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTE
 
 SAME = ("claim", "says", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
-ROOMY = 26  # findings that leave room on the first page
+MAX_ON_FIRST_PAGE = 26  # findings that leave room on the first page
 WIDTH = 15.6  # cm: width of the table on the first page
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
 TABLES_OF_SUBJECT = {  # subject -> tables of the queries that belong to it; all other tables: `raw`
@@ -110,7 +110,7 @@ def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
         lines.append([f"{escape(f.title)}{_source(f)}", published(f.first), *cells])
     heads = headings(names)
     wide = round(min((WIDTH - NAME - PRINTED) / len(names) - GAP, 2.6), 2)
-    spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= ROOMY else "tiny"
+    spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= MAX_ON_FIRST_PAGE else "tiny"
     body = tex_table(spec, ["Finding", "Printed", *heads], lines, caption="", size=size) if lines else ""
     below_table = ""
     for heading, those in (
@@ -149,14 +149,14 @@ def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:
             verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(UNDECIDED)) else []
-            yield f"\\emph{{{escape(f.says)}}} {_asked(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
+            yield f"\\emph{{{escape(f.says)}}} {_expected(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
     open_ones = [f for f in own if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
         undecided = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)
         yield f"Measured, but undecided: {undecided}."
 
 
-def _asked(f: Finding) -> str:
+def _expected(f: Finding) -> str:
     """Return the expected number of a finding, and the printed one."""
     printed = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
     return f"(Expected: {escape(f.first['expected'])}{printed}.)"

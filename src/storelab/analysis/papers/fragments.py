@@ -146,7 +146,7 @@ def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Sect
         yield replace(section, parts=(*section.parts, *more))
 
 
-LEAST = 3  # minimum medians of a figure: two points show no more than two numbers
+MIN_MEDIANS = 3  # minimum medians of a figure: two points show no more than two numbers
 UPRIGHT = 6  # from this number of campaigns on, their names are rotated
 _LABELS = re.compile(r"\\(label|ref)\{tab:")
 _AFTER = re.compile(
@@ -232,7 +232,7 @@ def carries(member: Member, name: str) -> bool:
     """Return whether a figure has enough values: at least three medians, at two or more positions of its axis."""
     figure = member.declared[name]
     if not isinstance(figure, Specification):
-        return len(figure.captioned_rows(member.table(figure.table))) >= LEAST
+        return len(figure.captioned_rows(member.table(figure.table))) >= MIN_MEDIANS
     shown = member.layout(name)
     return shown is not None and enough(figure, shown.panels)
 
@@ -246,7 +246,7 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
             medians += len(known)
             places |= set(known[panel.measure.x or figure.x].dropna())
     words = any(not pd.api.types.is_numeric_dtype(p.rows[p.measure.x or figure.x]) for p in shown)
-    return medians >= LEAST and (words or len(places) > 1)
+    return medians >= MIN_MEDIANS and (words or len(places) > 1)
 
 
 def resolved(text: str) -> str:

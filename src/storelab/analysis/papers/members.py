@@ -73,7 +73,7 @@ class Member:
     @cached_property
     def declared(self) -> dict[str, Declared]:
         """The figures that its plan can have."""
-        return catalogue.of(self.plan)
+        return catalogue.figures_of_plan(self.plan)
 
     @cached_property
     def _layouts(self) -> dict[str, panels.Layout | None]:
@@ -84,7 +84,7 @@ class Member:
         figure = self.declared[name]
         assert isinstance(figure, Specification)
         if name not in self._layouts:
-            self._layouts[name] = panels.of(figure, self.table(figure.table))
+            self._layouts[name] = panels.layout_of(figure, self.table(figure.table))
         return self._layouts[name]
 
     @cached_property

@@ -87,13 +87,13 @@ class PaperItem:
     def rows(self) -> list[Rows]:
         """The rows of tables that it shows or depends on."""
         if self.kind == FIGURE:
-            return [_of_figure(self.member, self.name)]
+            return [_figure_rows(self.member, self.name)]
         if self.kind == TEX:
-            return [rows for name in tables_of(self.name) if (rows := _whole(self.member, name)).total]
+            return [rows for name in tables_of(self.name) if (rows := _all_rows(self.member, name)).total]
         if self.kind == NUMBER:
-            return _of_number(self.member, self.name)
+            return _number_rows(self.member, self.name)
         if self.row is None:
-            return [_whole(self.member, self.name)]
+            return [_all_rows(self.member, self.name)]
         name = self.file.partition("/")[2].removesuffix(".csv")
         return [Rows(name, (self.row,), len(self.member.table(name)))]
 
@@ -169,16 +169,16 @@ def _same(rows: pd.DataFrame, table: pd.DataFrame) -> bool:
     return all((rows[c] == table.loc[rows.index, c]).all() for c in kept)
 
 
-def _of_figure(member: Member, name: str) -> Rows:
+def _figure_rows(member: Member, name: str) -> Rows:
     rows, table = shown(member, name), member.declared[name].table
     return Rows(table, tuple(sorted({int(i) for i in rows.index})), len(member.table(table)))
 
 
-def _whole(member: Member, name: str) -> Rows:
+def _all_rows(member: Member, name: str) -> Rows:
     return Rows(name, tuple(range(len(member.table(name)))), len(member.table(name)))
 
 
-def _of_number(member: Member, name: str) -> list[Rows]:
+def _number_rows(member: Member, name: str) -> list[Rows]:
     """Return the rows of a number in its table; the whole table if it depends on many, nothing without a table."""
     row = member.table("numbers").set_index("name").loc[name]
     source = str(row["source"]).removesuffix(".csv")
@@ -187,13 +187,13 @@ def _of_number(member: Member, name: str) -> list[Rows]:
     try:
         value = float(row["value"])
     except ValueError:
-        return [_whole(member, source)]
+        return [_all_rows(member, source)]
     table = member.table(source)
     numbers = table.select_dtypes("number").astype(float)
     near = (numbers - value).abs() <= NEAR * max(abs(value), 1e-300)
     places = tuple(int(i) for i in near.index[near.any(axis=1)])
     exact = 0 < len(places) < len(table) and not (value.is_integer() and math.fabs(value) < 1000)
-    return [Rows(source, places, len(table))] if exact else [_whole(member, source)]
+    return [Rows(source, places, len(table))] if exact else [_all_rows(member, source)]
 
 
 def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:

@@ -17,7 +17,7 @@ import pandas as pd
 from storelab.analysis.latex import headlines
 from storelab.analysis.latex.parts import breakable, escape, left, tex_table
 from storelab.analysis.latex.templates import NOTHING, Tex, render
-from storelab.analysis.latex.values import Sources, lead
+from storelab.analysis.latex.values import Sources, lead_figure
 from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
@@ -85,7 +85,7 @@ def joined(members: Sequence[Member]) -> Joined:
 
 def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     """Return the values for the templates of the paper, and the pictures that it shows: name in the paper -> file."""
-    found, shown = findings.joined(paper.members), Shown()
+    found, shown = findings.joined(paper.members), Displayed()
     differs, alike = across.latex(paper.tables["differences"], paper.names, paper.codes["differences"])
     first = _lead(paper, shown)
     sections = list(filter(None, (_section(paper, section, found, shown) for section in _outline(paper))))
@@ -96,7 +96,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
             shown.appendix += [block.text] if block else []
     return {
         **_front(paper, found),
-        "members": [_of_member(member, len(paper.members) <= FEW) for member in paper.members],
+        "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
         "lead": first,
         "findings": Tex(findings.first_page(found, paper.names)),
         "codes": paper.codes,
@@ -113,7 +113,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
 
 
 @dataclass
-class Shown:
+class Displayed:
     """The content that sections add outside their text.
 
     It consists of long tables for the appendix, pictures (name in the paper -> file), and the names of figures with too
@@ -146,10 +146,10 @@ class Shown:
         self.left_out.append(Tex(f"{figure_of_campaign} (\\texttt{{{table}}})"))
 
 
-def _lead(paper: Joined, shown: Shown) -> Tex:
+def _lead(paper: Joined, shown: Displayed) -> Tex:
     """Return the figure of the first page: of the first campaign whose figure has enough values."""
     for member in paper.members:
-        name = lead(member.figures)
+        name = lead_figure(member.figures)
         if name and fragments.carries(member, name):
             shown.lead = (member.name, name)
             shown.picture(member, name)
@@ -176,7 +176,7 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
     }
 
 
-def _of_member(member: Member, is_one_of_few: bool) -> dict[str, Any]:
+def _member_values(member: Member, is_one_of_few: bool) -> dict[str, Any]:
     """Return the values of a campaign for the text: results of its systems, and their limits."""
     known = headlines.shortened(Sources(member.folder)["headlines"], headlines.SHORT if is_one_of_few else 1)
     results = [*headlines.answers(known), *(headlines.limits(known) if is_one_of_few else [])]
@@ -196,7 +196,7 @@ def _outline(paper: Joined) -> Iterator[fragments.Section]:
 
 
 def _section(
-    paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Shown
+    paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Displayed
 ) -> dict[str, Any] | None:
     """Return the content of a section from all campaigns; None if there is none."""
     discussion = list(findings.sentences(found, section.name))
@@ -216,7 +216,7 @@ def _section(
     }
 
 
-def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] | None:
+def _part(paper: Joined, part: fragments.Part, shown: Displayed) -> dict[str, Any] | None:
     """Return the blocks of the campaigns below a heading, each with its name; None if there are none."""
     texts: list[str] = []
     references = []

@@ -199,7 +199,7 @@ def large(points: pd.DataFrame) -> pd.Series:
     return (size >= LARGE).fillna(False).astype(bool) & points["workload"].isin(MOVING)
 
 
-def of_points(points: pd.DataFrame) -> pd.DataFrame:
+def point_rows(points: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of points.csv that count and have a value, with `metric` and `value`.
 
     metric: throughput or rate; value: float, MB/s or 1/s.
@@ -212,8 +212,8 @@ def of_points(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_latencies(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `of_points`, and the same rows again for each known latency of a run (ms)."""
-    parts = [of_points(points)]
+    """Return the rows of `point_rows`, and the same rows again for each known latency of a run (ms)."""
+    parts = [point_rows(points)]
     for metric in (m for m in COLUMNS if lower_is_better(m) and COLUMNS[m] in points):
         ok = points[(points["state"] == "ok") & points[COLUMNS[metric]].notna()]
         parts.append(ok.assign(metric=metric, value=ok[COLUMNS[metric]].astype(float)))

@@ -44,7 +44,7 @@ OPERATIONS = {
 }
 
 
-def of_role(column: str) -> tuple[str, str]:
+def split_role(column: str) -> tuple[str, str]:
     """Split `uploads.workers` into role and column. The role is empty for a column of the whole point."""
     role, _, own = column.rpartition(OF_ROLE)
     return role, own
@@ -52,7 +52,7 @@ def of_role(column: str) -> tuple[str, str]:
 
 def heading(column: str) -> str:
     """Return the heading of an axis column in a printed table; of a role's axis `Uploads: workers`."""
-    role, column = of_role(column)
+    role, column = split_role(column)
     if role:
         text = heading(column)
         return f"{role.capitalize()}: {text[0].lower()}{text[1:]}"
@@ -70,7 +70,7 @@ def value_text(column: str, value: Any) -> str:
         return ""
     if column == "workload":
         return OPERATIONS.get(value, value.removeprefix(PREFIX).replace("_", " "))
-    role, column = of_role(column)
+    role, column = split_role(column)
     if role:
         text = value_text(column, value)
         return f"{role}: {text}" if text else ""
@@ -92,7 +92,7 @@ def settings(values: Iterable[tuple[str, Any]]) -> str:
     """Return axis values in words, grouped by role: `killed; uploads: obstore, 2 clients`. values: (column, value)."""
     texts: dict[str, list[str]] = {}
     for column, value in values:
-        role, axis = of_role(column)
+        role, axis = split_role(column)
         if text := value_text(axis, value):
             texts.setdefault(role, []).append(text)
     return "; ".join(f"{role}: {', '.join(found)}" if role else ", ".join(found) for role, found in texts.items())
@@ -100,7 +100,7 @@ def settings(values: Iterable[tuple[str, Any]]) -> str:
 
 def is_default(column: str, value: Any) -> bool:
     """Check whether an axis has its default value."""
-    axis = BY_COLUMN.get(of_role(column)[1])
+    axis = BY_COLUMN.get(split_role(column)[1])
     return axis is not None and not pd.isna(value) and value == axis.default
 
 
@@ -189,7 +189,7 @@ def interval_text(n: Iterable[int]) -> str:
     The text is empty where no group has two runs, because one run has no interval.
     """
     counts, parts = sorted({int(i) for i in n if i > 1}), []
-    few = [i for i in counts if i < medians.LEAST]
+    few = [i for i in counts if i < medians.MIN_RUNS]
     for what, chosen in (
         ("the range (minimum to maximum)", few),
         ("a 95 % interval by interpolated order statistics", [i for i in counts if i not in few]),

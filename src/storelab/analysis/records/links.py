@@ -18,7 +18,9 @@ from storelab.core.records import FRONT_END_LINK
 FILE = "links.yaml"
 KEYS = ("clients", "stores", "source")
 CLIENTS, FRONT_ENDS, BOTH = "clients", "front-ends", "clients and front-ends"
-OWN = "sl-"  # links that storelab makes for servers of this host; the 10 Gbit/s that the kernel reports are meaningless
+STORELAB_PREFIX = (
+    "sl-"  # links that storelab makes for servers of this host; the 10 Gbit/s that the kernel reports are meaningless
+)
 ALONE = "client"  # value of the axis `balance`: each client uses one front-end
 
 
@@ -109,7 +111,7 @@ def complete(runs: Iterable[dict[str, Any]], known: Declared) -> None:
 
 def _busiest(host: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the interface of a host, except loopback, that moved most bytes in one direction."""
-    own = {n: c for n, c in (host.get("network") or {}).items() if n != "lo" and not n.startswith(OWN)}
+    own = {n: c for n, c in (host.get("network") or {}).items() if n != "lo" and not n.startswith(STORELAB_PREFIX)}
     return max(own.values(), key=_moved, default=None)
 
 
@@ -127,7 +129,7 @@ def endpoints(run: Mapping[str, Any]) -> list[str]:
     return [c.get("endpoint") or "" for c in sorted(run["clients"], key=lambda c: c["client"])]
 
 
-def is_alone(run: Mapping[str, Any]) -> bool:
+def uses_one_front_end(run: Mapping[str, Any]) -> bool:
     """Return True if each client uses one front-end."""
     return bool(run["point"]["axes"].get("balance", ALONE) == ALONE)
 
@@ -162,7 +164,7 @@ def front_end_counters(run: Mapping[str, Any], number: int) -> list[tuple[float,
     return [(link["rx_bytes"] / seconds, link["tx_bytes"] / seconds) for link in links if link]
 
 
-def of_run(run: Mapping[str, Any], ignored: Sequence[str] = ()) -> Links | None:
+def links_of_run(run: Mapping[str, Any], ignored: Sequence[str] = ()) -> Links | None:
     """Return the links of a run; None if none is known, or no traffic went over one. ignored: sides not to use."""
     if not over_link(run):
         return None
@@ -172,7 +174,7 @@ def of_run(run: Mapping[str, Any], ignored: Sequence[str] = ()) -> Links | None:
         side, of = (clients, CLIENTS) if clients else (front_ends, FRONT_ENDS)
         return Links(clients, front_ends, side.total, of) if side else None
     total = min(clients.total, front_ends.total)
-    if is_alone(run):  # each front-end limits only the clients that were given it
+    if uses_one_front_end(run):  # each front-end limits only the clients that were given it
         total = sum(map(min, _client_capacity(run, clients, len(front_ends.links)), front_ends.links))
     limits = [of for of, side in ((CLIENTS, clients), (FRONT_ENDS, front_ends)) if side.total == total]
     return Links(clients, front_ends, total, limits[0] if len(limits) == 1 else BOTH)
@@ -192,7 +194,7 @@ def _clients_side(run: Mapping[str, Any]) -> Side | None:
 def _front_ends_side(run: Mapping[str, Any]) -> Side | None:
     """Return the link of each front-end that clients used."""
     known = (run["store"].get("deployment") or {}).get("link_bits_per_s") or ()
-    used = len(set(endpoints(run))) if is_alone(run) else run["point"]["axes"].get("front_ends") or 1
+    used = len(set(endpoints(run))) if uses_one_front_end(run) else run["point"]["axes"].get("front_ends") or 1
     if len(known) < used or None in known[:used]:
         return None
     counted = front_end_counters(run, used)

@@ -37,7 +37,7 @@ import pandas as pd
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
+from storelab.analysis.statistics.medians import WIDTH, enough, histogram_quantiles, with_bounds
 from storelab.core.axes.roles import HARMS, UNDOES, UPGRADE
 from storelab.core.records import HUNG
 
@@ -392,7 +392,9 @@ def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.
     con.execute(f"CREATE TEMP TABLE cells AS {query}")
     con.execute("CREATE TEMP TABLE binned AS SELECT DISTINCT key, role FROM cells WHERE latency_hist IS NOT NULL")
     counts = con.execute(_COUNTS).df()
-    latencies = pd.concat([_of_single(con.execute(_SINGLE).df()), _of_buckets(con.execute(_BUCKETS).df())])
+    latencies = pd.concat(
+        [_single_operations(con.execute(_SINGLE).df()), _bucket_operations(con.execute(_BUCKETS).df())]
+    )
     cells = counts.merge(latencies, on=PLACE, how="left")
     if waiting:
         cells = _with_unended(cells, _unended(con, campaign))
@@ -415,18 +417,20 @@ def _latency_row(operations: float, longest: float, quantiles: list[float]) -> l
     return [*known, longest / 1e6]
 
 
-def _of_single(found: pd.DataFrame) -> pd.DataFrame:
+def _single_operations(found: pd.DataFrame) -> pd.DataFrame:
     found = found[found["timed"] > 0]
     rows = zip(found["timed"], found["longest"], found["quantiles"], strict=True)
     return _table(found, [_latency_row(*values) for values in rows])
 
 
-def _of_buckets(found: pd.DataFrame) -> pd.DataFrame:
+def _bucket_operations(found: pd.DataFrame) -> pd.DataFrame:
     rows, values = [], []
     for key, group in found.groupby(PLACE, sort=False):
         upper, count = group["upper_ns"].to_numpy(float), group["operations"].to_numpy(float)
         rows.append(key)
-        values.append(_latency_row(count.sum(), upper[-1], list(of_histogram(upper, count, list(LEVELS.values())))))
+        values.append(
+            _latency_row(count.sum(), upper[-1], list(histogram_quantiles(upper, count, list(LEVELS.values()))))
+        )
     return _table(pd.DataFrame(rows, columns=PLACE), values)
 
 

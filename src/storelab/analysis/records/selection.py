@@ -19,10 +19,10 @@ Where = Mapping[str, Any]
 
 def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
     """Return the rows of a table that fulfil the conditions of `matching`."""
-    return taken(table, matching(table, where))
+    return filter_rows(table, matching(table, where))
 
 
-def taken(table: pd.DataFrame, kept: np.ndarray) -> pd.DataFrame:
+def filter_rows(table: pd.DataFrame, kept: np.ndarray) -> pd.DataFrame:
     """Return the rows of a table where `kept` (shape (rows,), bool) is true.
 
     Copying a wide table takes time for each column, which is avoided if no row is kept.

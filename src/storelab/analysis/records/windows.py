@@ -166,8 +166,8 @@ def _differ(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> bool:
 
 
 WINDOWS = ("overlap", "first_done", "last_done")
-SLICES = steadiness.MOST
-SHORTEST_S, FEWEST, FEWEST_EACH = 2.0, 50, 5
+SLICES = steadiness.MAX_SLICES
+SHORTEST_S, MIN_OPERATIONS, MIN_OPERATIONS_EACH = 2.0, 50, 5
 MB = 1e6
 
 
@@ -244,9 +244,9 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         out[f"{w}_begin_s"] = (t[begin] - t["agreed_ns"]) / 1e9
         out[f"{w}_end_s"] = (t[end] - t["agreed_ns"]) / 1e9
         out[f"{w}_length_s"] = length = ((t[end] - t[begin]) / 1e9).clip(lower=0)
-        out[f"{w}_operations"] = _whole(cells[inside & good], "operations", t.index)
-        out[f"{w}_bytes"] = _whole(cells[inside & good], "bytes", t.index)
-        out[f"{w}_errors"] = _whole(cells[inside & ~good], "operations", t.index)
+        out[f"{w}_operations"] = _rounded_sums(cells[inside & good], "operations", t.index)
+        out[f"{w}_bytes"] = _rounded_sums(cells[inside & good], "bytes", t.index)
+        out[f"{w}_errors"] = _rounded_sums(cells[inside & ~good], "operations", t.index)
         ended = out[f"{w}_operations"] + out[f"{w}_errors"] > 0
         length = length.where((length > 0) & ended)  # without a completion the rate is not known, which is not 0
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
@@ -255,7 +255,7 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     for column, found in _estimates(campaign).items():
         out.loc[found.index, column] = found
     out["tail_s"] = ((t["last_ns"] - t["first_end_ns"]) / 1e9).clip(lower=0)
-    out["operations"], out["errors"] = (_whole(cells[rows], "operations", t.index) for rows in (good, ~good))
+    out["operations"], out["errors"] = (_rounded_sums(cells[rows], "operations", t.index) for rows in (good, ~good))
     counted = cells[good & overlap].astype({"cell": int, "operations": float})
     slices = counted.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum")
     slices = slices.reindex(t.index, columns=range(SLICES)).fillna(0).to_numpy(float)
@@ -341,7 +341,7 @@ def in_flight(axes: Mapping[str, Any]) -> int:
     return math.prod(int(axes.get(name) or 1) for name in ("clients", "workers", "batch"))
 
 
-def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
+def _rounded_sums(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
     """Return sums per key, rounded to whole numbers because bins may have been cut."""
     return cells.groupby("key")[column].sum().reindex(index).fillna(0).astype(float).round().astype("int64")
 
@@ -353,7 +353,7 @@ def label(slices: np.ndarray, length_s: float, most: int = 1, bin_ns: int = scan
     any.
     """
     total = slices.sum()
-    if length_s < SHORTEST_S or total < max(FEWEST, FEWEST_EACH * most):
+    if length_s < SHORTEST_S or total < max(MIN_OPERATIONS, MIN_OPERATIONS_EACH * most):
         return steadiness.TOO_SHORT
     finest = min(length_s * 1e9 / bin_ns, 2 * total / most)
     n = max((n for n in steadiness.THRESHOLDS if n <= finest), default=min(steadiness.THRESHOLDS))
@@ -389,7 +389,7 @@ OPENING = """avg(opening_requests) FILTER (open_ns > 0) AS opening_requests,
   avg(open_ns) FILTER (open_ns > 0) / 1e9 AS opening_s"""
 
 
-def apart(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
+def separate_reads(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
     """Connect to the reads of these points (None: all points), with opening and reading of the file separated.
 
     The view `apart` has the columns of `rows` (`scan.connect`). Its requests, asked_bytes and wire_bytes are those of
@@ -428,7 +428,7 @@ def reads(campaign: Campaign) -> pd.DataFrame:
     merging; wire: bytes received over the network. amplification = wire / needed, of the sums. Entries are the events
     delivered. Throughputs are totals of all clients.
     """
-    con = apart(campaign)
+    con = separate_reads(campaign)
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)

@@ -59,7 +59,7 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
     found = {
         "head": first,
         "tables": {name: table_block(texts[name], places[name]) for name in tables.NAMES},
-        "figures": charts.of(campaign.plan, every, places),
+        "figures": charts.charts_of_plan(campaign.plan, every, places),
         **detail_blocks,
     }
     return redacted(found)
@@ -67,7 +67,7 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
 
 # --- tables ---
 
-MOST_CELLS = 1_500_000  # maximum cells of one table; the page has only the first rows of a longer one, and reports this
+MAX_CELLS = 1_500_000  # maximum cells of one table; the page has only the first rows of a longer one, and reports this
 
 
 def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[s
     best. behind: see `behind`.
     """
     head, body = texts[0], texts[1:]
-    most = max(1, MOST_CELLS // max(1, len(head)))
+    most = max(1, MAX_CELLS // max(1, len(head)))
     shown = body[:most]
     return {
         "columns": list(head),

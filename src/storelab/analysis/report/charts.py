@@ -31,11 +31,13 @@ BEHIND = "points_behind"  # an additional column of the tables for drawing
 FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  # filter of points: column of a table
 
 
-def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]) -> dict[str, Any]:
+def charts_of_plan(
+    plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]
+) -> dict[str, Any]:
     """Return the figures that have data, by name, in the order of the paper."""
     known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
-    for name, figure in catalogue.of(plan).items():
+    for name, figure in catalogue.figures_of_plan(plan).items():
         chart_data = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.further_tables))
         if chart_data is not None:
             found[name] = chart_data | {"own": name in plan.get("figures", {})}
@@ -44,7 +46,7 @@ def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapp
 
 def drawn_chart(figure: Declared, table: pd.DataFrame, *further: pd.DataFrame) -> dict[str, Any] | None:
     """Return the chart of a figure and its tables; None if they have no data for it."""
-    shown = panels.of(figure, table)
+    shown = panels.layout_of(figure, table)
     fig = draw.draw(figure, table, *further, shown=shown)
     return None if fig is None else chart(figure, table, fig, shown)
 
@@ -75,7 +77,7 @@ def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[di
         if figure.columns:  # the middle panel has the heading of the row
             row = shown.panels[i - i % shown.columns :][: shown.columns]
             content["title"] = next((p.heading for p in row if p.heading), "")
-        own, look = (panel, looks) if text or not panel.measure.hue else draw.with_own(panel, figure)
+        own, look = (panel, looks) if text or not panel.measure.hue else draw.with_separate_series(panel, figure)
         if text:
             content["y"]["names"] = {str(place): name for place, name in enumerate(names)}
         content["lines"] = _lines(figure, own, look, names)
@@ -130,7 +132,7 @@ def _lines(
 def _references(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> list[dict[str, Any]]:
     """Return published values and limits along x as lines without measured points."""
     out = []
-    for line in _given(figure, panel):
+    for line in _reference_values(figure, panel):
         if isinstance(line.at, pd.Series):
             spread = line.spread if line.spread is not None else pd.Series(np.nan, index=line.at.index)
             out.append(
@@ -154,12 +156,12 @@ def _levels(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> l
     """Return the reference values that are drawn across the panel."""
     return [
         {"at": float(line.at), "name": line.label, "colour": _colour(line, looks), "dash": line.dash}
-        for line in _given(figure, panel)
+        for line in _reference_values(figure, panel)
         if not isinstance(line.at, pd.Series)
     ]
 
 
-def _given(figure: Specification, panel: panels.Panel) -> list[Reference]:
+def _reference_values(figure: Specification, panel: panels.Panel) -> list[Reference]:
     return list(figure.references(panel.every, panel.measure)) if figure.references else []
 
 

@@ -17,10 +17,10 @@ from storelab.core.records import HUNG
 
 PART = 40  # points in a block, which is the unit that the page unpacks
 STEPS = 50  # positions of a line over the time of a point
-FEWEST = 10  # positions for a point with few operations, because a step without one would look like a stall
-EACH = 5  # minimum operations of a step
-MOST_CLIENTS = 64  # clients listed for a point
-MOST_LINES = 12  # maximum number of daemons or interfaces in one panel
+MIN_POSITIONS = 10  # positions for a point with few operations, because a step without one would look like a stall
+MIN_STEP_OPERATIONS = 5  # minimum operations of a step
+MAX_CLIENTS = 64  # clients listed for a point
+MAX_LINES = 12  # maximum number of daemons or interfaces in one panel
 LONGEST = 2000  # maximum characters of a text
 
 _OVER_TIME = """
@@ -160,7 +160,7 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> list[dict[s
 
 def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return a table of the first clients, with the columns that any of them fills."""
-    clients = run["clients"][:MOST_CLIENTS]
+    clients = run["clients"][:MAX_CLIENTS]
     columns = [c for c in (*CLIENT, *CLIENT_MORE) if any(one.get(c) is not None for one in clients)]
     wrong = any((one.get("engine") or {}).get("errors") for one in clients)
     rows = [
@@ -170,7 +170,7 @@ def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         ]
         for one in clients
     ]
-    if len(run["clients"]) > MOST_CLIENTS:
+    if len(run["clients"]) > MAX_CLIENTS:
         rows.append([f"… of {len(run['clients'])}", *[""] * (len(columns) - 1 + wrong)])
     return [*columns, *(["errors by class"] if wrong else [])], rows
 
@@ -217,7 +217,7 @@ def _step_ns(run: Mapping[str, Any]) -> int:
     """
     lasts = max(1, run["deadline_ns"] - run["start_ns"])
     operations = sum((c.get("operations") or 0) + (c.get("errors") or 0) for c in run["clients"])
-    whole = -(-lasts // min(STEPS, max(FEWEST, operations // EACH)))
+    whole = -(-lasts // min(STEPS, max(MIN_POSITIONS, operations // MIN_STEP_OPERATIONS)))
     return max(whole, scan.bin_ns(run)) if run["engine"].get("name") == "loadgen" else whole
 
 
@@ -291,6 +291,6 @@ def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[
             ("Network, busier direction [MB/s]", network),
         )
         for panel in _panel(
-            label, [_curve(label, COLOURS[i % len(COLOURS)], *xy) for i, (label, *xy) in enumerate(lines[:MOST_LINES])]
+            label, [_curve(label, COLOURS[i % len(COLOURS)], *xy) for i, (label, *xy) in enumerate(lines[:MAX_LINES])]
         )
     ]

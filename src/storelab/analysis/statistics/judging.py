@@ -114,9 +114,9 @@ def level(values: Iterable[float], bound: Bound) -> Found:
     """
     x = medians.known(values)
     summary = medians.summarise(x)
-    if summary.n < medians.LEAST:
+    if summary.n < medians.MIN_RUNS:
         few = "1 run is" if summary.n == 1 else f"{summary.n} runs are"
-        reason = f"{few} too few for a 95 % interval; {medians.LEAST} are enough"
+        reason = f"{few} too few for a 95 % interval; {medians.MIN_RUNS} are enough"
         return Found(summary.median, reason=reason, lacks=MORE_RUNS)
     met = int(sum(bound.met(v) for v in x))
     p = 2 * float(bdtr(min(met, summary.n - met), summary.n, 0.5))

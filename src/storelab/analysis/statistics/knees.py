@@ -33,7 +33,7 @@ from scipy import special
 
 from storelab.analysis.statistics.medians import CONFIDENCE, student
 
-LEAST_VALUES = 3
+MIN_VALUES = 3
 STEPS = 200  # knees tried between two measured values
 PEAK_P = 0.01
 MIN_RISE = 0.01  # of a step; full links still differ by a few per mille, which a few runs could take for a rise
@@ -208,8 +208,8 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(x))
-    if values < LEAST_VALUES:
-        return Curve(reason=f"{values} values of the axis: at least {LEAST_VALUES} are needed")
+    if values < MIN_VALUES:
+        return Curve(reason=f"{values} values of the axis: at least {MIN_VALUES} are needed")
     if len(y) < max(values + 2, 5):
         few = f"{len(y)} runs at {values} values do not show their scatter: repeat them"
         return Curve(linearity=_line(np.log(x), np.log(y)), reason=few)

@@ -22,7 +22,7 @@ import pandas as pd
 RANGE = "range"
 INTERVAL = "95 % interval"
 CONFIDENCE = 0.95
-LEAST = 6  # runs; no pair of order statistics of fewer covers the median with 95 %: min-max of 5 reaches 93.75 %
+MIN_RUNS = 6  # runs; no pair of order statistics of fewer covers the median with 95 %: min-max of 5 reaches 93.75 %
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def coverage(n: int) -> float:
     (docs/statistics.md). In any case it is between the coverages of the two interpolated ranks.
     """
     k, exact = order_statistics(n)
-    if n < LEAST:
+    if n < MIN_RUNS:
         return exact
     from scipy import special  # imported here because text and figures of fewer runs do not need scipy
 
@@ -108,7 +108,7 @@ def summarise(values: Iterable[float]) -> Summary:
     n = len(x)
     if n == 0:
         return Summary(0, np.nan, np.nan, np.nan, RANGE, np.nan)
-    if n < LEAST:
+    if n < MIN_RUNS:
         return Summary(n, float(np.median(x)), float(x[0]), float(x[-1]), RANGE, coverage(n))
     k, weight = order_statistics(n)[0], _weight(n)
     low, high = ((1 - weight) * x[outer] + weight * x[inner] for outer, inner in ((k - 1, k), (n - k, n - k - 1)))
@@ -123,7 +123,7 @@ def enough(operations: float, level: float) -> bool:
     return operations * (1 - level) >= 1 - 1e-9
 
 
-def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+def histogram_quantiles(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
     """Return quantiles (unit of `upper`, shape of levels) of a histogram.
 
     Its buckets end at `upper` (ascending) and hold `count` values, which need not be integers where a bin was cut. The

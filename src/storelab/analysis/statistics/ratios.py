@@ -39,7 +39,7 @@ from storelab.analysis.statistics.medians import CONFIDENCE, known, student
 
 FASTER, SLOWER, UNDECIDED = "faster", "slower", "cannot tell"
 COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # of a table, in this order
-LEAST_REPS = 3  # repetitions needed on each side for an interval of the whole
+MIN_REPS = 3  # repetitions needed on each side for an interval of the whole
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ def too_few(n: int, m: int) -> str:
     return f"{few} too few for a 95 % interval; 4 against 4 are enough"
 
 
-def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lower_is_better: bool = False) -> Ratio:
+def overall_ratio(
+    a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lower_is_better: bool = False
+) -> Ratio:
     """Return the geometric mean of B / A over points. n_a and n_b count repetitions.
 
     a[i] and b[i] are the runs of point i, rep -> value (> 0). The value of a repetition is the mean of log value minus
@@ -149,9 +151,9 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
     if not shifts:
         return Ratio(n, m, math.nan, math.nan, math.nan, 0.0, UNDECIDED, "no comparable point")
     shift = float(np.mean(shifts))
-    if min(n, m) < LEAST_REPS:
+    if min(n, m) < MIN_REPS:
         few = f"{n} against {m} repetitions are too few for an interval of the whole"
-        reason = f"{few}; {LEAST_REPS} against {LEAST_REPS} are enough"
+        reason = f"{few}; {MIN_REPS} against {MIN_REPS} are enough"
         return Ratio(n, m, math.exp(shift), math.nan, math.nan, 0.0, UNDECIDED, reason)
     x, y = (np.array([np.mean(v) for v in reps.values()]) for reps in sides)
     return _welch(x - x.mean(), y - y.mean() + shift, lower_is_better)

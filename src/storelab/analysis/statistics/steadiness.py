@@ -30,7 +30,7 @@ that it need not be estimated from a few values. The interval of the slope uses 
 ranks are z sqrt(Var S) / 2 from the middle.
 
 A series rises or falls where the test finds it with a false-positive rate of FALSE, and where the slope changes it by
-at least LEAST_TREND of the median (or another given change) from the first to the last value. It is `too few` where
+at least MIN_TREND of the median (or another given change) from the first to the last value. It is `too few` where
 even a series of this length that always rises could not be detected.
 """
 
@@ -44,13 +44,13 @@ import numpy as np
 STEADY, DRIFTING, SHIFTED, SWINGING, STALLED = "steady", "drifting", "level shift", "swinging", "stalled"
 TOO_SHORT = "too short"
 UNSTEADY = (DRIFTING, SHIFTED, SWINGING, STALLED)
-LEAST_CHANGE = 0.10  # of the mean
+MIN_CHANGE = 0.10  # of the mean
 STILL = 0.10  # of the median slice
 FALSE = 0.01  # false-positive rate of each shape in steady windows
 CORRELATION = 0.6  # of neighbouring slices
 # Number of slices -> F above which a shape is detected: trend, level, swing.
 THRESHOLDS = {10: (42.0, 60.0, 21.0), 20: (35.0, 58.0, 23.5), 40: (31.0, 51.0, 27.0)}
-MOST = max(THRESHOLDS)
+MAX_SLICES = max(THRESHOLDS)
 _PARAMETERS = {DRIFTING: 2, SHIFTED: 3, SWINGING: 4}
 
 
@@ -100,14 +100,14 @@ def label(slices: np.ndarray) -> str:
     detected = [
         (criterion, name)
         for (name, (f, change, criterion)), least in zip(fits(slices).items(), THRESHOLDS[len(slices)], strict=True)
-        if f > least and change >= LEAST_CHANGE
+        if f > least and change >= MIN_CHANGE
     ]
     return min(detected)[1] if detected else STEADY
 
 
 FLAT, RISES, FALLS, TOO_FEW = "flat", "rises", "falls", "too few"
-LEAST_TREND = 0.05  # of the median
-MOST_VALUES = 64  # values in the test; longer series are averaged in groups, because the variance takes n^4 steps
+MIN_TREND = 0.05  # of the median
+MAX_VALUES = 64  # values in the test; longer series are averaged in groups, because the variance takes n^4 steps
 Z95 = 1.959963984540054
 
 
@@ -164,13 +164,13 @@ def _thinned(values: np.ndarray, size: int) -> np.ndarray:
 def trend(times: np.ndarray, values: np.ndarray, least: float | None = None) -> Trend:
     """Return the trend of values (n,) at ascending times (n,). NaN and infinite values are ignored.
 
-    least: the smallest change that counts as a trend; default: LEAST_TREND of the median.
+    least: the smallest change that counts as a trend; default: MIN_TREND of the median.
     """
     known = np.isfinite(values)
     times, values = times[known], values[known]
     level = float(np.median(values)) if len(values) else math.nan
-    if len(values) > MOST_VALUES:
-        times, values = _thinned(times, MOST_VALUES), _thinned(values, MOST_VALUES)
+    if len(values) > MAX_VALUES:
+        times, values = _thinned(times, MAX_VALUES), _thinned(values, MAX_VALUES)
     n = len(values)
     if not enough(n):
         return Trend(n, level, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, TOO_FEW)
@@ -182,7 +182,7 @@ def trend(times: np.ndarray, values: np.ndarray, least: float | None = None) -> 
     low, high = math.floor(pairs / 2 - half), math.ceil(pairs / 2 + half)  # ranks below and above, from 0
     change, p = slope * float(times[-1] - times[0]), _p(s, n)
     verdict = FLAT
-    if p <= FALSE and slope and abs(change) >= (LEAST_TREND * abs(level) if least is None else least):
+    if p <= FALSE and slope and abs(change) >= (MIN_TREND * abs(level) if least is None else least):
         verdict = RISES if slope > 0 else FALLS
     ends = (float(slopes[low]) if low >= 0 else -math.inf, float(slopes[high]) if high < pairs else math.inf)
     return Trend(n, level, slope, *ends, change, s / pairs, p, verdict)

@@ -47,8 +47,8 @@ LINK, CLIENT, SHARED = "link", "client", "shared cores"
 IDLE = 50  # percent: if the processors were less busy at a ceiling, it is that of the link
 # Axes that must agree between a point and its ceiling -> the value where a workload, or an older plan, lacks the axis.
 AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
-_OWN = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")
-CEILING = (*_OWN, *LINK_COLUMNS)  # columns of points and groups
+_CEILING_COLUMNS = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")
+CEILING = (*_CEILING_COLUMNS, *LINK_COLUMNS)  # columns of points and groups
 COLUMNS = [
     "target",
     *AGREE,
@@ -152,7 +152,7 @@ def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str
     return str(ceiling_of) if near and pd.notna(ceiling_of) and ceiling_of != SHARED else None
 
 
-def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
+def ceiling_columns(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
     """Return the columns CEILING for the median rate of some runs (rows of points.csv).
 
     If the runs have different kinds of ceilings, take the weakest statement: SHARED, then CLIENT, then LINK.
@@ -163,7 +163,7 @@ def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
         ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
         limit = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
     bound = _bound(limit, percent, link["link_used_percent"])
-    return dict(zip(_OWN, (ceiling, percent, limit, bound), strict=True)) | link
+    return dict(zip(_CEILING_COLUMNS, (ceiling, percent, limit, bound), strict=True)) | link
 
 
 def busy_percent(run: Mapping[str, Any]) -> float | None:
@@ -224,7 +224,7 @@ def shown(row: Mapping[str, Any]) -> str:
 def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """Return points.csv with LINK_COLUMNS."""
     goodput, problems = _problems(campaign, points)
-    rows = [_of_point(campaign.runs.get(key), goodput[key], problems) for key in points["key"]]
+    rows = [_point_row(campaign.runs.get(key), goodput[key], problems) for key in points["key"]]
     return points.assign(**pd.DataFrame(rows, columns=list(LINK_COLUMNS), index=points.index).astype(LINK_COLUMNS))
 
 
@@ -243,7 +243,7 @@ def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, An
     """Return name, value and unit of the facts about links for the text. Unknown facts have no row."""
     _, problems = _problems(campaign, points)
     runs = campaign.runs.values()
-    known = [found for run in runs if (found := links.of_run(run, tuple(_ignored(run, problems))))]
+    known = [found for run in runs if (found := links.links_of_run(run, tuple(_ignored(run, problems))))]
     sides = {
         "each client's node": {bits for found in known if found.clients for bits in found.clients.links},
         "each front-end": {bits for found in known if found.front_ends for bits in found.front_ends.links},
@@ -270,21 +270,21 @@ def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
     return first, last
 
 
-def _of_point(
+def _point_row(
     run: Mapping[str, Any] | None, goodput: tuple[float, float], problems: Mapping[tuple[str, str], str]
 ) -> dict[str, Any]:
     if run is None:
         return {}
     ignored = _ignored(run, problems)
     problem = {"link_problem": "; ".join(ignored.values()) or None}
-    if not (found := links.of_run(run, tuple(ignored))):
+    if not (found := links.links_of_run(run, tuple(ignored))):
         return problem | {"link_unknown": BOTH if links.over_link(run) else None}
     counted = [sum(side.moved) for side in (found.clients, found.front_ends) if side and side.moved]
     used = max(goodput[0], min(counted, default=0.0))
     return problem | {
         "link_bits_per_s": found.bits_per_s,
         "link_of": found.of,
-        "link_each": _each(found),
+        "link_each": _limiting_links(found),
         "link_used_percent": 100 * used / found.bits_per_s,
         "link_unknown": found.unknown,
     }
@@ -295,7 +295,7 @@ def _ignored(run: Mapping[str, Any], problems: Mapping[tuple[str, str], str]) ->
     return {side: text for side in (CLIENTS, FRONT_ENDS) if (text := problems.get((side, _whose(side, run))))}
 
 
-def _each(found: Links) -> str:
+def _limiting_links(found: Links) -> str:
     sides = {CLIENTS: found.clients, FRONT_ENDS: found.front_ends}
     limiting = (side for name, side in sides.items() if side and found.of in (name, BOTH))
     return " into ".join(links.in_words(side.links) for side in limiting)
@@ -313,7 +313,7 @@ def _problems(
     goodput = dict(zip(points["key"], map(_goodput, points.to_dict("records")), strict=True))
     worst: dict[tuple[str, str], tuple[float, str]] = {}
     for key, run in campaign.runs.items():
-        found = links.of_run(run)
+        found = links.links_of_run(run)
         for side, link, moved in _loads(found, goodput.get(key, (0.0, 0.0))[1]) if found else ():
             whose = (side, _whose(side, run))
             if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):

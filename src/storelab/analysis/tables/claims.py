@@ -23,7 +23,7 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import published
-from storelab.analysis.records.selection import matching, taken
+from storelab.analysis.records.selection import filter_rows, matching
 from storelab.analysis.statistics import judging, ratios
 from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED, Bound, Found
 from storelab.analysis.tables import guarantees, releases, resources, roles
@@ -50,7 +50,7 @@ SPEEDS = ("throughput", "rate", "wire", "reads", "entries", "events", "link_used
 PORTS = "ports"
 ALL_SYSTEMS = "all systems"
 # Data that would decide a claim, for reasons that do not come from a rule.
-OWN_HOSTS = "clients on hosts that the store does not use"
+SEPARATE_HOSTS = "clients on hosts that the store does not use"
 MORE_CLIENTS = "clients that are not at their limit"
 FASTER_LINKS = "links with more capacity"
 KNOWN_LINKS = "the capacity of the links"
@@ -103,7 +103,7 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
         group, found = _below_link(claim, _compared(claim, group))
         found = found or CLAIM_RULES[claim["rule"]](claim, group, column)
         if found is not None:
-            held_back, then_decides = _held_back(claim, group, found[2])
+            held_back, then_decides = _other_limit(claim, group, found[2])
             yield Case(
                 system=_system(claim, group),
                 where=labels.settings((c, v) for c, v in at.items()),
@@ -185,7 +185,7 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
         kept &= rows[known].notna().to_numpy(bool)
     if claim["rule"] == "ratio" and not any(v in EXTREMES or is_named(v) for v in claim["values"]):
         kept &= rows[along].isin(claim["values"]).fillna(False).to_numpy(bool)
-    rows = taken(rows, kept)  # only once, because a table of runs is wide
+    rows = filter_rows(rows, kept)  # only once, because a table of runs is wide
     for name, which in ((c, v) for c, v in where.items() if v in EXTREMES):
         if name not in rows or rows.empty:
             return rows.iloc[:0]
@@ -212,7 +212,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
         free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
         free |= {"role", "workload"}
-    axes = [c for c in rows if labels.of_role(c)[1] in BY_COLUMN]
+    axes = [c for c in rows if labels.split_role(c)[1] in BY_COLUMN]
     columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
     if not along:
         return rows, columns
@@ -240,7 +240,7 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
     return labels.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["apart"])})
 
 
-def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
+def _other_limit(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
     """Return the limit of the speed at this value of `along`, if it is not the store, and the data that would decide.
 
     The limit is the client, the links, or the host that clients and store share. Both are empty if there is none. For a
@@ -248,7 +248,7 @@ def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple
     """
     side = group[group[claim["along"]] == top] if top is not None else group
     if claim["metric"] == PORTS and _shared(side).any():
-        return "over loopback the kernel reuses a port after a second", OWN_HOSTS
+        return "over loopback the kernel reuses a port after a second", SEPARATE_HOSTS
     if claim["metric"] not in SPEEDS:
         return "", ""
     if claim["rule"] != "shape":
@@ -259,7 +259,7 @@ def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple
     if "host_cpu_percent" in side:
         busy = side.loc[_shared(side), "host_cpu_percent"].astype("Float64").median()
         if not pd.isna(busy) and busy >= BUSY:
-            return f"the host that clients and store share was {busy:.0f} % busy", OWN_HOSTS
+            return f"the host that clients and store share was {busy:.0f} % busy", SEPARATE_HOSTS
     if claim.get("below_link") is not None and (LINK_USED not in side or side[LINK_USED].isna().all()):
         return _unknown_link(side)
     return "", ""
@@ -273,7 +273,7 @@ def _shared(rows: pd.DataFrame) -> pd.Series:
 def _unknown_link(rows: pd.DataFrame) -> tuple[str, str]:
     """Return why the links of runs are not known, and the data that would decide a claim about them."""
     if _shared(rows).all():
-        return "clients and store share a host, and no link between them is known", OWN_HOSTS
+        return "clients and store share a host, and no link between them is known", SEPARATE_HOSTS
     return "the capacity of the links is not known", KNOWN_LINKS
 
 
@@ -290,7 +290,7 @@ def _medians(claim: Mapping[str, Any], sides: Mapping[Any, list[float]], unit: s
 
 
 def _value(along: str, value: Any) -> str:
-    plain = labels.of_role(along)[1]
+    plain = labels.split_role(along)[1]
     return labels.value_text(plain, value) or labels.cell(plain, value)
 
 
@@ -409,7 +409,7 @@ CLAIM_RULES: dict[str, Callable[[Mapping[str, Any], pd.DataFrame, str], Judged]]
 }
 
 
-def asked(claim: Mapping[str, Any]) -> str:
+def query_text(claim: Mapping[str, Any]) -> str:
     """Return the query on one line, for users: `throughput.csv: workload put, clients most; rate along buckets`."""
     conditions = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
     conditions += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
@@ -442,7 +442,7 @@ def _plain(value: Any) -> str:
     )
 
 
-EXTRA_COLUMNS = (  # columns that `_held_back` and the evidence use, in addition to those of a claim
+EXTRA_COLUMNS = (  # columns that `_other_limit` and the evidence use, in addition to those of a claim
     *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, "link_each"),
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
@@ -475,7 +475,7 @@ class Runs(dict[str, pd.DataFrame]):
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
         known = _known(name)  # the rows of a run have about a hundred other columns
-        rows = made[[c for c in made if c in known or labels.of_role(c)[1] in BY_COLUMN]]
+        rows = made[[c for c in made if c in known or labels.split_role(c)[1] in BY_COLUMN]]
         rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
         # An axis that is null in all rows does not distinguish cases.
         self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]
@@ -509,7 +509,7 @@ def _even(carried: pd.DataFrame) -> pd.DataFrame:
 
     Only runs whose traffic is known from counters, or from enough operations, are returned.
     """
-    return resources.evenly_given(resources.enough(carried), ["key"]).drop_duplicates("key")
+    return resources.evenly_distributed(resources.enough(carried), ["key"]).drop_duplicates("key")
 
 
 COLUMNS = (
@@ -577,7 +577,7 @@ def _head(name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
         "published": value,
         "published_unit": unit or None,
         "expected": expected(claim),
-        "query": asked(claim),
+        "query": query_text(claim),
         "campaigns": ", ".join(claim["campaigns"]) or None,
     }
 

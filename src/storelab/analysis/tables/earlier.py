@@ -36,7 +36,7 @@ from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import links, published, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import reads
-from storelab.analysis.tables.throughput import CLASSES, RATES, of_class
+from storelab.analysis.tables.throughput import CLASSES, RATES, rows_of_class
 
 PUBLISHED, MEASURED = "published", "measured"
 SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # of printed numbers, without year
@@ -52,7 +52,7 @@ QUANTITIES = {  # begin of a printed quantity, and its unit -> ours
     ("download throughput", "Gb/s"): "throughput_download",
     ("network limit", "Gb/s"): NETWORK,
 }
-OF = {
+STATEMENT_CLASSES = {
     COLD: ("metadata_download",),
     NETWORK: ("throughput_download", "throughput_upload"),
 }  # classes; others have the same name
@@ -102,7 +102,7 @@ def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
         yield "front_ends", 1
     elif clients or setting == "one client":
         yield "clients", int(clients[1]) if clients else 1
-    elif name in OF:
+    elif name in STATEMENT_CLASSES:
         yield WHOLE, 1
     if setting in LINKS and name in (NETWORK, "throughput_upload", "throughput_download"):
         yield LINK, LINKS[setting]
@@ -123,9 +123,9 @@ def printed() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
+def _class_rows(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the rows of closed loops for a kind of statement."""
-    rows = pd.concat([of_class(table, class_name) for class_name in OF.get(name, (name,))])
+    rows = pd.concat([rows_of_class(table, class_name) for class_name in STATEMENT_CLASSES.get(name, (name,))])
     if len(rows) and not name.startswith(("throughput", NETWORK)):
         rows = rows[rows["object_size_bytes"] <= SMALL]
     if name == COLD:
@@ -133,21 +133,27 @@ def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return groups.closed_loops(rows)
 
 
-def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str) -> list[dict[str, Any]]:
+def _best_measured(
+    throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str
+) -> list[dict[str, Any]]:
     """Return the best row of each deployment by this measure."""
-    first_class = CLASSES[OF.get(name, (name,))[0]]
+    first_class = CLASSES[STATEMENT_CLASSES.get(name, (name,))[0]]
     metric, source = (("link", "percent"), resources) if over == LINK else (first_class.metric, throughput)
     columns = groups.spread([metric])
     if source is None or source.empty or not {*columns, *({over} - {WHOLE, LINK})} <= set(source):
         return []
-    rows = _of_classes(source, name)
+    rows = _class_rows(source, name)
     rows = rows[rows[columns[0]].notna()]
     if rows.empty:
         return []
     rows = groups.labelled(rows).reset_index(drop=True)
     count = {WHOLE: 1.0, LINK: 100 / MB_PER_GBIT}.get(over) or _used(rows, over)
     parts = {part: rows[column].astype(float) / count for part, column in zip(groups.PARTS, columns, strict=True)}
-    settings = (*(("workload",) if name in OF else ()), *SETTINGS, *(("access",) if name == COLD else ()))
+    settings = (
+        *(("workload",) if name in STATEMENT_CLASSES else ()),
+        *SETTINGS,
+        *(("access",) if name == COLD else ()),
+    )
     out = []
     for system, group in rows.groupby("deployment"):
         best = parts["median"][group.index].idxmax()
@@ -180,11 +186,11 @@ def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd
     """
     then, out = printed(), []
     for name in dict.fromkeys(QUANTITIES.values()):
-        first_class = CLASSES[OF.get(name, (name,))[0]]
+        first_class = CLASSES[STATEMENT_CLASSES.get(name, (name,))[0]]
         blocks: dict[tuple[Any, ...], tuple[list[str], list[dict[str, Any]], list[dict[str, Any]]]] = {}
         for over, measure in MEASURES.items():
             theirs = then[(then["class"] == name) & (then["over"] == over)]
-            ours = _ours(throughput, resources, name, over)
+            ours = _best_measured(throughput, resources, name, over)
             if ours and len(theirs):  # list our numbers once if several measures give the same
                 numbers = tuple((r["system"], *(r[part] for part in groups.PARTS)) for r in ours)
                 measures, printed_rows, _ = blocks.setdefault(numbers, ([], [], ours))
@@ -219,7 +225,7 @@ ONE_CLIENT_COLUMNS = (
 _AS_PRINTED = {"rate_{}_per_s": "files_per_s", "throughput_{}_mb_per_s": "mb_per_s"}
 
 
-def ours(throughput: pd.DataFrame) -> pd.DataFrame:
+def comparable_rows(throughput: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of throughput.csv with the printed operations, sizes and number of clients; add `object_size`."""
     needed = {"object_size_bytes", "clients", "workers", "buckets"}
     if throughput.empty or not needed <= set(throughput):
@@ -245,7 +251,7 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
 
 def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
     """Return the printed rows and ours, for each operation and size that was measured here."""
-    own, out = ours(throughput), []
+    own, out = comparable_rows(throughput), []
     for size in dict.fromkeys(PRINTED.values()):
         for workload, operation in ONE_CLIENT_OPERATIONS.items():
             mine = own[(own["workload"] == workload) & (own["object_size"] == size)] if len(own) else own
@@ -262,7 +268,7 @@ def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-ASKED = {  # column -> question of the probe
+PROBE_QUESTIONS = {  # column -> question of the probe
     "multipart_upload": ("multipart", "upload"),
     "multi_range_get": ("ranges", "multi-range 2"),
 }
@@ -274,7 +280,7 @@ TABLE1_COLUMNS = (
     "front_ends",
     "storage_nodes",
     "disk_tb",
-    *ASKED,
+    *PROBE_QUESTIONS,
     "version",
     "redundancy",
 )
@@ -304,7 +310,7 @@ def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
         rows = groups.labelled(capabilities)
         for (deployment, store), own in rows.groupby(["deployment", "store"], sort=False):
             given = own.set_index(["topic", "check"])["answer"]
-            answers = {column: given.get(question) for column, question in ASKED.items()}
+            answers = {column: given.get(question) for column, question in PROBE_QUESTIONS.items()}
             out.append({"source": MEASURED, "system": deployment} | facts.get(store, {}) | answers)
     return pd.DataFrame(out, columns=list(TABLE1_COLUMNS)).astype({"front_ends": "Int64", "storage_nodes": "Int64"})
 

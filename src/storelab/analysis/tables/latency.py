@@ -26,7 +26,7 @@ import pandas as pd
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
+from storelab.analysis.statistics.medians import WIDTH, enough, histogram_quantiles, with_bounds
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.records import HUNG
@@ -43,7 +43,7 @@ COUNTED = ("operations", "failed", "hung", "not_begun")
 BOUNDS = "lower_bounds"  # names of the metrics that are lower bounds, separated by ", "
 PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads that their op identifies
 LOADS = ("clients", "workers", "arrival_rate")
-OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
+POINT_COLUMNS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
 _ROWS = f"""(SELECT *, coalesce(intended_ns, start_ns) AS begun,
   CASE WHEN error IS NULL THEN 'ended' WHEN error = '{HUNG}' THEN 'hung' ELSE 'failed' END AS outcome FROM rows)
 WHERE (begun > overlap_begin_ns OR outcome = 'hung') AND begun <= first_end_ns"""
@@ -69,7 +69,7 @@ SELECT key, op, outcome, count(*) AS operations,
 FROM {_ROWS} GROUP BY ALL"""
 
 
-def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
+def _bin_quantiles(buckets: pd.DataFrame) -> list[dict[str, Any]]:
     """Return quantiles in ns per key and op. buckets: histograms with key, op, outcome, upper_ns, operations."""
     rows = []
     for (key, op), group in buckets.groupby(["key", "op"]):
@@ -78,7 +78,7 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
         row = {"key": key, "op": op, "operations": ended.sum(), "failed": failed.sum(), "hung": hung.sum()}
         row |= {"binned": True, "ended": ended, "held": hung}
         if len(ended):
-            latency = of_histogram(ended.index.to_numpy(float), ended.to_numpy(), LEVELS)
+            latency = histogram_quantiles(ended.index.to_numpy(float), ended.to_numpy(), LEVELS)
             row |= {"latency_max": ended.index[-1], "latency": latency}
         rows.append(row)
     return rows
@@ -149,7 +149,9 @@ def runs(campaign: Campaign) -> pd.DataFrame:
             as_buckets = con.execute(_AS_BUCKETS).df()
             buckets = pd.concat([buckets, as_buckets[as_buckets["key"].isin(mixed)]])
         due = {r["key"] for r in rows if r["due"]}
-        rows = [r for r in rows if r["key"] not in mixed] + [r | {"due": r["key"] in due} for r in _of_bins(buckets)]
+        rows = [r for r in rows if r["key"] not in mixed] + [
+            r | {"due": r["key"] in due} for r in _bin_quantiles(buckets)
+        ]
     rates = {p["key"]: p["axes"].get("arrival_rate") or 0 for p in campaign.points}
     out = [_row(r, campaign.runs[r["key"]], rates[r["key"]], con) for r in rows]
     columns = [
@@ -190,13 +192,13 @@ def _row(r: dict[str, Any], run: dict[str, Any], rate: float, con: Any) -> dict[
     return row
 
 
-def of_points(found: pd.DataFrame) -> pd.DataFrame:
+def point_columns(found: pd.DataFrame) -> pd.DataFrame:
     """Return the columns OF_POINTS and `latency_lower_bounds` per key (the index).
 
     They are those of the op with the most operations in the window.
     """
     most = found.sort_values("operations", kind="stable").drop_duplicates("key", keep="last").set_index("key")
-    values = most[[c.removesuffix("_ms") for c in OF_POINTS]].add_suffix("_ms").astype("Float64")
+    values = most[[c.removesuffix("_ms") for c in POINT_COLUMNS]].add_suffix("_ms").astype("Float64")
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
@@ -204,7 +206,7 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """Return one row per valid run and op: its columns of points.csv and of `runs`, with the unit in METRICS."""
     renamed = found.rename(columns={"operations": "counted"})
     both = points[points["state"] == "ok"].merge(renamed, on="key", suffixes=("_of_run", ""))
-    return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
+    return both.drop(columns=[*POINT_COLUMNS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
 
 
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -31,7 +31,11 @@ NO_RATES = (
 # Of the host's cores, taken by neither clients nor store. The kernel's work for the network is less than this.
 DISTURBED_PERCENT = 10
 DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` counts hung operations in older records, without `hung`
-OF_ALL = ("operations", "errors", "last_done_bytes")  # columns of windows that are valid for all roles of a point
+COMMON_COLUMNS = (
+    "operations",
+    "errors",
+    "last_done_bytes",
+)  # columns of windows that are valid for all roles of a point
 PAUSED_MS = 100  # the text mentions pauses of a client of at least this length
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
@@ -116,10 +120,10 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     probes = [p["key"] for p in campaign.measured(guarantees.PROBE)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
     several = rates.index.isin(roles.keys(campaign))  # these have rates only for roles and phases
-    rates = rates.mask(np.logical_and.outer(several, [c not in OF_ALL for c in rates]))
+    rates = rates.mask(np.logical_and.outer(several, [c not in COMMON_COLUMNS for c in rates]))
     table = table.merge(rates, left_on="key", right_index=True, how="left")
     whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
-    return table.astype(whole).join(latency.of_points(latencies), on="key")
+    return table.astype(whole).join(latency.point_columns(latencies), on="key")
 
 
 def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:

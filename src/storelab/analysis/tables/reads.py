@@ -76,7 +76,7 @@ def _extreme(table: pd.DataFrame, column: str, largest: bool = True) -> pd.Serie
     return table.loc[values.idxmax() if largest else values.idxmin()] if len(values) else None
 
 
-def of_all_branches(rows: pd.DataFrame) -> pd.DataFrame:
+def all_branch_reads(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the reads of all branches.
 
     Reads of a few branches are excluded, because a planner may read a whole file for a few of their entries.
@@ -103,7 +103,7 @@ def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     Other reads have separate figures and tables. Amplifications have no row if all are equal after rounding.
     """
     out: list[tuple[str, Any, str]] = []
-    table = of_all_branches(table[table["workload"] == "read_entries"])
+    table = all_branch_reads(table[table["workload"] == "read_entries"])
     amplifications = table["amplification_median_ratio"].dropna().map(labels.number)
     for name, column, largest in (
         ("amplification_most", "amplification_median_ratio", True),
@@ -166,7 +166,7 @@ def event_runs(campaign: Campaign) -> pd.DataFrame:
     not record it (a local file), or lost a connection; asked: bytes of the requested ranges, always known. Bytes per
     event are the ratio of the two rates.
     """
-    con = windows.apart(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
+    con = windows.separate_reads(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     totals = con.execute(_STEPS).df().set_index("key").astype(float)

@@ -69,7 +69,7 @@ def days_of_runs(campaign: Campaign) -> pd.DataFrame:
         new_objects=rows["stored"],
         new_mb=rows["bytes"] / 1e6,
         publication_s=lasted.where(done & ((rows["stratum"] != 0) | rows["prepare_ns"].notna())),
-        lag_s=_lags(rows, done),
+        lag_s=_replication_lags(rows, done),
         whole_s=(lasted + rows["prepare_ns"].fillna(0) / 1e9).where(done & (rows["stratum"] == 0)),
         factor=[_fixed(campaign, key)["release"]["factor"] for key in rows["key"]],
     )
@@ -80,7 +80,7 @@ def _fixed(campaign: Campaign, key: str) -> Mapping[str, Any]:
     return campaign.runs[key]["point"]["fixed"]
 
 
-def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
+def _replication_lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
     """Return for rows of stratum 1 the seconds from the day's publication to the end of the next replication."""
     lags = pd.Series(np.nan, index=rows.index)
     for _, run in rows[done].groupby("key", sort=False):
@@ -303,13 +303,13 @@ def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 COLLECTS, UPLOADS = "collect_garbage", ("put", "publish")  # workloads
 AXES = ("engine", "pattern", "days", "keep", "batch", "workers")  # of the collection
-OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host")
+RUN_KEYS = ("key", "store", "workload", "rep", "state", "shared_host")
 SUMS = ("deletes", "gets", "requests", "retries", "failures")  # over the tries
 LAST = ("kept", "dropped")  # of the last try
 SEEN = ("alive", "dead", "lost", "lingering", "left", "others")  # found by the check after the collection
-FELT = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
+UPLOAD_RATIOS = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
 COLLECTION_COLUMNS = (
-    *OF_RUN,
+    *RUN_KEYS,
     "system",
     "role",
     *AXES,
@@ -322,9 +322,9 @@ COLLECTION_COLUMNS = (
     *LAST,
     *SEEN,
     "dead_mb",
-    *FELT,
+    *UPLOAD_RATIOS,
 )
-COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *FELT)  # of a group
+COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *UPLOAD_RATIOS)  # of a group
 
 
 def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any], list[int], Mapping[str, Any]]]:
@@ -352,7 +352,7 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
     if con is None:
         return pd.DataFrame(columns=COLLECTION_COLUMNS)
     tries = con.execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM rows").df()
-    felt, rows = _felt(phases), []
+    felt, rows = _upload_ratios(phases), []
     for key in dict.fromkeys(key for key, _ in campaign.files("collections")):
         run = campaign.runs[key]
         for role, axes, ranks, seen in _collecting(run):
@@ -366,9 +366,9 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
             row |= {"factor": _release(run, role)["factor"], "tries": len(own)} | _times(own)
             row |= {name: int(own[name].sum()) for name in SUMS} | {name: int(own[name].iloc[-1]) for name in LAST}
             row |= {name: seen[name] for name in SEEN} | {"dead_mb": seen["dead_bytes"] / 1e6}
-            rows.append(row | {name: felt.get((key, phase)) for name, phase in FELT.items()})
+            rows.append(row | {name: felt.get((key, phase)) for name, phase in UPLOAD_RATIOS.items()})
     found = pd.DataFrame(rows)
-    return points[["order", *OF_RUN]].merge(found, on="key").sort_values("order").reindex(columns=COLLECTION_COLUMNS)
+    return points[["order", *RUN_KEYS]].merge(found, on="key").sort_values("order").reindex(columns=COLLECTION_COLUMNS)
 
 
 def _times(own: pd.DataFrame) -> dict[str, Any]:
@@ -379,7 +379,7 @@ def _times(own: pd.DataFrame) -> dict[str, Any]:
     return {"mark_s": mark, "sweep_s": sweep, "deletes_per_s": own["deletes"].sum() / sweep if sweep else None}
 
 
-def _felt(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
+def _upload_ratios(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Return (key, phase) -> rate of all uploads divided by that before the collection, if there were any."""
     rates = phases[phases["does"].isin(UPLOADS)].groupby(["key", "phase"])["rate_per_s"].sum()
     out = {}

@@ -32,7 +32,7 @@ import pandas as pd
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import links, scan
 from storelab.analysis.records.campaign import Campaign, watched_s
-from storelab.analysis.statistics.medians import of_histogram
+from storelab.analysis.statistics.medians import histogram_quantiles
 
 METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
@@ -108,7 +108,7 @@ def _per(value: float | None, whole: float | None, factor: float = 1.0) -> float
     return None if value is None or not whole else factor * value / whole
 
 
-def of_run(
+def run_values(
     run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return `<name>_<unit>` -> value of one run.
@@ -150,18 +150,18 @@ def of_run(
 
 
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per valid run: the columns of `of_run`, and the other columns of points.csv."""
+    """Return one row per valid run: the columns of `run_values`, and the other columns of points.csv."""
     found, rows, ok = samples(campaign), [], points[points["state"] == "ok"]
     for p in ok.itertuples(index=False):
         seen = found.loc[p.key].to_dict() if p.key in found.index else {}
         shared = bool(p.shared_host)
-        rows.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
+        rows.append(run_values(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
     runs = pd.DataFrame(rows, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
     return ok.drop(columns=ok.columns.intersection(runs.columns)).join(runs)
 
 
 def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group (columns `by`) of the measured points: medians over the runs of the columns of `of_run`.
+    """Return one row per group (columns `by`) of the measured points: medians of the columns of `run_values`.
 
     used: `with_points` of the points whose rates say something about a store. interval: the kind of low and high.
     """
@@ -192,7 +192,7 @@ TRAFFIC_METRICS = (
     ("spread", "percent"),  # of all front-ends of a run: (maximum - minimum) / mean
 )
 TRAFFIC_COLUMNS = ("given_to", "source", "shared_host")
-LEAST_OPERATIONS = 10  # of each front-end; with fewer, the distribution is mostly random
+MIN_OPERATIONS = 10  # of each front-end; with fewer, the distribution is mostly random
 _DONE = f"""
 SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
   any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
@@ -212,10 +212,10 @@ def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[fl
     """Return (operations/s, useful MB/s) of each front-end from the clients' records; None where it is not known."""
     urls, parts = links.endpoints(run), [dict[float, tuple[float, float]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
-    if links.is_alone(run) and len(order) != min(number, len(urls)):  # several front-ends share one name
+    if links.uses_one_front_end(run) and len(order) != min(number, len(urls)):  # several front-ends share one name
         return None
     for row in done:
-        at = order.index(urls[ranks.index(row["client"])]) if links.is_alone(run) else row["endpoint"]
+        at = order.index(urls[ranks.index(row["client"])]) if links.uses_one_front_end(run) else row["endpoint"]
         if at is None or pd.isna(at) or not row["seconds"] or at >= number:
             return None
         sums, seconds = parts[int(at)], row["seconds"]
@@ -242,7 +242,7 @@ def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[
         mine = urls.count(order[i]) if i < len(order) else 0
         row: dict[str, Any] = {
             "front_end": i + 1,
-            "given_to": mine if links.is_alone(run) else len(urls),
+            "given_to": mine if links.uses_one_front_end(run) else len(urls),
             "source": COUNTERS if seen else CLIENTS,
             "share_percent": 100 * carried[i] / whole,
             "spread_percent": 100 * number * (max(carried) - min(carried)) / whole,
@@ -279,7 +279,7 @@ def traffic_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return groups.summarised(both, identity, TRAFFIC_METRICS, columns, {"given_to": "max", "source": "joined"})
 
 
-def evenly_given(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFrame:
+def evenly_distributed(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFrame:
     """Return the rows of groups whose front-ends were each given to the same number of clients.
 
     by: the columns of a group; default: those of traffic.csv.
@@ -290,7 +290,7 @@ def evenly_given(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFra
 
 def enough(both: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of runs whose traffic per front-end is known from counters, or from enough operations."""
-    many = both["operations_per_s"] * both["duration_s"] >= LEAST_OPERATIONS
+    many = both["operations_per_s"] * both["duration_s"] >= MIN_OPERATIONS
     return both[(many.fillna(False) | (both["source"] == COUNTERS)).groupby(both["key"]).transform("all")]
 
 
@@ -299,11 +299,11 @@ def traffic_numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, s
 
     Only groups are used whose front-ends were each given to the same number of clients, and which have `enough` data.
     """
-    even = evenly_given(traffic_table(enough(both), by))
+    even = evenly_distributed(traffic_table(enough(both), by))
     if even.empty:
         return []
     most = even["spread_median_percent"].astype(float).max()
-    return [("traffic_spread_most", most, "%"), ("traffic_least", LEAST_OPERATIONS, "")]
+    return [("traffic_spread_most", most, "%"), ("traffic_least", MIN_OPERATIONS, "")]
 
 
 UNITS = {"operation_time": "ms", "sent": "MB/s", "received": "MB/s", "traffic": "MB/s", "cpu": "cores", "memory": "MB"}
@@ -363,7 +363,7 @@ def quantiles(upper: np.ndarray, count: np.ndarray, zeros: int) -> list[float]:
     levels = (np.array(list(LEVELS.values())) * (zeros + positive) - zeros) / max(positive, 1)
     if not positive:
         return [0.0] * len(levels)
-    known = of_histogram(upper, count, np.clip(levels, 0, 1).tolist())
+    known = histogram_quantiles(upper, count, np.clip(levels, 0, 1).tolist())
     return [float(v) if level > 1e-9 else 0.0 for v, level in zip(known, levels, strict=True)]
 
 

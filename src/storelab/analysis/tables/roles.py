@@ -13,7 +13,7 @@
   * pause: the longest time without a completed operation that ended after it; pause_before: the same in the phase
     `before`. The operations of a bin are assumed to be evenly spaced.
   * service: if the longest pause is an interruption, the time from the act that caused it until its end. A pause is an
-    interruption if it is longer than TIMES pauses before it, and than LEAST_S. The cause is the first act that began in
+    interruption if it is longer than TIMES pauses before it, and than MIN_S. The cause is the first act that began in
     it and does not undo another one, else the last act before it. 0: no interruption. Null where no operation was
     completed any more (`never_served`).
   * degraded, rebuilding, after: rate and p99 of these phases over those of `before` (`roles.csv`).
@@ -46,7 +46,7 @@ RATIOS = {  # metric of the ratio -> column of a run
     "latency_p50_over_before": "latency_p50_ms",
     "latency_p99_over_before": "latency_p99_ms",
 }
-LEAST = 5  # operations
+MIN_OPERATIONS = 5  # operations
 SHORTEST_S = 0.1  # of a phase
 DELETING = ("delete", "collect_garbage")  # workloads
 SUMS = ("operations", "bytes", "errors", "work", "work_bytes", "hung", "not_begun")
@@ -81,7 +81,7 @@ def identity(axes: Mapping[str, str]) -> list[str]:
     return ["store", "workload", *axes]
 
 
-def of_runs(campaign: Campaign) -> pd.DataFrame:
+def run_rows(campaign: Campaign) -> pd.DataFrame:
     """Return one row per measured run with roles, role and phase.
 
     Columns: key, role, does (the role's workload), phase, length_s, SUMS, rate_operations (number of operations used
@@ -104,7 +104,7 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     own = pd.MultiIndex.from_frame(both[["key", "role"]])
     usual = before["work"] / before["length_s"]
     expected = both["length_s"] * usual.where(usual > 0).reindex(own).to_numpy()
-    enough = expected >= LEAST
+    enough = expected >= MIN_OPERATIONS
     worked = (both["work"] + both["errors"] > 0) | (enough & (both["phase"] != roles.BEFORE))
     both["rate_per_s"] = (both["work"] / both["length_s"]).where(worked)
     both["throughput_mb_per_s"] = (both["work_bytes"] / 1e6 / both["length_s"]).where(worked)
@@ -195,7 +195,7 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     return out
 
 
-TIMES, LEAST_S = 5, 0.5  # shorter pauses also occur on a busy host without a fault
+TIMES, MIN_S = 5, 0.5  # shorter pauses also occur on a busy host without a fault
 MEASURED = "measured"
 RECOVERY_METRICS = (
     ("failed", "operations"),
@@ -288,7 +288,7 @@ def _role_columns(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     if (longest := found.get("after")) is None:  # the role had ended
         return out
     out["pause_s"] = pause = (longest.high - longest.low) / 1e9
-    if pause <= max(TIMES * (usual or 0.0), LEAST_S):
+    if pause <= max(TIMES * (usual or 0.0), MIN_S):
         return out | {"service_s": 0.0}
     if longest.high >= longest.role_end_ns:
         return out | {"never_served": 1}
@@ -402,7 +402,7 @@ def where(row: Any) -> str:
 
 STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # maximum length of a run -> length of its steps
 LONG_NS = 60 * 10**9  # length of the steps of longer runs
-OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
+RUN_KEYS = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
 MEASURES = ("operations", "rate_per_s", "throughput_mb_per_s", *roles.LATENCIES, "errors")
 HAPPENED = ("kind", "name", "fault", "actor", "due_s", "begin_s", "end_s", "error", "detail")
 PHASE = "phase"  # a kind in addition to those of the events in the record
@@ -434,7 +434,7 @@ def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     HTTP status (0: none) of the campaign. The steps are those in which the role worked, and later ones in which an
     operation ended. Numbers of operations have fractions where a bin is in two steps.
     """
-    head = [*OF_RUN, "role", "step_s", "second", *MEASURES]
+    head = [*RUN_KEYS, "role", "step_s", "second", *MEASURES]
     lasts = selection.lengths_ns(campaign.plan)
     steps = [(k, step_ns(campaign.runs[k], lasts.get(k))) for k in roles.keys(campaign)]
     lengths = pd.DataFrame(steps, columns=["key", "step_ns"])
@@ -457,7 +457,7 @@ def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     both["throughput_mb_per_s"] = both["bytes"] / 1e6 / both["step_s"]
     order = {(key, r["name"]): i for key in lengths["key"] for i, r in enumerate(campaign.runs[key]["roles"])}
     both["place"] = [order[pair] for pair in zip(both["key"], both["role"], strict=True)]
-    out = points[["order", *OF_RUN]].merge(both, on="key").sort_values(["order", "place", "cell"])
+    out = points[["order", *RUN_KEYS]].merge(both, on="key").sort_values(["order", "place", "cell"])
     return out[[*head, *by_status.columns]].reset_index(drop=True)
 
 
@@ -469,7 +469,7 @@ def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     when the store reported another one.
     """
     last = roles.last_operations(campaign)
-    rows = [{"key": key} | row for key in last for row in _happened(campaign.runs[key], last[key])]
+    rows = [{"key": key} | row for key in last for row in _events(campaign.runs[key], last[key])]
     found = pd.DataFrame(rows, columns=["key", *HAPPENED])
     out = points[["order", "key", "rep", "state"]].merge(found, on="key")
     return out.sort_values(["order", "begin_s"], kind="stable")[["key", "rep", "state", *HAPPENED]].reset_index(
@@ -477,7 +477,7 @@ def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _happened(run: dict[str, Any], last: roles.LastOperations) -> list[dict[str, Any]]:
+def _events(run: dict[str, Any], last: roles.LastOperations) -> list[dict[str, Any]]:
     def after(ns: int | None) -> float | None:
         return None if ns is None else (ns - run["start_ns"]) / 1e9
 

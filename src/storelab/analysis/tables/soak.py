@@ -16,11 +16,11 @@ from storelab.analysis.records import scan, selection
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians, steadiness
 
-OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
-OF_ROLE = ("rate_per_s", "throughput_mb_per_s", "latency_p50_ms", "latency_p99_ms", "operations", "errors")
+RUN_KEYS = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
+ROLE_COLUMNS = ("rate_per_s", "throughput_mb_per_s", "latency_p50_ms", "latency_p99_ms", "operations", "errors")
 SEEN = ("rss_mb", "files")
 USED = tuple(f"{who}_{what}{more}" for who in ("client", "server") for what in SEEN for more in ("", "_more"))
-COLUMNS = ("series", "part", *OF_RUN, "hour", "role", "does", *OF_ROLE, "errors_percent", *USED)
+COLUMNS = ("series", "part", *RUN_KEYS, "hour", "role", "does", *ROLE_COLUMNS, "errors_percent", *USED)
 # Trends over the parts: column -> metric. Those of the store have no role.
 TRENDS = {
     "rate_per_s": "rate",
@@ -29,7 +29,7 @@ TRENDS = {
     "client_rss_mb": "client_rss",
     "client_files": "client_files",
 }
-OF_STORE = {"server_rss_mb": "server_rss", "server_files": "server_files"}
+STORE_COLUMNS = {"server_rss_mb": "server_rss", "server_files": "server_files"}
 WITHIN = {"client_rss_mb": "client_rss_within", "client_files": "client_files_within"}
 ONE_FILE = 1.0  # the smallest reported change of open files
 UNITS = {"per_s": "1/s", "ms": "ms", "percent": "%", "mb": "MB", "files": "files"}
@@ -103,8 +103,8 @@ def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     plain = points[~points["key"].isin(having["key"])]
     window = {f"overlap_{name}": name for name in ("rate_per_s", "throughput_mb_per_s", "operations", "errors")}
     plain = plain.drop(columns=["operations", "errors"]).rename(columns=window | {"workload": "does"}).assign(role="")
-    columns = ["key", "role", "does", *OF_ROLE]
-    return pd.concat([frame[columns].astype(dict.fromkeys(OF_ROLE, float)) for frame in (having, plain)])
+    columns = ["key", "role", "does", *ROLE_COLUMNS]
+    return pd.concat([frame[columns].astype(dict.fromkeys(ROLE_COLUMNS, float)) for frame in (having, plain)])
 
 
 def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +127,7 @@ def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.
             places.append((key, name, selection.split_part(key)[1], (middle - begin) / 3600e9))
     placed = pd.DataFrame(places, columns=["key", "series", "part", "hour"])
     rates = _rates(mine, phases[phases["key"].isin(keys)])
-    both = placed.merge(mine[list(OF_RUN)], on="key").merge(rates, on="key")
+    both = placed.merge(mine[list(RUN_KEYS)], on="key").merge(rates, on="key")
     both = both.merge(_used(campaign, keys), on=["key", "role"], how="left")
     total = both["operations"] + both["errors"]
     both["errors_percent"] = 100 * both["errors"] / total.where(total > 0)
@@ -153,7 +153,7 @@ def over(parts: pd.DataFrame) -> pd.DataFrame:
             for column, metric in WITHIN.items():
                 rows.append(head | {"role": role, "metric": metric} | _within(group, column))
         once = series.drop_duplicates("key").sort_values("hour")
-        for column, metric in OF_STORE.items():
+        for column, metric in STORE_COLUMNS.items():
             rows.append(head | {"role": "", "metric": metric} | _trend(once, column))
     found = [row for row in rows if row["n"]]
     return pd.DataFrame(found, columns=[*HEAD, *OVER])
@@ -190,15 +190,15 @@ def _within(rows: pd.DataFrame, column: str) -> dict[str, Any]:
     slope, growth = medians.summarise(more / halves), medians.summarise(more)
     level = float(rows[column].astype(float).median())
     changes = [_percent(part, level - growth.median) for part in (growth.median, growth.low, growth.high)]
-    verdict = steadiness.FLAT if slope.n >= medians.LEAST else steadiness.TOO_FEW
-    least = ONE_FILE if column.endswith("files") else steadiness.LEAST_TREND * level
+    verdict = steadiness.FLAT if slope.n >= medians.MIN_RUNS else steadiness.TOO_FEW
+    least = ONE_FILE if column.endswith("files") else steadiness.MIN_TREND * level
     if verdict == steadiness.FLAT and slope.low * slope.high > 0 and abs(growth.median) >= least:
         verdict = steadiness.RISES if growth.median > 0 else steadiness.FALLS
     values = (slope.n, level, slope.median, slope.low, slope.high, *changes, np.nan, np.nan, verdict)
     return {"unit": _unit(column)} | dict(zip(OVER, values, strict=True))
 
 
-DID = {steadiness.RISES: "rose", steadiness.FALLS: "fell"}
+TREND_WORDS = {steadiness.RISES: "rose", steadiness.FALLS: "fell"}
 NAMES = {
     "rate": "rate",
     "latency_p99": "p99 of the latency",
@@ -226,7 +226,8 @@ def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
 
 def moved(row: Mapping[str, Any]) -> str:
     """Return the trend in words: `p99 of the latency (uploads) rose by 140 [79, 270] %`."""
-    return f"{in_words(row)} {DID[row['trend']]} by {change_text(row, -1 if row['trend'] == steadiness.FALLS else 1)} %"
+    sign = -1 if row["trend"] == steadiness.FALLS else 1
+    return f"{in_words(row)} {TREND_WORDS[row['trend']]} by {change_text(row, sign)} %"
 
 
 def titles(names: Sequence[str]) -> dict[str, str]:
@@ -258,7 +259,7 @@ def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, st
     out: list[tuple[str, Any, str]] = [
         ("soak_parts", int(ok.groupby("series")["part"].nunique().max()), ""),
         ("soak_hours", float(f"{hours(ok).max():.3g}"), "h"),
-        ("soak_least", 100 * steadiness.LEAST_TREND, "%"),
+        ("soak_least", 100 * steadiness.MIN_TREND, "%"),
     ]
     moving = found[found["trend"].isin([steadiness.RISES, steadiness.FALLS])]
     trends = [moved(row) for _, row in moving.iterrows()]

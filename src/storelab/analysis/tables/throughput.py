@@ -138,7 +138,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         "unsteady_how": unsteady(ok["steadiness"]),
         "too_short": int((ok["steadiness"] == steadiness.TOO_SHORT).sum()),
         "tail_max_s": ok["tail_s"].max(),
-        **calibration.of_group(ok, ok["rate_per_s"].astype(float).median()),
+        **calibration.ceiling_columns(ok, ok["rate_per_s"].astype(float).median()),
         "duration_s": group["duration_s"].iloc[0],
     }
 
@@ -148,7 +148,7 @@ def unsteady(label_texts: pd.Series) -> str | None:
     return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (label_texts == name).sum())) or None
 
 
-def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
+def rows_of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the rows of `throughput.csv` that belong to a class of CLASSES."""
     if "object_size_bytes" not in table:
         return table.iloc[:0]
@@ -158,8 +158,8 @@ def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the rows of `of_class` with a known median."""
-    rows = of_class(table, name)
+    """Return the rows of `rows_of_class` with a known median."""
+    rows = rows_of_class(table, name)
     return rows[rows[CLASSES[name].median].notna()] if len(rows) else rows
 
 
@@ -225,7 +225,7 @@ def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
         )
         found.setdefault(groups.kind(key["metric"]), []).append((odd, even))
     for metric, pairs in found.items():
-        r = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], groups.lower_is_better(metric))
+        r = ratios.overall_ratio([p[0] for p in pairs], [p[1] for p in pairs], groups.lower_is_better(metric))
         counts = {"groups": len(pairs), "n": r.n_a + r.n_b, "n_odd": r.n_a, "n_even": r.n_b, "spread_percent": math.nan}
         rows.append({"workload": WHOLE, "metric": metric} | r.row() | counts)
     columns = [*by, "metric", "groups", "n", "n_odd", "n_even", "spread_percent", *ratios.COLUMNS]
@@ -319,7 +319,7 @@ def curves(
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """Yield the identity of each curve, the values of its axis and the speeds of its runs, shapes (n,)."""
     by = ["store", "workload", *axes]
-    runs = groups.of_points(points)
+    runs = groups.point_rows(points)
     runs = runs[runs["value"] > 0]
     for axis in (a for a in CURVE_AXES if a in by):
         yield from _curves(runs[runs[axis].notna()], (axis,), by)
@@ -336,7 +336,7 @@ def _curves(
     for key, group in groups.grouped(runs, others):
         x = group[axes[0]].to_numpy(dtype=float)
         values = np.unique(x)
-        if len(values) >= knees.LEAST_VALUES:
+        if len(values) >= knees.MIN_VALUES:
             head = {"axis": TOGETHER.join(axes), "values": len(values), "n": len(x)}
             head |= {"least": int(values[0]), "most": int(values[-1])}
             yield key | head, x, group["value"].to_numpy(dtype=float)

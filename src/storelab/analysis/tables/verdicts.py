@@ -87,7 +87,7 @@ class Rule:
 
 # Axes that differ between the points of one subject: the amount of load, its distribution, and the kind of requests.
 VARIED = tuple(a.column for a in ALL.values() if a.load)
-OF_POINTS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # columns of the runs that the rules use
+POINT_COLUMNS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # columns of the runs that the rules use
 COLUMNS = (
     "store",
     "deployment",
@@ -116,7 +116,7 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
     tables: points, throughput, resources and, if it exists, scaling. by: the columns that identify a group of points.
     """
-    runs = groups.closed_loops(groups.of_points(tables["points"]))
+    runs = groups.closed_loops(groups.point_rows(tables["points"]))
     runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
     fixed = [c for c in by if c not in VARIED]
     known = Known(tables, by, fixed)
@@ -160,7 +160,7 @@ class Known:
         self._by = by
         read = ((identities(tables[name], by), tables[name].to_dict("records")) for name in ("throughput", "resources"))
         self._tables = [dict(zip(reversed(keys), reversed(rows), strict=True)) for keys, rows in read]
-        self._points = RowIndex(groups.closed_loops(tables["points"]), fixed, OF_POINTS)
+        self._points = RowIndex(groups.closed_loops(tables["points"]), fixed, POINT_COLUMNS)
         curves = tables.get("scaling", pd.DataFrame())
         used = [c for c in fixed if c in curves]
         kept = [c for c in curves if c not in used]
@@ -265,7 +265,7 @@ MOSTLY = 0.8  # fraction of a host's busy CPU time from which on only one side i
 OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, from which on it is reported
 GAIN = 1.05  # least ratio of a gain, even if a smaller one is significant
 # Without an interval, a gain needs this number of runs on each side, ranges that do not overlap, and this ratio.
-LEAST_RUNS, LEAST_GAIN = 3, 1.1
+MIN_RUNS, MIN_GAIN = 3, 1.1
 ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
 
 
@@ -431,9 +431,9 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
         shown = f"x{labels.spread([r.ratio, r.low, r.high])}"
     else:
         if (
-            min(len(less.values), len(more.values)) < LEAST_RUNS
+            min(len(less.values), len(more.values)) < MIN_RUNS
             or min(more.values) <= max(less.values)
-            or r.ratio < LEAST_GAIN
+            or r.ratio < MIN_GAIN
         ):
             return None
         shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
@@ -530,15 +530,15 @@ def missing_data(s: Subject) -> str:
         "a calibration": "ceiling_percent" in unknown_ and not s.shared,
         "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
         "the CPU of the server": "server_cpu_median_cores" in unknown_,
-        **_of_links(s.row),
+        **_missing_links(s.row),
         "more than one number of buckets": "buckets" in few,
         "more than one number of front-ends": "front_ends" in few,
-        f"{LEAST_RUNS + 1} or more runs of each point": len(s.best.values) <= LEAST_RUNS,
+        f"{MIN_RUNS + 1} or more runs of each point": len(s.best.values) <= MIN_RUNS,
     }
     return "; ".join(text for text, lacks in missing.items() if lacks) or "what the server waits for: disks, locks"
 
 
-def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
+def _missing_links(row: Mapping[str, Any]) -> dict[str, bool]:
     """Return the data about links that may be missing, each with whether it is."""
     known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
     return {

@@ -42,5 +42,5 @@ def engine(workloads: str | tuple[str, ...], default: str, help: str) -> Axis:
 
 def obeyed(workload: str, picked: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Return the axes that engines of this workload obey but that are not in `picked`, in the order of ALL."""
-    names = {name for e in engines.of(workload) for name in e.uses[workload].obeys} - {a.name for a in picked}
+    names = {name for e in engines.engines_of(workload) for name in e.uses[workload].obeys} - {a.name for a in picked}
     return tuple(a for a in ALL.values() if a.name in names)

@@ -107,7 +107,7 @@ SPLIT = Axis(
     "Engine `uproot-s3fs`: longer requests are split into pieces of this size; 0 B: no splitting.",
     minimum=0,
 )
-MOST_BUCKETS = Axis(
+MAX_BUCKETS = Axis(
     "most_buckets",
     "int",
     120,

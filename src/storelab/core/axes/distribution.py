@@ -126,7 +126,7 @@ HTTP_CACHE = Axis(
 )
 
 
-MOST_BYTES = 10**9  # of an object; a catalog may be large
+MAX_BYTES = 10**9  # of an object; a catalog may be large
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from storelab.core.model import Axis
 OPERATIONS = ("get", "put", "head", "list", "delete")
 WARP = "warp"  # the built-in mix: that of the benchmark warp (`warp mixed`)
 BUILT_IN = {WARP: {"get": 45.0, "put": 15.0, "head": 30.0, "list": 0.0, "delete": 10.0}}
-MOST_TIMES = 100  # default of the largest object of a log-normal distribution, in units of the mean
+MAX_RATIO = 100  # default of the largest object of a log-normal distribution, in units of the mean
 
 MIX = Axis(
     "mix",

@@ -21,9 +21,9 @@ UNDOES: Mapping[str, tuple[str, ...]] = {
 }
 HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
 LOSSES = ("kill", "hang", "remove_drive", "cut")  # each makes one data server unavailable
-OF_A_USER = ("command",)
+USER_ACTS = ("command",)
 UPGRADE = "upgrade"  # not a fault: it lasts until the end of the run and is then reverted
-ACTS = (*HARMS, *UNDOES, UPGRADE, *OF_A_USER)
+ACTS = (*HARMS, *UNDOES, UPGRADE, *USER_ACTS)
 
 # For sweeps that are measured in consecutive parts (docs/soak.md).
 PART = Axis(
@@ -74,23 +74,23 @@ WHOLE = (  # axes of the whole point, for any roles
 WHOLE_NAMES = tuple(axis.name for axis in WHOLE)
 
 
-def of_point(faults: Iterable[str], parts: bool = False) -> tuple[Axis, ...]:
+def point_axes(faults: Iterable[str], parts: bool = False) -> tuple[Axis, ...]:
     """Return the axes of the whole point; `fault` may be one of these names. parts: the sweep is measured in parts."""
     known = (FAULT.default, *faults)
     axes = WHOLE if parts else tuple(axis for axis in WHOLE if axis is not PART)
     return tuple(replace(axis, choices=known) if axis is FAULT else axis for axis in axes)
 
 
-def own(workload: Workload) -> tuple[Axis, ...]:
+def role_axes(workload: Workload) -> tuple[Axis, ...]:
     """Return the axes of a workload that each role has separately."""
     return tuple(axis for axis in workload.axes if axis.name not in WHOLE_NAMES)
 
 
 def named(role: str, workload: Workload) -> tuple[Axis, ...]:
     """Return a role's own axes under the names that they have in the point."""
-    return tuple(replace(axis, name=f"{role}{OF_ROLE}{axis.name}") for axis in own(workload))
+    return tuple(replace(axis, name=f"{role}{OF_ROLE}{axis.name}") for axis in role_axes(workload))
 
 
-def of(faults: Iterable[str], roles: Mapping[str, Workload], parts: bool = False) -> tuple[Axis, ...]:
+def all_axes(faults: Iterable[str], roles: Mapping[str, Workload], parts: bool = False) -> tuple[Axis, ...]:
     """Return all axes of a point with these roles (name -> workload)."""
-    return (*of_point(faults, parts), *(axis for role, workload in roles.items() for axis in named(role, workload)))
+    return (*point_axes(faults, parts), *(axis for role, workload in roles.items() for axis in named(role, workload)))

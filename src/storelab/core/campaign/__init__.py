@@ -38,8 +38,8 @@ from storelab.core.errors import UserError, shown
 from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
-MOST_PARTS = 1000  # of a sweep
-MOST_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 API reference)
+MAX_PARTS = 1000  # of a sweep
+MAX_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 API reference)
 FORMS = "write rows like [{front_ends: 1, clients: 3}, …], or columns like {front_ends: [1, 2], clients: [3, 6]}"
 
 
@@ -214,7 +214,7 @@ class Sweep(StrictModel):
     parts: int | None = Field(
         None,
         ge=1,
-        le=MOST_PARTS,
+        le=MAX_PARTS,
         description="Measures each point in this many consecutive parts, each with a record; see docs/soak.md.",
     )
     stores: Annotated[list[Name], Once] | None = Field(
@@ -268,7 +268,7 @@ class Mix(StrictModel):
     delete: float = Field(0.0, ge=0, description="Deletions: at most the weight of `put`.")
 
     @model_validator(mode="after")
-    def _goes_on(self) -> "Mix":
+    def _require_valid_weights(self) -> "Mix":
         if not sum(self.as_dict().values()):
             raise ValueError("no operation has a weight; give one, e.g. `get: 90, put: 10`")
         if self.delete > self.put:
@@ -306,8 +306,8 @@ class Sizes(StrictModel):
         values = self.as_dict()
         if self.mean is not None and not values["least"] < self.mean < values["most"]:
             raise ValueError("the mean is not between `least` and `most`; change one of them")
-        if mixes.largest(values) > MOST_OBJECT:
-            limit = units.format_size(MOST_OBJECT)
+        if mixes.largest(values) > MAX_OBJECT:
+            limit = units.format_size(MAX_OBJECT)
             raise ValueError(f"objects of more than {limit} need a multipart upload; choose smaller ones")
         return self
 
@@ -316,7 +316,7 @@ class Sizes(StrictModel):
         if self.fixed is not None:
             return {"fixed": self.fixed}
         if self.mean is not None:
-            most = mixes.MOST_TIMES * self.mean if self.most is None else self.most
+            most = mixes.MAX_RATIO * self.mean if self.most is None else self.most
             return {"mean": self.mean, "sigma": self.sigma, "least": self.least, "most": most}
         return dict(self.histogram or {})
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from storelab.core import units
-from storelab.core.axes.roles import ACTS, LOSSES, NONE, OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import ACTS, LOSSES, NONE, UNDOES, UPGRADE, USER_ACTS
 from storelab.core.config_types import Duration, Name, Rate, StrictModel, Text
 from storelab.core.errors import UserError, shown
 
@@ -74,7 +74,7 @@ At = Annotated[Any, PlainValidator(_moment)]
 Percent = Annotated[float, BeforeValidator(_percent)]
 Actors = Annotated[list[Text], BeforeValidator(_several)]
 FaultName = Annotated[Name, BeforeValidator(_fault_name)]
-OWN_KEYS = {  # keys that belong to certain acts only
+KEYS_OF_ACTS = {  # keys that belong to certain acts only
     "how": ("remove_drive",),
     "delay": ("slow",),
     "loss": ("slow",),
@@ -104,12 +104,12 @@ class Act(StrictModel):
 
     @model_validator(mode="after")
     def _fits(self) -> "Act":
-        for key, acts in OWN_KEYS.items():
+        for key, acts in KEYS_OF_ACTS.items():
             if key in self.model_fields_set and self.act not in acts:
                 raise ValueError(f"{key!r} does not belong to {self.act!r}; it belongs to {' and '.join(acts)}")
-        if self.act in OF_A_USER and self.command is None:
+        if self.act in USER_ACTS and self.command is None:
             raise ValueError("'command' is missing; give a shell command")
-        if self.act not in OF_A_USER and not self.actor:
+        if self.act not in USER_ACTS and not self.actor:
             raise ValueError("'actor' is missing; give one like data.0, or a list")
         if self.act == UPGRADE and not self.to:
             raise ValueError("'to' is missing; give the version, like '4.48'")
@@ -120,7 +120,7 @@ class Act(StrictModel):
     def parameters(self) -> dict[str, Any]:
         """Return the given parameters except actor and time, as plain values."""
         names = {"delay": "delay_ns", "loss": "loss_percent", "rate": "rate_bytes_per_s"}
-        given = {key for key, acts in OWN_KEYS.items() if self.act in acts and getattr(self, key) is not None}
+        given = {key for key, acts in KEYS_OF_ACTS.items() if self.act in acts and getattr(self, key) is not None}
         return {names.get(key, key): getattr(self, key) for key in sorted(given)}
 
 

@@ -83,13 +83,13 @@ class Tree(StrictModel):
         for version in versions:
             if version.startswith("/") or ".." in PurePosixPath(version).parts:
                 raise ValueError(f"{version!r} is outside the tree; name sub-folders of `path`")
-        names = [night_of(version) for version in versions]
+        names = [version_folder(version) for version in versions]
         if twice := next((v for i, v in enumerate(versions) if names[i] in names[:i]), None):
             raise ValueError(f"{twice!r} would have the same folder as another version; rename one")
         return versions
 
 
-def night_of(version: str) -> str:
+def version_folder(version: str) -> str:
     """Return the folder of a version in the repository."""
     return "-".join(PurePosixPath(version).parts) or "tree"
 

@@ -22,10 +22,10 @@ from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import PREFIX, Plan, Point, Workload, derive_seed, point_key
 from storelab.core.plan import roles, sweeps
-from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
+from storelab.core.plan.sweeps import MAX_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
-FEWEST_BINS = 10  # of a run, after its warm-up
-MOST_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
+MIN_BINS = 10  # of a run, after its warm-up
+MAX_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
 ROLE_KEYS = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
@@ -66,17 +66,17 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         if sweep.roles:
             several = roles.Roles(config, name, sweep, workloads)
             sweep = several.sweep
-        if sweep.bins and FEWEST_BINS * sweep.bins > sweep.duration - sweep.warm_up:
-            problem = f"{units.human_duration(sweep.bins)} leave fewer than {FEWEST_BINS} in a run"
+        if sweep.bins and MIN_BINS * sweep.bins > sweep.duration - sweep.warm_up:
+            problem = f"{units.human_duration(sweep.bins)} leave fewer than {MIN_BINS} in a run"
             raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = roles.rows(place, sweep, workload, config.scale)
         among, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
         asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
-        if asked > MOST_POINTS:
+        if asked > MAX_POINTS:
             raise UserError(
                 place,
-                f"the plan has {shown(asked)} points or more, the maximum is {MOST_POINTS}",
+                f"the plan has {shown(asked)} points or more, the maximum is {MAX_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
         names = [a.name for a in workload.axes]
@@ -111,10 +111,10 @@ def workload_of(name: str, sweep: Sweep) -> str:
 
 def _fits(place: str, key: str) -> None:
     """Raise UserError if the name of the point's folder would be too long for file systems."""
-    if len(folder := key.rpartition("/")[2]) > MOST_FOLDER:
+    if len(folder := key.rpartition("/")[2]) > MAX_FOLDER:
         raise UserError(
             place,
-            f"the folder of a point would have a name of {len(folder)} characters, the maximum is {MOST_FOLDER}",
+            f"the folder of a point would have a name of {len(folder)} characters, the maximum is {MAX_FOLDER}",
             "shorten the names of the roles, or leave more axes at their default",
         )
 
@@ -153,7 +153,7 @@ def order(points: list[Point], seed: int) -> list[Point]:
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
 
 
-def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
+def full_plan(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
     """Return the plan with all that the analysis needs about the campaign."""
     used = {p.workload: p for p in points}
     known = {name: w for name, w in every(config, workloads).items() if name in used}
@@ -174,7 +174,7 @@ def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]
 
 def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
     """Return the content of `plan.json` except the versions of the software that measures."""
-    return whole(config, points, workloads).to_json()
+    return full_plan(config, points, workloads).to_json()
 
 
 def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:

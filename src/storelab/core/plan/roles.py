@@ -20,7 +20,7 @@ from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
 from storelab.core.plan import sweeps
-from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, scaled_value, staged_for, sweep_axes
+from storelab.core.plan.sweeps import MAX_POINTS, buckets_filled, scaled, scaled_value, staged_for, sweep_axes
 
 WHERE = "together"
 
@@ -48,8 +48,8 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
         if own == PART.name:
             raise UserError(f"{here}.{axis}", "parts are numbered automatically", f"write {place}.parts: 24")
     length = len(next(iter(sweep.together.values())))
-    if length > MOST_POINTS:
-        raise UserError(here, f"{length} rows are listed", f"a plan has at most {MOST_POINTS} points")
+    if length > MAX_POINTS:
+        raise UserError(here, f"{length} rows are listed", f"a plan has at most {MAX_POINTS} points")
     scaled = [*sweep.scaled_axes, *(f"{n}{OF_ROLE}{a}" for n, role in sweep.roles.items() for a in role.scaled_axes)]
     columns = {
         axis: _column(place, known[axis], given, factor if axis in scaled else 1)
@@ -109,7 +109,7 @@ def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, W
     every = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
     parts = ", ".join(f"{role} ({w.name})" for role, w in every.items())
     writes = any(w.direction == "write" for w in every.values())
-    axes = axes_of_roles.of(config.faults, every, in_parts(sweep, every))
+    axes = axes_of_roles.all_axes(config.faults, every, in_parts(sweep, every))
     return Workload(f"{PREFIX}{name}", axes, f"At the same time: {parts}.", direction="write" if writes else "read")
 
 
@@ -125,7 +125,7 @@ class Roles:
         self.config, self.place = config, f"sweeps.{name}"
         self.workloads = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
         self.whole = Workload(
-            f"{PREFIX}{name}", axes_of_roles.of_point(config.faults, in_parts(sweep, self.workloads)), ""
+            f"{PREFIX}{name}", axes_of_roles.point_axes(config.faults, in_parts(sweep, self.workloads)), ""
         )
         for role, asked in sweep.roles.items():
             for axis in asked.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
@@ -146,7 +146,7 @@ class Roles:
     def _own(self, role: str) -> Workload:
         """Return the role's workload with only those axes that belong to the role."""
         workload = self.workloads[role]
-        return Workload(workload.name, axes_of_roles.own(workload), "")
+        return Workload(workload.name, axes_of_roles.role_axes(workload), "")
 
     def _times(self, role: str, asked: Role) -> tuple[int, int]:
         """Return begin and end of a role, in ns after the start."""

@@ -19,7 +19,7 @@ from storelab.core.axes.roles import PART
 from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config
-from storelab.core.config_types import LEAST_BIN_NS
+from storelab.core.config_types import MIN_BIN_NS
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import OF_ROLE, Axis, Point, Workload
 
@@ -52,7 +52,7 @@ def part(point: Point) -> int:
     return int(point.axes.get(PART.name, PART.default))
 
 
-def of(points: Iterable[Point], point: Point) -> list[Point]:
+def series_of(points: Iterable[Point], point: Point) -> list[Point]:
     """Return the points of the plan that differ from this one only in the part, including itself, in order."""
     return sorted((p for p in points if _same(p) == _same(point)), key=part)
 
@@ -73,7 +73,7 @@ def _same(point: Point) -> tuple[Any, ...]:
     return (point.store, point.workload, point.rep, others)
 
 
-MOST_POINTS = 100_000  # each has a separate folder
+MAX_POINTS = 100_000  # each has a separate folder
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # approximate size of the generated ROOT files
 Asked = TypeVar("Asked", Sweep, Role)
 
@@ -97,8 +97,8 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
         values, here = _listed(sweep.axes[axis.name]), f"{place}.axes.{axis.name}"
         if not values or values == [None]:
             raise UserError(here, "the sweep has no value", f"give one or a list, or omit it for {axis.default!r}")
-        if len(values) > MOST_POINTS:
-            raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MOST_POINTS} points")
+        if len(values) > MAX_POINTS:
+            raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MAX_POINTS} points")
         typed = [axis.parse(v, here) for v in values]
         if len(set(typed)) < len(typed) and axis.name not in sweep.scaled_axes:
             twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
@@ -132,7 +132,7 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
         if isinstance(sweep, Sweep)
     }
     if isinstance(sweep, Sweep) and sweep.bins:
-        times["bins"] = max(LEAST_BIN_NS, round(sweep.bins * factor / ms) * ms)
+        times["bins"] = max(MIN_BIN_NS, round(sweep.bins * factor / ms) * ms)
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]

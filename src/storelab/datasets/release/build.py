@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab.core.campaign.release import Release as Settings
-from storelab.core.errors import UserError, of_system
+from storelab.core.errors import UserError, system_error
 from storelab.datasets.release import catalogs, names, nightly, objects, tree
 from storelab.datasets.release.state import Known, State
 
@@ -241,7 +241,7 @@ def _disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise of_system(error) from None
+        raise system_error(error) from None
     except sqlite3.OperationalError as error:
         hint = "make room on this disk" if "full" in str(error) else "check this folder and its file system"
         raise UserError(folder.name, f"the state cannot be written ({error})", hint) from None

@@ -43,7 +43,7 @@ _REFLOG = """
 CREATE TABLE refs (hash TEXT, type INTEGER, timestamp INTEGER, CONSTRAINT pk_refs PRIMARY KEY (hash));
 CREATE TABLE properties (key TEXT, value TEXT, CONSTRAINT pk_properties PRIMARY KEY (key));
 """
-OF_CATALOG = 0  # type of a reflog's entry
+CATALOG_ENTRY = 0  # type of a reflog's entry
 Fetch = Callable[[str], bytes]  # raises LookupError or OSError if the object is missing
 
 
@@ -211,7 +211,7 @@ def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
     db.executescript(_REFLOG)
     about = {"schema": "1.0", "schema_revision": "0", "fqrn": repository}
     db.executemany("INSERT INTO properties VALUES (?, ?)", sorted(about.items()))
-    rows = ((digest, OF_CATALOG, when) for digest, when in roots)
+    rows = ((digest, CATALOG_ENTRY, when) for digest, when in roots)
     db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?, ?)", rows)
     blob = db.serialize()
     db.close()

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab.core.campaign.release import BODIES, KINDS, Release
-from storelab.core.errors import of_system
+from storelab.core.errors import system_error
 from storelab.core.model import derive_seed
 from storelab.datasets.release import names
 
@@ -39,7 +39,7 @@ PIECE = 32 * 1024  # bytes from one place of the pool: the window of zlib
 BLOCK = 2**20
 _POOL = 4 * 2**20
 _WORDS, _PHRASES, _SEQUENCES = 3000, 6000, 3000
-_OWN = 6  # there are fewer random bytes between two sequences
+_MAX_RANDOM_BYTES = 6  # there are fewer random bytes between two sequences
 _ENDS = (b"\n", b";\n    ", b", ", b"(")
 
 
@@ -134,10 +134,10 @@ def _code(rng: Any) -> bytes:
     sequences = [rng.bytes(n) for n in rng.integers(4, 40, _SEQUENCES).tolist()]
     out = bytearray()
     while len(out) < _POOL:
-        ranks, own = _ranked(rng, _SEQUENCES, 20_000).tolist(), rng.integers(0, _OWN, 20_000).tolist()
-        addresses = rng.bytes(_OWN * 20_000)
+        ranks, own = _ranked(rng, _SEQUENCES, 20_000).tolist(), rng.integers(0, _MAX_RANDOM_BYTES, 20_000).tolist()
+        addresses = rng.bytes(_MAX_RANDOM_BYTES * 20_000)
         for i, (rank, n) in enumerate(zip(ranks, own, strict=True)):
-            out += sequences[rank] + addresses[_OWN * i : _OWN * i + n]
+            out += sequences[rank] + addresses[_MAX_RANDOM_BYTES * i : _MAX_RANDOM_BYTES * i + n]
         out += bytes(2000)
     return bytes(out[:_POOL])
 
@@ -262,7 +262,7 @@ class Writer:
         try:
             return self.object(data, suffix)
         except OSError as error:
-            raise of_system(error) from None
+            raise system_error(error) from None
 
     def _whole(self, kept: Kept, data: bytes) -> None:
         kept.whole, name, size = self._written(data, names.WHOLE)

@@ -16,7 +16,7 @@ from typing import Any
 
 from storelab.core import folders
 from storelab.core.campaign.release import Release
-from storelab.core.errors import UserError, of_system
+from storelab.core.errors import UserError, system_error
 from storelab.datasets.release.objects import File, Kept
 
 _CACHE_KIB = 64 * 1024
@@ -116,7 +116,7 @@ class State:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = folders.lock_file(self.folder / "lock")
         except OSError as error:
-            raise of_system(error) from None
+            raise system_error(error) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from storelab.core.campaign.release import Release, night_of
+from storelab.core.campaign.release import Release, version_folder
 from storelab.core.errors import UserError, cut
 from storelab.datasets.release.objects import File
 from storelab.datasets.release.state import FILE, FOLDER, LINK, State
@@ -34,7 +34,7 @@ def source(settings: Release, day: int) -> str:
 def night(settings: Release, day: int) -> str:
     """Return the folder of a version in the repository."""
     assert settings.tree is not None
-    return night_of(settings.tree.versions[day - 1])
+    return version_folder(settings.tree.versions[day - 1])
 
 
 def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from storelab.core.campaign.release import KINDS
 from storelab.core.campaign.release import Release as Settings
-from storelab.core.errors import of_system
+from storelab.core.errors import system_error
 from storelab.datasets.release import catalogs, nightly, objects, tree
 from storelab.datasets.release.objects import File, Kept
 from storelab.datasets.release.state import FILE, FOLDER, LINK, Known, State
@@ -49,7 +49,7 @@ class Trees:
         try:
             return self._add(n)
         except OSError as error:
-            raise of_system(error) from None
+            raise system_error(error) from None
 
     def _add(self, n: int) -> dict[str, int]:
         name = self._of.night(self.settings, n)
@@ -103,7 +103,7 @@ class Trees:
         for number, files in state.due():
             kept = []
             for file in files:
-                if _odd(file.path):
+                if _is_special(file.path):
                     kept.append(Kept(file.path, problem="its name has a special meaning for the tool"))
                     continue
                 try:
@@ -140,7 +140,7 @@ class Trees:
             (entry / REPLACED).unlink(missing_ok=True)
             for above, _, names in os.walk(entry):
                 for name in names:
-                    _hollow(Path(above, name))
+                    _make_sparse(Path(above, name))
             entry.rename(self.there / entry.name)
 
 
@@ -150,10 +150,10 @@ _FILES = "SELECT path, kind, size, mode, mtime FROM night WHERE type = ? ORDER B
 def _rows(state: State, kind: int) -> list[tuple[bytes, int, int, bytes]]:
     """Return (path, mode, time, target) of all folders or links of the night, a folder before its content."""
     found = state.db.execute("SELECT path, mode, mtime, target FROM night WHERE type = ? ORDER BY path", (kind,))
-    return [row for row in found.fetchall() if not _odd(row[0])]
+    return [row for row in found.fetchall() if not _is_special(row[0])]
 
 
-def _odd(path: bytes) -> bool:
+def _is_special(path: bytes) -> bool:
     return any(part.startswith(ODD) for part in path.split(b"/"))
 
 
@@ -188,7 +188,7 @@ def _set(path: Path, mode: int, mtime: int) -> None:
     os.utime(path, (mtime, mtime))
 
 
-def _hollow(path: Path) -> None:
+def _make_sparse(path: Path) -> None:
     """Make the file sparse: it keeps its size and frees its space."""
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):

@@ -101,7 +101,7 @@ def _decoded(encoded: list[Any]) -> Form:
     return Flat(dtype, packed) if kind == "flat" else Lists(dtype, header, packed)
 
 
-class NotHere(ValueError):
+class NeedsUproot(ValueError):
     """Some branches can only be decoded by uproot; the message names the first."""
 
 
@@ -156,7 +156,7 @@ class SelectionReader:
             raise KeyError(f"{missing[0]!r} is not a branch of {self.header.tree}")
         beyond = [b for b in branches if self.header.forms[self.number[b]] is None]
         if beyond and self.foreign is None:
-            raise NotHere(
+            raise NeedsUproot(
                 f"{len(beyond)} of {len(branches)} branches can only be decoded by uproot, the first is {beyond[0]!r}"
             )
 
@@ -194,7 +194,7 @@ class SelectionReader:
         if not len(rows):
             return iter(())  # all baskets came with the header
         layout = self.header.layout
-        if layout.size[rows].sum() > self.batch and _goes_back(layout.branch[rows], layout.entry_start[rows]):
+        if layout.size[rows].sum() > self.batch and _is_unordered(layout.branch[rows], layout.entry_start[rows]):
             rows = rows[np.argsort(layout.entry_start[rows], kind="stable")]
         edges = np.flatnonzero(np.diff(np.cumsum(layout.size[rows]) // self.batch)) + 1
         return (part[np.argsort(layout.offset[part], kind="stable")] for part in np.split(rows, edges))
@@ -247,7 +247,7 @@ class SelectionReader:
             yield layout.names[code], array
 
 
-def _goes_back(branch: np.ndarray, first: np.ndarray) -> bool:
+def _is_unordered(branch: np.ndarray, first: np.ndarray) -> bool:
     """Return whether a branch's first entries do not ascend in this order; shapes (n,)."""
     order = np.argsort(branch, kind="stable")
     return bool(((np.diff(branch[order]) == 0) & (np.diff(first[order]) < 0)).any())

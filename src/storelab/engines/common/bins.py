@@ -1,6 +1,6 @@
 """Many operations as bins: rows of 100 ms with their latency histograms. May import: numpy, `core`.
 
-Up to `MOST_SINGLE` operations of a point stay single rows. Beyond that, and if the sweep sets the length of its `bins`,
+Up to `MAX_SINGLE` operations of a point stay single rows. Beyond that, and if the sweep sets the length of its `bins`,
 an engine writes bins, never a sample (docs/latency.md). Each bucket of a histogram is 2 % wider than the previous one:
 latencies are known to 2 %.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 BIN_NS = 100_000_000
-MOST_SINGLE = 5_000_000  # operations of a point
+MAX_SINGLE = 5_000_000  # operations of a point
 FINEST_NS = 1_000  # upper end of the first bucket; no answer is faster
 LONGEST_NS = 10**13  # nearly three hours; longer latencies share one last bucket
 
@@ -29,7 +29,7 @@ EDGES = _edges()  # upper ends of the buckets in ns; a bucket includes its upper
 
 def stay_single(operations: int, clients: int) -> bool:
     """Return True if a client writes single rows, given `clients` clients with `operations` operations each."""
-    return operations * clients <= MOST_SINGLE
+    return operations * clients <= MAX_SINGLE
 
 
 def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:

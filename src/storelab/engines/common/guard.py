@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 EVERY_NS = 200_000_000  # between two writes
 _FORM = struct.Struct("<5q")  # operations, errors, bytes, time, and their sum: a half-written file does not add up
-_MOST = 1 << 63
+_MODULUS = 1 << 63
 
 
 class Done(NamedTuple):
@@ -39,7 +39,7 @@ class ProgressWriter:
         with suppress(OSError, struct.error):
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._file, _FORM.pack(*values, sum(values) % _MOST), 0)
+            os.pwrite(self._file, _FORM.pack(*values, sum(values) % _MODULUS), 0)
 
 
 def read_progress(path: Path) -> Done | None:
@@ -48,7 +48,7 @@ def read_progress(path: Path) -> Done | None:
         *values, total = _FORM.unpack(path.read_bytes())
     except (OSError, struct.error):
         return None
-    return Done(*values[:3]) if sum(values) % _MOST == total else None
+    return Done(*values[:3]) if sum(values) % _MODULUS == total else None
 
 
 def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:

@@ -18,7 +18,7 @@ from storelab.stores.protocols.endpoint import Bucket
 PUT_PREFIX = "put/"  # below the bucket's own prefix: everything that points upload
 ROUND = 1000  # number of cards that are shuffled together
 # Limits that do not apply to a mix: its stored bytes never exceed those of its objects, however much it transfers.
-NO_ROOM = {"room_bytes": None, "disk_bytes": None}
+NO_SPACE_LIMITS = {"room_bytes": None, "disk_bytes": None}
 WAITING = 100  # maximum number of cards that wait until their operation is possible
 
 

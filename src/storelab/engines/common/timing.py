@@ -22,7 +22,7 @@ from storelab.core import clock
 # Operations in flight at the deadline may take longer by this fraction of the window (within the bounds). Those that
 # are still in flight then hung. In a window that is long enough (`steadiness`: 5 operations for each in flight), none
 # is that slow.
-DRAIN, LEAST_DRAIN_S, MOST_DRAIN_S = 0.2, 5.0, 30.0
+DRAIN, MIN_DRAIN_S, MAX_DRAIN_S = 0.2, 5.0, 30.0
 IN_FLIGHT = "still in flight when the time for operations in flight at the deadline was over"
 TICK_NS, FROM_NS = 10_000_000, 20_000_000  # length of a tick; minimum delay of a tick that counts as a pause
 MAX_PAUSES = 100  # the longest pauses, which are listed individually
@@ -30,7 +30,7 @@ MAX_PAUSES = 100  # the longest pauses, which are listed individually
 
 def drain_s(window_ns: int) -> float:
     """Return the seconds after the deadline at which operations in flight are abandoned."""
-    return min(max(DRAIN * window_ns / 1e9, LEAST_DRAIN_S), MOST_DRAIN_S)
+    return min(max(DRAIN * window_ns / 1e9, MIN_DRAIN_S), MAX_DRAIN_S)
 
 
 class ClosedLoop:

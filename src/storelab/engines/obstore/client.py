@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab.core import clock
-from storelab.core.errors import MeasurementFailed, of_memory
+from storelab.core.errors import MeasurementFailed, memory_error
 from storelab.core.model import derive_seed
 from storelab.core.records import HUNG
 from storelab.engines.common import bins, ledger
@@ -43,7 +43,7 @@ from storelab.stores.protocols.endpoint import Bucket
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
 FAILED = ("status", "error")  # HTTP status; 0, or 1 + the index of the error class in `messages`
-FEWEST_WORKERS = 4  # per process: a thread costs less than a process
+MIN_WORKERS = 4  # per process: a thread costs less than a process
 GRACE_S = 30.0  # time after the drain for writing results
 READ_TIMEOUT = "30s"
 ANY_CHUNK = 1  # bytes are discarded on arrival; larger chunks would be assembled first
@@ -215,7 +215,7 @@ class ObstoreClient(TransferClient):
         self.endpoint, self.parallel = job.endpoint, self.parallel or 1
         self.clients, self.arrival_rate = axes["clients"], axes.get("arrival_rate", 0)
         cores = len(os.sched_getaffinity(0)) // self.clients
-        self.processes = max(1, min(cores, self.workers // FEWEST_WORKERS))
+        self.processes = max(1, min(cores, self.workers // MIN_WORKERS))
         self.children: list[tuple[ForkProcess, Connection]] = []
 
     def prepare(self) -> None:
@@ -323,7 +323,7 @@ class ObstoreClient(TransferClient):
         except LimitExceeded as limit:
             pipe.send(limit)
         except MemoryError:
-            pipe.send(MeasurementFailed(str(of_memory())))
+            pipe.send(MeasurementFailed(str(memory_error())))
         except BaseException as error:  # noqa: BLE001 - the client reports any error
             pipe.send(MeasurementFailed(f"{type(error).__name__}: {error}"[:500]))
         finally:

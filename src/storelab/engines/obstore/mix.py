@@ -15,13 +15,21 @@ from storelab.core.axes import mixes
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.datasets.payload import WrongListing
-from storelab.engines.common.objects import NO_ROOM, Deck, Sizes, objects_at_a_time, put_folder, put_key, sizes_at_start
+from storelab.engines.common.objects import (
+    NO_SPACE_LIMITS,
+    Deck,
+    Sizes,
+    objects_at_a_time,
+    put_folder,
+    put_key,
+    sizes_at_start,
+)
 from storelab.engines.contract import Job, Result
 from storelab.engines.obstore.client import Outcome, Task
 from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
 from storelab.readplan.transports import WrongAnswer
 
-MOST_DOUBTED = 1_000_000
+MAX_DOUBTED = 1_000_000
 OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")
 WAIT_S = 0.001  # pause if no operation of the mix is possible
 
@@ -43,7 +51,7 @@ class Object:
 
 
 @dataclass
-class Given:
+class PlannedOperation:
     """One operation with its object.
 
     slot: -1 without an object. For a listing: the folder's index, the key to start after, and the stamp of its begin.
@@ -114,10 +122,10 @@ class Population:
                 return slot
         return next((slot for slot in self.ready if not self.slots[slot].readers), -1)
 
-    def give(self) -> Given | None:
+    def give(self) -> PlannedOperation | None:
         """Return the next operation; None if none is possible now."""
         with self.lock:
-            found: list[Given] = []
+            found: list[PlannedOperation] = []
 
             def possible(kind: int) -> bool:
                 given = self._give(self.ops[kind])
@@ -126,7 +134,7 @@ class Population:
 
             return found[0] if self.deck.deal(possible) is not None else None
 
-    def _give(self, op: str) -> Given | None:
+    def _give(self, op: str) -> PlannedOperation | None:
         if op == "PUT":
             return self._give_put()
         if op == "LIST":
@@ -134,7 +142,7 @@ class Population:
         if op == "DELETE":
             if self.left:
                 number = self.left.pop(0)
-                return Given(op, number, place=self.place(number))
+                return PlannedOperation(op, number, place=self.place(number))
             if (slot := self._idle()) < 0:
                 return None
             self._hold(slot)
@@ -144,9 +152,9 @@ class Population:
             slot = self.rng.choice(self.ready)
             self.slots[slot].readers += 1
         o = self.slots[slot]
-        return Given(op, o.number, slot, o.version, o.size, self.place(o.number))
+        return PlannedOperation(op, o.number, slot, o.version, o.size, self.place(o.number))
 
-    def _give_put(self) -> Given | None:
+    def _give_put(self) -> PlannedOperation | None:
         """Return an upload to a new name if there is room, else one that overwrites an object."""
         if self.empty:
             slot = self.empty.pop()
@@ -163,18 +171,20 @@ class Population:
             self.slots[slot].version += 1
             number, over = self.slots[slot].number, True
         self.overwritten += over
-        return Given("PUT", number, slot, self.slots[slot].version, self.sizes.draw(self.rng), self.place(number))
+        return PlannedOperation(
+            "PUT", number, slot, self.slots[slot].version, self.sizes.draw(self.rng), self.place(number)
+        )
 
-    def _give_list(self) -> Given:
+    def _give_list(self) -> PlannedOperation:
         place, after = self.turn % len(self.folder), ""
         self.turn += 1
         if self.ready and (n := self.slots[self.rng.choice(self.ready)].number):
             after = f"{self.folder[place]}{n - 1:08d}"
         self.stamp += 1
         self.listing += 1
-        return Given("LIST", place=place, after=after, since=self.stamp, mark=len(self.deleted))
+        return PlannedOperation("LIST", place=place, after=after, since=self.stamp, mark=len(self.deleted))
 
-    def done(self, given: Given, failed: bool) -> None:
+    def done(self, given: PlannedOperation, failed: bool) -> None:
         """Apply the result of an operation."""
         with self.lock:
             self.stamp += 1
@@ -187,7 +197,7 @@ class Population:
             elif failed:
                 self._vacate(given)
                 self.left.append(given.number)
-                if len(self.doubted) < MOST_DOUBTED:
+                if len(self.doubted) < MAX_DOUBTED:
                     self.doubted.add(given.number)
             elif given.op == "PUT":
                 self.slots[given.slot].size, self.slots[given.slot].since = given.size, self.stamp
@@ -197,12 +207,12 @@ class Population:
                     self.deleted.append(given.number)
                 self._vacate(given)
 
-    def _vacate(self, given: Given) -> None:
+    def _vacate(self, given: PlannedOperation) -> None:
         if given.slot >= 0:
             del self.where[given.number]
             self.empty.append(given.slot)
 
-    def holds(self, given: Given, page: Iterable[tuple[str, int]], more: bool) -> None:
+    def holds(self, given: PlannedOperation, page: Iterable[tuple[str, int]], more: bool) -> None:
         """Compare a page with the known objects. Raises WrongListing.
 
         It must have all keys of the folder after `given.after`, or the first of them if there are more.
@@ -229,20 +239,20 @@ class Population:
                 if (key := self.key(o.number)) > given.after and (not more or key < last) and self.next < 10**8:
                     raise WrongListing("KeyMissing", f"{key!r} was not listed")
 
-    def _as_known(self, given: Given, n: int, key: str, size: int) -> None:
+    def _as_known(self, given: PlannedOperation, n: int, key: str, size: int) -> None:
         slot = self.where.get(n)
         if slot is not None:
             o = self.slots[slot]
             if self._untouched(o, given) and o.size != size:
                 raise WrongListing("KeySize", f"{key!r} has {size} B instead of {o.size} B")
-        elif n not in self.doubted and len(self.doubted) < MOST_DOUBTED and n not in self.deleted[given.mark :]:
+        elif n not in self.doubted and len(self.doubted) < MAX_DOUBTED and n not in self.deleted[given.mark :]:
             raise WrongListing("KeyDeleted", f"{key!r} was deleted before the listing began")
 
-    def _untouched(self, o: Object, given: Given) -> bool:
+    def _untouched(self, o: Object, given: PlannedOperation) -> bool:
         """Return True if the object has not changed since the listing began."""
         return o.at >= 0 and o.since < given.since
 
-    def _number(self, given: Given, key: str) -> int | None:
+    def _number(self, given: PlannedOperation, key: str) -> int | None:
         """Return the number of a key in the listed folder; None if the client never used this key."""
         folder = self.folder[given.place]
         text = key[len(folder) :]
@@ -272,7 +282,7 @@ class ObstoreMix(ObstoreClient):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
         self.processes = 1  # its threads share the population
-        self.job = replace(job, limits=job.limits | NO_ROOM)
+        self.job = replace(job, limits=job.limits | NO_SPACE_LIMITS)
 
     def prepare_tasks(self) -> None:
         job, point = self.job, self.job.point
@@ -306,7 +316,7 @@ class ObstoreMix(ObstoreClient):
             yield Task(number, bucket, path, body, 0, given.size, given=given)
 
     def do(self, task: Task, keep: bool) -> Outcome:
-        given: Given = task.given
+        given: PlannedOperation = task.given
         try:
             out = self._do(task, given, keep)
         except BaseException:
@@ -315,7 +325,7 @@ class ObstoreMix(ObstoreClient):
         self.objects.done(given, False)
         return out
 
-    def _do(self, task: Task, given: Given, keep: bool) -> Outcome:
+    def _do(self, task: Task, given: PlannedOperation, keep: bool) -> Outcome:
         store = self.stores[task.bucket]
         if given.op == "PUT":
             content = memoryview(self.bodies[task.body])[: given.size]

@@ -110,7 +110,7 @@ def _spread(point: Point, nodes: int) -> list[list[int]]:
     return remote.spread(point.clients, point.axes.get("clients_per_node", 0), nodes, place)
 
 
-def lives_outside(config: Config, store: Store, front_ends: int) -> None:
+def require_running(config: Config, store: Store, front_ends: int) -> None:
     """Raise UserError if a managed store is down in a measuring job.
 
     A store started there would share the clients' node and end with the job.

@@ -28,7 +28,7 @@ LOOK_S = 5.0  # between two queries of the queue while a gang runs
 SHARE_S = 9.0  # between two queries of the pool while jobs wait
 LEAVE_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
 SPARE_S = 600  # a job removes itself this long after its gang's coordinator should have ended
-MOST_MACHINES = 200  # of one job
+MAX_MACHINES = 200  # of one job
 RUNNING, REMOVED, HELD, SENDING = 2, 3, 5, 6  # states of a job (HTCondor manual, JobStatus)
 REQUIREMENTS = re.compile(r"\s*requirements\s*=\s*(.*)", re.IGNORECASE)
 NOWHERE = "-"  # no machine yet
@@ -53,7 +53,7 @@ def quoted(words: list[str]) -> str:
 
 def share_out(machines: list[str], jobs: int) -> list[list[str]]:
     """Return the machines by job; each machine belongs to one job."""
-    return [machines[n::jobs][:MOST_MACHINES] for n in range(jobs)]
+    return [machines[n::jobs][:MAX_MACHINES] for n in range(jobs)]
 
 
 class Job(NamedTuple):
@@ -159,7 +159,7 @@ class CondorLauncher(RemoteLauncher):
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
         """Run the command. Ctrl-C does not reach it, so that jobs are removed in order."""
-        return processes.ask(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
+        return processes.run_command(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
 
     def _queue(self) -> dict[int, Job] | None:
         """Return the gang's jobs in the queue, by number; None if the queue does not answer."""

@@ -23,7 +23,7 @@ from storelab.host import processes
 SETTLE_S = 5.0  # for the nodes' last files to appear
 END_S = 15.0  # for the agents to end their clients, before the batch system is asked to end them
 ALIVE_S = 3.0  # between two signs of the coordinator's life
-SETUP, ASKED_TO_END = "launcher.setup", "was asked to end"
+SETUP, STOP_REQUESTED = "launcher.setup", "was asked to end"
 
 
 def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
@@ -205,7 +205,7 @@ class RemoteLauncher(Launcher):
         """Return the reason from agents that cannot reach the coordinator, or from the batch system's command."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
         lines = [line for log in logs for line in processes.log_lines(log)]
-        lines = [line for line in lines if ASKED_TO_END not in line]  # a consequence of another failure
+        lines = [line for line in lines if STOP_REQUESTED not in line]  # a consequence of another failure
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:

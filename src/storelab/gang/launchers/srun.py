@@ -8,7 +8,7 @@ import time
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import credentials, relay
 from storelab.gang.launchers import remote
-from storelab.gang.launchers.remote import ASKED_TO_END, SETTLE_S, RemoteLauncher
+from storelab.gang.launchers.remote import SETTLE_S, STOP_REQUESTED, RemoteLauncher
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
@@ -58,14 +58,14 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 def cluster() -> int | None:
     """Return how many nodes Slurm has; None if it does not answer. A job that asks for more would wait forever."""
-    done = processes.ask(["sinfo", "-h", "-N", "-o", "%N"])
+    done = processes.run_command(["sinfo", "-h", "-N", "-o", "%N"])
     names = set() if done.returncode else set(done.stdout.split())
     return len(names) or None
 
 
 def _nodes(job: str) -> int:
     """Return the nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed."""
-    done = processes.ask(["squeue", "-h", "-j", job, "-o", "%D"], 60)
+    done = processes.run_command(["squeue", "-h", "-j", job, "-o", "%D"], 60)
     if done.returncode or not done.stdout.strip().isdigit():
         raise MeasurementFailed(f"squeue does not report the nodes of job {job}: {processes.words(done)}")
     return int(done.stdout)
@@ -77,7 +77,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     Raise UserError if the job has ended; the point is then neither started nor failed.
     """
     job = environ["SLURM_JOB_ID"]
-    done = processes.ask(["squeue", "-h", "-j", job, "-o", "%T %L"])
+    done = processes.run_command(["squeue", "-h", "-j", job, "-o", "%T %L"])
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
         raise UserError(
@@ -107,7 +107,7 @@ class SrunLauncher(RemoteLauncher):
     def launch(self) -> None:
         if self.relay_server:  # without a shared folder, Slurm copies the ticket, and the agents remove it
             self.token = f"{self.scratch}/storelab-ticket-{self.folder.name}"
-            done = processes.ask(["sbcast", "--force", self.folder / "ticket", self.token], 60)
+            done = processes.run_command(["sbcast", "--force", self.folder / "ticket", self.token], 60)
             if done.returncode:
                 hint = " (does the controller answer? scontrol ping)" if done.returncode == processes.LATE else ""
                 raise MeasurementFailed(f"sbcast: {processes.words(done)}{hint}")
@@ -143,7 +143,7 @@ class SrunLauncher(RemoteLauncher):
     def trouble(self) -> str:
         """Return why agents were asked to end: the failed task, or Slurm's message; '' without trouble."""
         text = super().trouble()
-        if ASKED_TO_END not in text:
+        if STOP_REQUESTED not in text:
             return text
         self._asked_to_end = self._asked_to_end or time.monotonic()
         words = self.last_words()
@@ -160,7 +160,7 @@ class SrunLauncher(RemoteLauncher):
         super().stop()
         token, self.token = self.token, None
         if token and not self.met:
-            processes.ask([*step(len(self.nodes)), "rm", "-f", token], 20, credentials.clean(os.environ))
+            processes.run_command([*step(len(self.nodes)), "rm", "-f", token], 20, credentials.clean(os.environ))
 
     def command(self) -> list[str]:
         export = [f"--export=ALL,{relay.TOKEN_FILE}={self.token}"] if self.token else []

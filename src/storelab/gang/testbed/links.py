@@ -24,7 +24,7 @@ from storelab.install import program
 PREFIX = "storelab-tb-"
 NET = "10.99.0."
 HEAD, FIRST_FRONT_END = NET + "254", 240
-MOST_NODES, MOST_FRONT_ENDS = 100, 8
+MAX_NODES, MAX_FRONT_ENDS = 100, 8
 BURST, DELAY = "128kb", "50ms"
 
 
@@ -84,11 +84,11 @@ class Network:
                 "namespaces and shaped links need root",
                 "run as root, or run `storelab testbed up` without --links",
             )
-        if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
+        if not 1 <= len(plan.rates) <= MAX_NODES or len(plan.front_ends) > MAX_FRONT_ENDS:
             raise UserError(
                 PLACE,
                 f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends are not possible",
-                f"use 1 to {MOST_NODES} nodes and 0 to {MOST_FRONT_ENDS} front-ends",
+                f"use 1 to {MAX_NODES} nodes and 0 to {MAX_FRONT_ENDS} front-ends",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
             raise UserError(

@@ -228,7 +228,7 @@ class Pool:
         raise MeasurementFailed(f"{PLACE}: {what} ({last[:300]})")
 
     def _ask(self, tool: str, *arguments: str) -> list[str]:
-        done = processes.ask([self.folder / "bin" / tool, *arguments])
+        done = processes.run_command([self.folder / "bin" / tool, *arguments])
         return done.stdout.split() if done.returncode == 0 else []
 
     def _names(self) -> list[str]:

@@ -81,7 +81,7 @@ def send(pid: int, sig: int) -> None:
 
 def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
     """Run a command that sets something up. Raise MeasurementFailed with its output if it fails."""
-    done = processes.ask(command, 60, environ)
+    done = processes.run_command(command, 60, environ)
     if done.returncode:
         raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {processes.words(done)}")
 
@@ -225,7 +225,7 @@ class Cluster:
         command = [*sinfo, "-h", "-t", "idle", "-o", "%D"]
 
         def all_idle() -> bool:
-            return sum(map(int, processes.ask(command, environ=self.environ()).stdout.split())) == nodes
+            return sum(map(int, processes.run_command(command, environ=self.environ()).stdout.split())) == nodes
 
         if clock.wait_for(all_idle, UP_S, 0.3):
             return
@@ -263,7 +263,7 @@ class Cluster:
 
     def _ask(self, *command: str) -> str:
         """Return the output of one of Slurm's commands; '' if the controller does not answer."""
-        return processes.ask([*self.prefix, *command], DOWN_S, self.environ()).stdout
+        return processes.run_command([*self.prefix, *command], DOWN_S, self.environ()).stdout
 
     def _cancel_jobs(self) -> None:
         """Cancel all jobs first: a step outlives the daemon that started it."""

@@ -16,7 +16,7 @@ OSD_PORTS, MGR_PORTS = 8, 4  # an OSD uses 4, and 4 others when it returns after
 WIDE_OSDS = 7  # up to this number, each OSD has OSD_PORTS ports; more OSDs have 4 each, and others below MGR on return
 SHARDS = {"ec-2-1": (2, 1), "ec-9-3": (9, 3)}  # data and parity of erasure coding
 COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3, "ec-9-3": 4}  # of index pools, as durable as the data
-LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}  # copies that I/O requires
+MIN_COPIES = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}  # copies that I/O requires
 OSDS = COPIES | {name: sum(shards) for name, shards in SHARDS.items()}  # minimum number of OSDs
 TOLERANCE = {
     "none": 0,
@@ -147,7 +147,7 @@ def conf(settings: Any, fsid: str, data: str) -> str:
         monitor=settings.port + MON,
         data=data,
         copies=COPIES[settings.redundancy],
-        least=LEAST[settings.redundancy],
+        least=MIN_COPIES[settings.redundancy],
         objectstore=objectstore(settings),
         osd_size=settings.osd_size,
         month=MONTH,

@@ -26,7 +26,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.host.scratch import existing
 from storelab.install import debian, program
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, RECOVERING, YES, AdminAnswer, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, NO, RECOVERING, YES, AdminAnswer, Condition
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC, Admin
 from storelab.stores.managed.accounts import KEYS, listed
@@ -36,7 +36,7 @@ from storelab.stores.managed.settings import TLS, ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
-LEAST_OSD = 10**9  # bytes; bluestore itself uses 0.3 GB
+MIN_OSD = 10**9  # bytes; bluestore itself uses 0.3 GB
 CLEAN_S, ACTIVE_S = 180.0, 60.0  # maximum waits for full redundancy, and for all data to be reachable
 
 
@@ -96,7 +96,7 @@ class Ceph(Managed):
         for name in PROGRAMS:
             program(name, "ceph", self.place)
         self.require_servers(conf.OSDS[s.redundancy], "OSDs")
-        if s.osd_size < LEAST_OSD:
+        if s.osd_size < MIN_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "set 1 GB or more")
 
     # The cluster behind the daemons
@@ -382,14 +382,14 @@ class Ceph(Managed):
         Queries of the groups load the OSDs, so they are sent only after the map of OSDs changed, until all are clean.
         """
         try:
-            counters = self.admin.ask("mon.a", "perf dump", ASK_S)["cluster"]
+            counters = self.admin.ask("mon.a", "perf dump", CONDITION_TIMEOUT_S)["cluster"]
             up, epoch = counters["num_osd_up"], counters["osd_epoch"]
         except (OSError, ValueError, LookupError, TypeError):
             return Condition(DOWN, "the monitor does not answer")
         osds = f"monitor: {up} of {len(self.osds)} OSDs up"
         if epoch == self._whole_at and up == len(self.osds):
             return Condition(CLEAN, f"{osds}, all groups active+clean")
-        states = self.groups(ASK_S)
+        states = self.groups(CONDITION_TIMEOUT_S)
         seen = list(states.values())
         counts = ", ".join(f"{seen.count(s)} {s or 'unknown'}" for s in sorted(set(seen)))
         detail = f"{osds}; groups: {counts}"[:200]

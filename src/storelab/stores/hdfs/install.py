@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 from storelab.install import Part, Progress, debian, project
 from storelab.install.running import command_output
 
@@ -43,7 +43,7 @@ def java_version(program: Path) -> str:
         text = (program.resolve().parents[1] / "release").read_text(errors="replace")
         if found := re.search(r'^JAVA_(?:RUNTIME_)?VERSION="([\w.+]+)', text, re.MULTILINE):
             return found.group(1)
-    found = re.search(r'version "([\w.+]+)', ask([program, "-version"], 30).stderr)
+    found = re.search(r'version "([\w.+]+)', run_command([program, "-version"], 30).stderr)
     return found.group(1) if found else ""
 
 

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, tools_folder
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.hdfs import install
 from storelab.stores.managed import network
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -357,7 +357,9 @@ class HDFS(Managed):
     def condition(self) -> Condition:
         """Return the condition by the NameNode's counts of blocks with too few copies and of silent DataNodes."""
         try:
-            facts = self._bean("namenode-1", "NameNode", "FSNamesystemState", ASK_S)  # other beans are 10 s old
+            facts = self._bean(
+                "namenode-1", "NameNode", "FSNamesystemState", CONDITION_TIMEOUT_S
+            )  # other beans are 10 s old
             live, dead, stale = (facts[f"Num{k}DataNodes"] for k in ("Live", "Dead", "Stale"))
             low, pending = (facts[f"{k}Blocks"] for k in ("LowRedundancy", "PendingReconstruction"))
         except (MeasurementFailed, LookupError):

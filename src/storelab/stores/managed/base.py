@@ -438,7 +438,7 @@ class Managed(Store):
 
     def ask_version(self, program: Path) -> str:
         """Return the version that the program prints; '' if it prints none."""
-        done = processes.ask([program, self.version_flag], 30, environment(self.folder, {}))
+        done = processes.run_command([program, self.version_flag], 30, environment(self.folder, {}))
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
 

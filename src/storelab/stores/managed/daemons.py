@@ -398,7 +398,7 @@ def hold(whole: Sequence[psutil.Process]) -> str:
     return f"pid {whole[0].pid}" if whole else ""
 
 
-def wake(whole: Sequence[psutil.Process]) -> None:
+def continue_all(whole: Sequence[psutil.Process]) -> None:
     """Send SIGCONT, to the workers first."""
     for process in reversed(whole):
         with contextlib.suppress(psutil.NoSuchProcess):

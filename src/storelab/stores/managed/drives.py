@@ -20,13 +20,13 @@ from storelab.host import processes
 from storelab.host.scratch import existing, filesystem
 
 WHOLE = "drive-1"  # name of the drive of a store with all data on one drive
-LEAST = 64_000_000  # bytes of a drive
+MIN_DRIVE = 64_000_000  # bytes of a drive
 BUSY_S = 10.0  # time that a drive may stay busy after its daemons have ended
 # Initialise everything now, so that the kernel does nothing of it during a point.
 MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0")
 FILLER = ".storelab-filler"
 NOWHERE = "storelab-took-this-drive-away"
-LEAST_PIECE = 4096  # bytes; file systems do not allocate smaller pieces
+MIN_PIECE = 4096  # bytes; file systems do not allocate smaller pieces
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,7 +57,7 @@ class Drives:
             raise UserError(self.place, problem, "run as root, or remove the setting")
         if missing := [name for name in (MAKE[0], "mount", "umount") if not shutil.which(name)]:
             raise UserError(self.place, f"the program {missing[0]} is missing", "install e2fsprogs and mount")
-        if self.size < LEAST:
+        if self.size < MIN_DRIVE:
             problem = f"{units.format_size(self.size)} is too small for a drive"
             raise UserError(self.place, problem, "set 64 MB or more")
 
@@ -111,7 +111,7 @@ class Drives:
         for folder in self.folders().values():
             end = time.monotonic() + BUSY_S
             while os.path.ismount(folder):
-                done = processes.ask(["umount", str(folder)])
+                done = processes.run_command(["umount", str(folder)])
                 if done.returncode and time.monotonic() > end:
                     raise MeasurementFailed(f"{self.store.place}: {folder} stays mounted: {processes.words(done)}")
                 time.sleep(0.05 if done.returncode else 0)
@@ -214,7 +214,7 @@ def fill(drive: Path) -> int:
     """Fill all the remaining space; return the number of bytes written."""
     at, size = 0, 1 << (max(1, shutil.disk_usage(drive).total) - 1).bit_length()
     with open(drive / FILLER, "ab") as f:
-        while size >= LEAST_PIECE:
+        while size >= MIN_PIECE:
             try:
                 os.posix_fallocate(f.fileno(), at, size)
                 at += size
@@ -232,6 +232,6 @@ def empty(drive: Path) -> None:
 
 
 def _run(*command: str) -> None:
-    done = processes.ask(command, 120.0)
+    done = processes.run_command(command, 120.0)
     if done.returncode:
         raise MeasurementFailed(f"`{' '.join(command[:2])} … {command[-1]}` failed: {processes.words(done)}")

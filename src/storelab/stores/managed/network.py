@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAMES = Path("/run/netns")  # folder where iproute2 keeps the names of namespaces
 INSIDE, SWITCH = "eth0", "sw"  # names of interfaces in namespaces
 HANDLE = "5109:"  # of our queueing discipline
-LATENCY, LEAST_BURST = "50ms", 16_384  # of a token bucket
+LATENCY, MIN_BURST = "50ms", 16_384  # of a token bucket
 Link = Mapping[str, str]  # device, and the name of its namespace ('' for the current one)
 
 
@@ -110,7 +110,7 @@ class Namespace:
         return program("ip", self.kind, self.place)
 
     def _run(self, *arguments: str, batch: str | None = None) -> str:
-        done = processes.ask([self._ip(), *arguments, *(["-batch", "-"] if batch else [])], feed=batch or "")
+        done = processes.run_command([self._ip(), *arguments, *(["-batch", "-"] if batch else [])], feed=batch or "")
         if done.returncode:
             raise MeasurementFailed(
                 f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}"
@@ -309,7 +309,7 @@ def link_at(address: str, place: str, who: str) -> Link:
 def require_slow(how: Mapping[str, Any], place: str) -> None:
     """Raise UserError if this kernel cannot slow a link in this way; try it in a temporary network namespace."""
     command = ["tc", "qdisc", "add", "dev", "lo", "root", *_discipline(how)]
-    done = processes.ask(["unshare", "--net", *command])
+    done = processes.run_command(["unshare", "--net", *command])
     if done.returncode:
         hint = "set only `rate`, or use a kernel with netem" if "netem" in command else "use another kernel"
         raise UserError(place, f"this kernel cannot slow a link in this way ({processes.words(done)})", hint)
@@ -320,7 +320,7 @@ def _discipline(how: Mapping[str, Any]) -> list[str]:
     rate = how.get("rate_bytes_per_s")
     bits = [f"{8 * rate}bit"] if rate else []
     if "delay_ns" not in how and "loss_percent" not in how:
-        burst = max(LEAST_BURST, (rate or 0) // 250)
+        burst = max(MIN_BURST, (rate or 0) // 250)
         return ["tbf", "rate", *bits, "burst", str(burst), "latency", LATENCY]
     out = ["netem"]
     out += ["delay", f"{max(1, how['delay_ns'] // 1000)}us"] if "delay_ns" in how else []
@@ -375,7 +375,7 @@ def _tc(link: Link, *words: str) -> str:
 
 
 def _run(*command: str) -> str:
-    done = processes.ask(command)
+    done = processes.run_command(command)
     if done.returncode:
         raise MeasurementFailed(f"`{' '.join(command)}` failed: {processes.words(done)}")
     return done.stdout

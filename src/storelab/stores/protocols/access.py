@@ -73,7 +73,7 @@ class BucketExists(Exception):
     """The bucket exists already."""
 
 
-class StillHolds(MeasurementFailed):
+class BucketNotEmpty(MeasurementFailed):
     """The bucket is not empty and is therefore kept. `first`: one of the keys in it."""
 
     def __init__(self, place: str, first: str):

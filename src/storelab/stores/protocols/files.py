@@ -18,8 +18,8 @@ from storelab.stores.protocols.access import (
     Access,
     AccessRefused,
     BucketExists,
+    BucketNotEmpty,
     NoSuchBucket,
-    StillHolds,
 )
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -228,7 +228,7 @@ class FilesAccess(Access):
     def _drop(self, path: str) -> None:
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
-                raise StillHolds(f"{self.place}: folder {path}", posixpath.basename(entry["name"]))
+                raise BucketNotEmpty(f"{self.place}: folder {path}", posixpath.basename(entry["name"]))
             if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer if it cannot read a folder
                 raise PermissionError(f"folder {path} cannot be listed")
             self._drop(entry["name"].rstrip("/"))

@@ -37,10 +37,10 @@ from storelab.stores.protocols.access import (
     Access,
     AccessRefused,
     BucketExists,
+    BucketNotEmpty,
     Entry,
     NoSuchBucket,
     Retention,
-    StillHolds,
 )
 
 ERRORS = (BotoCoreError, ClientError, ResponseParserError)
@@ -344,7 +344,7 @@ class S3Access(Access):
             if pause is None:
                 break
             time.sleep(pause)
-        raise StillHolds(f"{self.place}: bucket {bucket}", held)
+        raise BucketNotEmpty(f"{self.place}: bucket {bucket}", held)
 
     def _held(self, bucket: str) -> str:
         """Return a key in the bucket, also of an old version or a delete marker; '' if there is none."""
@@ -448,7 +448,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
 # Check that the server is S3
 
 
-def greet(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
+def server_header(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
     """Send one signed list through a boto3 client; return the `Server` header of the answer.
 
     The request is a GET, because an answer to HEAD has no error code. bucket: list this bucket below `prefix`; without

@@ -46,7 +46,7 @@ def strict(session: Any) -> None:
     session.unregister("before-call.s3", handlers.add_expect_header)
     session.get_component("event_emitter").register_last("before-parameter-build.s3", _no_redirect)
     session.register("before-call.s3.GetObject", _note_range)
-    session.register("after-call.s3.GetObject", _as_asked)
+    session.register("after-call.s3.GetObject", _check_range)
     session.register("after-call.s3.HeadObject", _has_length)
 
 
@@ -58,7 +58,7 @@ def _note_range(params: dict[str, Any], context: dict[str, Any], **_: Any) -> No
     context["storelab_range"] = params["headers"].get("Range", "")
 
 
-def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+def _check_range(http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
     status, asked = http_response.status_code, _RANGE.fullmatch(context.get("storelab_range", ""))
     if status >= 300 or not asked:
         return

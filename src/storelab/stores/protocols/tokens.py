@@ -16,7 +16,7 @@ from datetime import datetime
 
 from storelab.core.errors import UserError
 from storelab.core.redaction import conceal
-from storelab.host.processes import ask
+from storelab.host.processes import run_command
 
 FILE = "_FILE"
 PROXY = "X509_USER_PROXY"
@@ -84,7 +84,7 @@ def _decoded(text: str) -> bytes:
 
 def certificate_ends(path: str) -> float | None:
     """Return the expiry of the first certificate in a PEM file, which is a proxy's own; None if it is unknown."""
-    done = ask(["openssl", "x509", "-in", path, "-noout", "-enddate"], 20)
+    done = run_command(["openssl", "x509", "-in", path, "-noout", "-enddate"], 20)
     found = re.search(r"notAfter=(.+)", done.stdout)
     try:
         return float(ssl.cert_time_to_seconds(found[1].strip())) if found else None

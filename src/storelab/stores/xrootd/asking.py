@@ -75,7 +75,7 @@ def _session(host: str, port: int, ca_file: str | None, timeout: float) -> Itera
         s.close()
 
 
-def _ask(host: str, port: int, request: bytes, ca_file: str | None, timeout: float) -> bytes:
+def _request(host: str, port: int, request: bytes, ca_file: str | None, timeout: float) -> bytes:
     """Return the whole answer to one request. Raises MeasurementFailed without an answer."""
     try:
         with _session(host, port, ca_file, timeout) as s:
@@ -98,7 +98,7 @@ def served(host: str, port: int, ca_file: str | None = None, timeout: float = 2.
     Reads and writes are counted when their client has disconnected. Raises MeasurementFailed without an answer.
     """
     request = struct.pack("!2sHHH4s8si", STREAM, QUERY, STATISTICS, 0, bytes(4), bytes(8), 1) + b"a"
-    return counts(_ask(host, port, request, ca_file, timeout))
+    return counts(_request(host, port, request, ca_file, timeout))
 
 
 def counts(text: bytes) -> dict[str, int]:
@@ -118,6 +118,6 @@ def servers_known(host: str, port: int, ca_file: str | None = None, timeout: flo
     Raises MeasurementFailed if it does not answer.
     """
     request = struct.pack("!2sHH14si", STREAM, LOCATE, 0, bytes(14), 1) + b"*"
-    answer = _ask(host, port, request, ca_file, timeout).decode(errors="replace").strip("\0\n ")
+    answer = _request(host, port, request, ca_file, timeout).decode(errors="replace").strip("\0\n ")
     # E.g. `Sw[::10.213.77.10]:10940` for a server that can write; lower-case letters: it does not answer now.
     return [place[2:].replace("[::", "").replace("]", "") for place in answer.split() if place[0] == "S"]

@@ -116,7 +116,7 @@ def make_certificate(folder: Path, addresses: Sequence[str], place: str) -> None
     (folder / "server.key").write_bytes(text)
     (folder / "authorities").mkdir(exist_ok=True)
     (folder / "authorities" / "ca.pem").write_bytes(authority.cert_pem.bytes())
-    hashed = processes.ask([program("openssl", "xrootd", place), "rehash", folder / "authorities"])
+    hashed = processes.run_command([program("openssl", "xrootd", place), "rehash", folder / "authorities"])
     if hashed.returncode:
         raise MeasurementFailed(f"{place}: the folder of authorities cannot be made: {processes.words(hashed)}")
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())  # last, because it marks the folder as complete

@@ -28,7 +28,7 @@ from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import debian, program
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
+from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.base import Managed, short_name
 from storelab.stores.managed.daemon import Daemon, within
@@ -39,7 +39,7 @@ from storelab.stores.protocols.endpoint import Endpoint
 from storelab.stores.protocols.filesystems import XROOTD
 from storelab.stores.xrootd import asking, conf
 
-MOST_SERVERS = 16
+MAX_SERVERS = 16
 MAX_GATEWAYS = 4
 NODES = {"redirector": "r", "manager": "r", "proxy": "p", "server": "s", "cmsd": "s", "xrootd": "x"}
 JOIN_S = 20.0  # seconds until a redirector must know all data servers
@@ -85,7 +85,7 @@ class Settings(ManagedSettings):
     servers: int = Field(
         1,
         ge=1,
-        le=MOST_SERVERS,
+        le=MAX_SERVERS,
         description="Number of data servers; from 2 on, each has its own namespace, and clients connect to a gateway.",
     )
     door: Literal["redirector", "proxy"] = Field(
@@ -262,7 +262,7 @@ class XRootD(Managed):
         """Return the number of data servers that a redirector would send clients to; -1 if it does not answer."""
         try:
             here = self.address_of(self.node_of(redirector))
-            return len(asking.servers_known(here, self.settings.port, self.ca_file(), ASK_S))
+            return len(asking.servers_known(here, self.settings.port, self.ca_file(), CONDITION_TIMEOUT_S))
         except MeasurementFailed:
             return -1
 
@@ -405,7 +405,7 @@ class XRootD(Managed):
             super().warm_up_one(endpoint if endpoint.protocol == "http" else self._at("x1", "http"))
         if endpoint.protocol == "root":
             environ = dict(os.environ) | ({"X509_CERT_FILE": endpoint.ca_file} if endpoint.ca_file else {})
-            done = processes.ask([sys.executable, "-c", PROBE, endpoint.url], 30, environ)
+            done = processes.run_command([sys.executable, "-c", PROBE, endpoint.url], 30, environ)
             if done.returncode:
                 raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
 

@@ -36,7 +36,7 @@ from storelab.workloads.probe import signing
 from storelab.workloads.probe.plain_http import Connection, error_code
 
 TIMEOUT_S = 15.0
-MOST_PAGES = 1000
+MAX_PAGES = 1000
 _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 
 
@@ -95,7 +95,7 @@ class S3View(View):
         """
         entries: list[tuple[str, int]] = []
         begun, tokens = 0, {""}
-        for page in range(1, MOST_PAGES + 1):
+        for page in range(1, MAX_PAGES + 1):
             seen = self._ask("GET", bucket, query=query)
             begun = seen.start_ns if page == 1 else begun
             seen = replace(seen, start_ns=begun, requests=page)
@@ -119,7 +119,7 @@ class S3View(View):
                 return replace(seen, state=FAILED, error=type(error).__name__, message=str(error)[:300], data=None)
             tokens.add(token)
             query = {**query, "continuation-token": token}
-        message = f"has more than {MOST_PAGES} pages"
+        message = f"has more than {MAX_PAGES} pages"
         return replace(seen, state=FAILED, error="BrokenListing", message=message, data=None)
 
     def put(self, key: str, body: bytes) -> Seen:
@@ -234,7 +234,7 @@ class FilesView(View):
         return self._do(self.access.bucket_names, lambda names: {"names": dict.fromkeys(names, 0)})
 
 
-LAST_LOOK, MOST_LAST_LOOK_NS = 0.1, 5_000_000_000
+LAST_LOOK, MAX_LAST_LOOK_NS = 0.1, 5_000_000_000
 PATIENCE_NS = 3_000_000_000  # maximum wait after the deadline for outstanding answers
 
 
@@ -286,7 +286,7 @@ class ConsistencyClient(Client):
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.ledger.deadline_ns = deadline_ns
-        until = deadline_ns - min(MOST_LAST_LOOK_NS, int((deadline_ns - start_ns) * LAST_LOOK))
+        until = deadline_ns - min(MAX_LAST_LOOK_NS, int((deadline_ns - start_ns) * LAST_LOOK))
         threads = [threading.Thread(target=self._work, args=(worker, until), daemon=True) for worker in self.workers]
         try:
             for thread in threads:

@@ -26,7 +26,7 @@ from storelab.workloads.consistency.seen import ABSENT, FAILED, OK, Ledger, Seen
 BOUND_NS = 5_000_000_000  # maximum time for which an anomaly is watched
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
 AGAIN = 3  # repetitions of a failed listing
-MOST_GONE = 100_000  # deleted keys that one worker remembers
+MAX_REMEMBERED = 100_000  # deleted keys that one worker remembers
 RIGHT, LATE, NEVER, UNKNOWN = "right", "late", "never", "unknown"
 Wrong = Callable[[Seen], str | None]
 METHODS = {
@@ -174,7 +174,7 @@ class Worker:
         if read == NEVER:
             return
         listed = self.listing("list_after_delete", same, key, reader, partial(still_listed, key, "keys"), gone, story)
-        if read != UNKNOWN and listed in (RIGHT, LATE) and len(self.deleted) < MOST_GONE:
+        if read != UNKNOWN and listed in (RIGHT, LATE) and len(self.deleted) < MAX_REMEMBERED:
             self.gone[writer].add(key)
             self.deleted.append(key)
         if self.deleted:
@@ -309,7 +309,7 @@ MANY, PAGE = 1100, 1000  # keys of the long listing, and of one of its pages
 MANY_BYTES = 256
 MANY_S, MANY_THREADS = 30.0, 8  # maximum time for their upload; minimum number of views that upload
 BUCKET_EVERY_NS, MANY_EVERY_NS = 250_000_000, 500_000_000
-MOST_BUCKETS, MOST_REFUSALS = 200, 3
+MAX_BUCKETS, MAX_REFUSALS = 200, 3
 
 
 def stem(bucket: Bucket, attempt: str) -> str:
@@ -385,8 +385,8 @@ class NamespaceWorker(Worker):
         if (
             self.bucket_stem
             and now >= self.next_bucket
-            and self.bucket_turn < MOST_BUCKETS
-            and self.refusals < MOST_REFUSALS
+            and self.bucket_turn < MAX_BUCKETS
+            and self.refusals < MAX_REFUSALS
         ):
             self.bucket_round()
             self.next_bucket = clock.now_ns() + BUCKET_EVERY_NS
@@ -415,7 +415,7 @@ class NamespaceWorker(Worker):
         self.refusals = 0
         story = f"bucket made {how}"
         verdicts = [
-            self.look("bucket_usable", same, name, partial(self.ask, op, name, reader), _not_there, made, story)
+            self.look("bucket_usable", same, name, partial(self.ask, op, name, reader), _missing_object, made, story)
             for op in ("HEAD_BUCKET", "LIST_BUCKET")
         ]
         if NEVER not in verdicts:
@@ -428,7 +428,9 @@ class NamespaceWorker(Worker):
         if not self.known("bucket_gone", same, dropped):
             return
         self.buckets_left.discard(name)
-        self.look("bucket_gone", same, name, partial(self.ask, "HEAD_BUCKET", name, reader), _still_there, dropped, how)
+        self.look(
+            "bucket_gone", same, name, partial(self.ask, "HEAD_BUCKET", name, reader), _remaining_object, dropped, how
+        )
         seen, verdict = self.list_buckets(
             "bucket_unlisted", name, writer, reader, partial(still_listed, name, "buckets"), dropped, how
         )
@@ -469,7 +471,7 @@ class NamespaceWorker(Worker):
             return head
 
         story = f"bucket listed through front-end {view}, read through {other}"
-        self.look("listed_bucket_exists", view == other, name, ask, _not_there, None, story)
+        self.look("listed_bucket_exists", view == other, name, ask, _missing_object, None, story)
 
     def close(self) -> None:
         """Delete the buckets that were left by an end in the middle of a round."""
@@ -477,11 +479,11 @@ class NamespaceWorker(Worker):
             self.views[0].drop_bucket(name)
 
 
-def _not_there(seen: Seen) -> str | None:
+def _missing_object(seen: Seen) -> str | None:
     return f"does not exist ({seen.status_text()})" if seen.state == ABSENT else None
 
 
-def _still_there(seen: Seen) -> str | None:
+def _remaining_object(seen: Seen) -> str | None:
     return f"still exists ({seen.status_text()})" if seen.state == OK else None
 
 

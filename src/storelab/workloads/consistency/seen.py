@@ -165,7 +165,7 @@ ONCE = (  # checked by only one worker of the point
 # Columns of the rows of operations and anomalies.
 OPERATION = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
 ANOMALY = ("scenario", "key", "same_front_end", "start_ns", "lasted_ns", "watched_ns", "evidence")
-MOST_ROWS = 20_000  # anomalies that are recorded individually; further ones are only counted
+MAX_ROWS = 20_000  # anomalies that are recorded individually; further ones are only counted
 
 
 class TimeUp(Exception):
@@ -219,7 +219,7 @@ class Ledger:
         with self.lock:
             self.count(scenario, same, "tried")
             self.count(scenario, same, "anomalies")
-            if len(self.anomalies) < MOST_ROWS:
+            if len(self.anomalies) < MAX_ROWS:
                 self.anomalies.append((scenario, key, same, since_ns, lasted_ns, watched_ns, evidence[:500]))
 
     def left_ns(self) -> int:

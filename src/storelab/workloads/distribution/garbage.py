@@ -33,7 +33,7 @@ from storelab.workloads.distribution.stratum import ONE, SEVERAL, Stratum, sprea
 from storelab.workloads.staging import upload
 from storelab.workloads.staging.stage import DAYS_BYTES
 
-MOST_OBJECTS = 20_000  # maximum number of objects that are made before they are uploaded
+MAX_OBJECTS = 20_000  # maximum number of objects that are made before they are uploaded
 
 
 def stage_days(
@@ -58,7 +58,7 @@ def stage_days(
             waiting.append(release.day(n, Path(folder)))
             roots.append(waiting[-1].facts["root_catalog"])
             made = [item for day in waiting for item in day.objects()]
-            if n < count and len(made) < MOST_OBJECTS and sum(item.bytes for item in made) < DAYS_BYTES:
+            if n < count and len(made) < MAX_OBJECTS and sum(item.bytes for item in made) < DAYS_BYTES:
                 continue
             sent = _upload(store, bucket, prefix, waiting, last=n == count, note=note)
             objects |= sent
@@ -88,7 +88,7 @@ def _upload(
     return {item.key: item.bytes for item, _ in every}
 
 
-class NotWhole(MeasurementFailed):
+class IncompleteRoot(MeasurementFailed):
     """A root that must be kept is incomplete: nothing may be deleted."""
 
 
@@ -141,9 +141,9 @@ class Collector:
             log = self.stratum.get(f"{self.repository}/{names.REFLOG}")
             roots = catalogs.reflog_roots(log)
         except (LookupError, OSError, ValueError) as error:
-            raise NotWhole(f"{where}: manifest or reflog cannot be read, nothing is deleted: {error}") from None
+            raise IncompleteRoot(f"{where}: manifest or reflog cannot be read, nothing is deleted: {error}") from None
         if fields["C"] not in roots:
-            raise NotWhole(f"{where}: the reflog does not name the root of the manifest, nothing is deleted")
+            raise IncompleteRoot(f"{where}: the reflog does not name the root of the manifest, nothing is deleted")
         first = max(0, roots.index(fields["C"]) + 1 - self.keep)
         self.found.dropped, self.found.kept = roots[:first], roots[first:]
         return log
@@ -156,7 +156,7 @@ class Collector:
                     alive.add(key)
         except (LookupError, OSError, ValueError) as error:
             where = self.stratum.endpoint.url
-            raise NotWhole(f"{where}: a root that is kept is incomplete, nothing is deleted: {error}") from None
+            raise IncompleteRoot(f"{where}: a root that is kept is incomplete, nothing is deleted: {error}") from None
         self.found.marked_ns = clock.now_ns()
 
     def _dead_data(self) -> Generator[str]:
@@ -189,7 +189,7 @@ class Collector:
                             self.found.dead += 1
                             yield key
                 except ValueError as error:
-                    raise NotWhole(f"{self.stratum.endpoint.url}: a catalog cannot be read: {error}") from None
+                    raise IncompleteRoot(f"{self.stratum.endpoint.url}: a catalog cannot be read: {error}") from None
             level = below
 
     def _sweep(self, keys: Iterable[str], workers: int) -> None:

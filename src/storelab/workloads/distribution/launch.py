@@ -43,7 +43,7 @@ from storelab.workloads.probe.plain_http import Connection
 
 NEAR = 0.7  # probability that the next file is in the same folder
 SIGMA = 0.25  # standard deviation of the logarithm of the number of files
-MOST = 3.0  # maximum number of files of a start, in units of the median
+MAX_FILES_RATIO = 3.0  # maximum number of files of a start, in units of the median
 TRIES = 50  # maximum number of subtrees that are tried until one has files
 Place = tuple[int, int]  # the two halves of the MD5 of a path, which is the key in a catalog
 _FILES = """SELECT md5path_1, md5path_2, parent_1, parent_2 FROM catalog WHERE (flags & ?) = ?
@@ -65,7 +65,7 @@ def choose(root: str, fetch: catalogs.Fetch, repository: str, seed: int, number:
     for _ in range(TRIES):
         catalogs, files = _subtree(root, fetch, repository, rng)
         if files:
-            return Application(catalogs, walked(files, rng, math.ceil(MOST * start_files)))
+            return Application(catalogs, walked(files, rng, math.ceil(MAX_FILES_RATIO * start_files)))
     raise LookupError(f"the repository {repository} has no file in {TRIES} subtrees")
 
 
@@ -142,7 +142,7 @@ def start(seed: int, client: int, number: int, applications: int, start_files: i
     rng = random.Random(derive_seed(seed, "start", client, number))
     which = int(rng.random() * applications)
     z = NormalDist().inv_cdf(max(rng.random(), 1e-9))
-    return which, max(1, min(round(start_files * math.exp(SIGMA * z)), math.ceil(MOST * start_files)))
+    return which, max(1, min(round(start_files * math.exp(SIGMA * z)), math.ceil(MAX_FILES_RATIO * start_files)))
 
 
 TIMEOUT_S = 60.0

@@ -17,9 +17,9 @@ from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Bucket
 
 THREADS, BLOCK = 8, 200  # readers; keys that each takes at a time
-MOST_SHOWN = 3
+MAX_SHOWN = 3
 LATER_S = 10.0  # time until the second check for dead objects
-MOST_ASKED = 5000  # maximum number of dead objects that are requested individually, evenly spread; all are listed
+MAX_REQUESTED = 5000  # maximum number of dead objects that are requested individually, evenly spread; all are listed
 
 
 def reader(access: Access, bucket: Bucket, prefix: str) -> catalogs.Fetch:
@@ -56,7 +56,7 @@ def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: I
     if int(fields["S"]) != day:
         problems.insert(0, f"the manifest names day {fields['S']} instead of the published day {day}")
     summary = f"{len(every)} objects read again, {len(needed)} of them named by the manifest of day {fields['S']}"
-    summary += f"; {len(problems)} problems: {'; '.join(problems[:MOST_SHOWN])}" if problems else ""
+    summary += f"; {len(problems)} problems: {'; '.join(problems[:MAX_SHOWN])}" if problems else ""
     return asdict(Check(title, not problems, summary))
 
 
@@ -117,12 +117,12 @@ def look(
     dead = staged.dead
     own = [f"{repository}/{name}" for name in (names.REFLOG, names.MANIFEST)]
     every = sorted(staged.alive)
-    asked = sorted(dead)[:: max(1, -(-len(dead) // MOST_ASKED))]
-    seen, strangers = _there(dead, asked, fetch, staged.objects.keys() | {*own}, listed)
+    asked = sorted(dead)[:: max(1, -(-len(dead) // MAX_REQUESTED))]
+    seen, strangers = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*own}, listed)
     first = time.monotonic()
     problems = [*_wrong_ends(staged, keep, repository, fetch), *verified(fetch, [*every, *own])]
     time.sleep(max(0.0, first + (LATER_S if later_s is None else later_s) - time.monotonic()))
-    left, strangers_left = _there(dead, asked, fetch, staged.objects.keys() | {*own}, listed)
+    left, strangers_left = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*own}, listed)
     counts = {
         "alive": len(every),
         "dead": len(dead),
@@ -144,10 +144,10 @@ def look(
 
 
 def _with(summary: str, examples: list[str]) -> str:
-    return f"{summary}: {'; '.join(examples[:MOST_SHOWN])}" if examples else summary
+    return f"{summary}: {'; '.join(examples[:MAX_SHOWN])}" if examples else summary
 
 
-def _there(
+def _remaining_objects(
     dead: set[str], asked: list[str], fetch: catalogs.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
 ) -> tuple[set[str], set[str]]:
     """Return (dead objects that are listed or answer, listed keys that are not known)."""

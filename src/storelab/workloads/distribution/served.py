@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from storelab.core import units
-from storelab.core.axes.distribution import MOST_BYTES, PATTERNS, TUNED, objects_of
+from storelab.core.axes.distribution import MAX_BYTES, PATTERNS, TUNED, objects_of
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
@@ -61,7 +61,7 @@ def made(name: str, repository: str) -> list[Made]:
     """Return the possible objects of the repository."""
     begin = f"launch/{name}/"
     return [
-        Made(objects_of(begin, repository), 1, MOST_BYTES),
+        Made(objects_of(begin, repository), 1, MAX_BYTES),
         Made(rf"{begin}{re.escape(MARK)}", len(name), len(name)),
     ]
 
@@ -92,7 +92,7 @@ def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> 
             day = source.day(n, folder)
             sizes = [item.bytes for item in day.objects()]
             objects, size = objects + len(sizes), size + sum(sizes)
-            stage.check_room(store, sum(sizes), "a day", "`release.factor`")
+            stage.require_space(store, sum(sizes), "a day", "`release.factor`")
             _send(store, place, prefix, day)
             shutil.rmtree(day.folder)
     finally:
@@ -127,7 +127,7 @@ def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
                 one.result()
 
 
-SPREADS_S = 5.0  # maximum time until rights take effect in the whole store
+RIGHTS_TIMEOUT_S = 5.0  # maximum time until rights take effect in the whole store
 _OPEN: set[tuple[str, str]] = set()  # (URL of a store, bucket) with a policy of this process
 
 
@@ -145,7 +145,7 @@ def _connection(url: str, endpoint: Endpoint, timeout: float = 60.0) -> Connecti
     return Connection(url, context, timeout)
 
 
-def asked(url: str, endpoint: Endpoint) -> str:
+def denied_reason(url: str, endpoint: Endpoint) -> str:
     """Return the answer to an unsigned GET of this URL; '' if it is served."""
     with closing(_connection(url, endpoint, 10.0)) as wire:
         try:
@@ -169,12 +169,12 @@ class Opened:
         self.keys = store.credentials(bucket.account)
         self.url, self.policy = url_of(endpoint, bucket, prefix), False
         wanted = f"{self.url}/{quote(trial)}"
-        if not (why := asked(wanted, endpoint)):
+        if not (why := denied_reason(wanted, endpoint)):
             return
         if self.keys is not None and endpoint.protocol == "s3":
             refused = self._open(f"{bucket.prefix}{prefix}")
-            end = time.monotonic() + SPREADS_S
-            while self.policy and (why := asked(wanted, endpoint)) and time.monotonic() < end:
+            end = time.monotonic() + RIGHTS_TIMEOUT_S
+            while self.policy and (why := denied_reason(wanted, endpoint)) and time.monotonic() < end:
                 time.sleep(0.1)
             why = refused or why
         if why:

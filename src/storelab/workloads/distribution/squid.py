@@ -176,7 +176,7 @@ class Squid:
         return facts | between(self.first, self.counters())
 
     def version(self) -> str:
-        found = re.search(r"Version (\S+)", processes.ask([self.program, "-v"]).stdout)
+        found = re.search(r"Version (\S+)", processes.run_command([self.program, "-v"]).stdout)
         return found[1] if found else ""
 
     def stop(self) -> None:

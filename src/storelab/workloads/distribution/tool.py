@@ -66,7 +66,7 @@ def binary() -> Path:
         hint = "install cvmfs-server from CernVM-FS's own packages (docs/distribution.md), or sweep engine wire"
         raise UserError(PLACE, f"{NAME} is not installed: it is not in PATH", hint)
     program_version(Path(found))
-    done = processes.ask([*_alone(), "true"])
+    done = processes.run_command([*_namespace_prefix(), "true"])
     if done.returncode:
         problem = f"{NAME} needs a mount namespace, which cannot be made here ({processes.words(done)})"
         raise UserError(PLACE, problem, "use a host or a container that may make them, or sweep engine wire")
@@ -75,14 +75,14 @@ def binary() -> Path:
 
 def program_version(path: Path) -> str:
     """Return the version, for example `2.12.0`. Raises UserError if the program does not run."""
-    done = processes.ask([path, "version"])
+    done = processes.run_command([path, "version"])
     if done.returncode or not done.stdout.strip():
         problem = f"{NAME} does not run here: {processes.words(done) or 'it prints no version'}"
         raise UserError(PLACE, problem, "install it again, with its libraries")
     return done.stdout.split()[0]
 
 
-def _alone() -> tuple[str, ...]:
+def _namespace_prefix() -> tuple[str, ...]:
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ("unshare", *user, "--mount")
 
@@ -113,7 +113,7 @@ class Runner:
     def command(self, *words: str | Path) -> list[str]:
         """Return the whole command line; it contains no secrets."""
         inside = ["sh", "-c", _INSIDE, "sh", self.spool, self.empty, self.private, self.config]
-        return [str(word) for word in (*_alone(), *inside, self.path, *words)]
+        return [str(word) for word in (*_namespace_prefix(), *inside, self.path, *words)]
 
     def run(self, *words: str | Path) -> Counter[str]:
         """Run a command and return its counters. Raises Failed, OutOfTime, after all its processes have ended."""
@@ -276,7 +276,7 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-_APART = ",@:"  # characters at which the program splits lists
+_SEPARATORS = ",@:"  # characters at which the program splits lists
 # Counters of the program. A chunk is an object of data; whole files count too.
 CHUNKS, DUPLICATES, CATALOGS = "publish.n_chunks_added", "publish.n_chunks_duplicated", "publish.n_catalogs_added"
 BYTES, CATALOG_BYTES = "publish.sz_uploaded_bytes", "publish.sz_uploaded_catalog_bytes"
@@ -292,8 +292,8 @@ class Repository:
     def __init__(self, runner: Runner, settings: Settings, url: str, alias: str, trees: Trees):
         self.runner, self.settings, self.url, self.trees = runner, settings, url, trees
         self.folder = runner.folder
-        if set(str(self.folder)) & set(_APART):
-            problem = f"cvmfs_swissknife cannot use a folder with one of {' '.join(_APART)} in its name"
+        if set(str(self.folder)) & set(_SEPARATORS):
+            problem = f"cvmfs_swissknife cannot use a folder with one of {' '.join(_SEPARATORS)} in its name"
             raise UserError("config.yaml: scratch", problem, "name another tmpfs")
         for name in ("temporary", "keys"):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
@@ -343,7 +343,7 @@ class Repository:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-OWN = 2  # objects of a day that the program does not count: reflog and manifest
+UNCOUNTED_OBJECTS = 2  # objects of a day that the program does not count: reflog and manifest
 
 
 class ToolClient(PublishClient):
@@ -404,7 +404,7 @@ class ToolClient(PublishClient):
         self.stored, self.bytes, self.gets = self.stored + stored, self.bytes + size, self.gets + gets
         done = self.stored + self.gets
         self.guard.observe(end, self.bytes, done, done, 0)
-        return stored + (counted["skipped"] or 0) + OWN
+        return stored + (counted["skipped"] or 0) + UNCOUNTED_OBJECTS
 
     def _keep(self, op: str, count: int, size: int, end: int) -> None:
         """Keep a bin of a whole day, whose operations were not timed individually."""

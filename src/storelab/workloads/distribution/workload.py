@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, records
-from storelab.core.axes.distribution import CVMFS, MOST_BYTES, NOWHERE, PATTERNS, SQUID, TUNED, days_of, objects_of
+from storelab.core.axes.distribution import CVMFS, MAX_BYTES, NOWHERE, PATTERNS, SQUID, TUNED, days_of, objects_of
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.datasets.release import names
@@ -23,7 +23,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload, refuse
-from storelab.workloads.objects import MOST_BATCH
+from storelab.workloads.objects import MAX_BATCH
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # a client process must start fast
 TOOL = "cvmfs"  # engine: the real tool
 TRIAL = ".cvmfstrial"  # object that exists only during the test for public read access
 LEVEL = 6  # zlib level of the tool, which cannot be changed
-MOST_LISTED = 60_000  # maximum number of files of all applications in the job
+MAX_LISTED = 60_000  # maximum number of files of all applications in the job
 LOCAL = "local"  # kind of a launcher
 
 
@@ -118,7 +118,7 @@ class Publish(Distribution):
             raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
 
     def expected_objects(self, point: Point, attempt: str) -> list[Made]:
-        return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MOST_BYTES)]
+        return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MAX_BYTES)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the bucket. The real tool reads without a signature, so the attempt's prefix is made public for it."""
@@ -216,7 +216,7 @@ class CollectGarbage(Publish):
         refuse(
             point,
             ("keep", keep >= given["days"], none, "keep fewer, or publish more `days`"),
-            ("batch", batch > MOST_BATCH, many, f"at most {MOST_BATCH}"),
+            ("batch", batch > MAX_BATCH, many, f"at most {MAX_BATCH}"),
             ("batch", batch > 1 and untuned, one, f"sweep pattern `{TUNED}`, or a batch of 1"),
             ("engine", obstore and untuned, "obstore sends no x-amz-acl", f"sweep `wire`, or pattern `{TUNED}`"),
         )
@@ -277,13 +277,18 @@ class Launch(Distribution):
 
         _refuse_days(point)
         given = point.axes
-        files = given["applications"] * given["start_files"] * launch.MOST
+        files = given["applications"] * given["start_files"] * launch.MAX_FILES_RATIO
         many = f"{given['applications']} applications of {given['start_files']} files are too many for a job"
         secret = given["http_cache"] == SQUID and given["scheme"] == "https"
         hint = "sweep scheme http, or http_cache none"
         refuse(
             point,
-            ("applications", files > MOST_LISTED, many, f"keep their product below {MOST_LISTED / launch.MOST:.0f}"),
+            (
+                "applications",
+                files > MAX_LISTED,
+                many,
+                f"keep their product below {MAX_LISTED / launch.MAX_FILES_RATIO:.0f}",
+            ),
             ("http_cache", secret, "https bypasses an HTTP cache", hint),
         )
 

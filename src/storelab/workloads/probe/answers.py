@@ -51,7 +51,7 @@ def demand(holds: bool, evidence: str, error: type[Refuted] = Refuted) -> None:
         raise error(evidence)
 
 
-def yes(evidence: str, **detail: Any) -> Answer:
+def confirm(evidence: str, **detail: Any) -> Answer:
     return Answer(YES, evidence, detail)
 
 
@@ -69,7 +69,7 @@ Questions = dict[tuple[str, str], Callable[[Any], Answer]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class TimedAnswer:
     """An answer with its place in the table and its time (UTC ns)."""
 
     topic: str
@@ -81,11 +81,11 @@ class Asked:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-def ask(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) -> Asked:
+def ask_question(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) -> TimedAnswer:
     """Ask one question. Any error becomes an answer; strings in `hide` are removed from the evidence."""
     begun = clock.now_ns()
     if begun >= deadline_ns:
-        return Asked(check.topic, check.name, NOT_TRIED, TIME_IS_UP, begun, begun)
+        return TimedAnswer(check.topic, check.name, NOT_TRIED, TIME_IS_UP, begun, begun)
     try:
         answer = check.ask(context)
     except Refuted as refuted:
@@ -103,4 +103,4 @@ def ask(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) 
     evidence = " ".join(answer.evidence.split())[:400]
     for secret in filter(None, hide):
         evidence = evidence.replace(secret, "***")
-    return Asked(check.topic, check.name, answer.answer, evidence, begun, ended, answer.detail)
+    return TimedAnswer(check.topic, check.name, answer.answer, evidence, begun, ended, answer.detail)

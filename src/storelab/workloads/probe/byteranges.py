@@ -18,7 +18,7 @@ from storelab.core.errors import UserError
 from storelab.engines.davix_program import DavixError, Program, facts, url_of
 from storelab.readplan.transports import Malformed, Range, boundary, content_range, parse, range_header
 from storelab.stores.protocols import filesystems
-from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp
 from storelab.workloads.probe.plain_http import TIMEOUT_S, error_code, status_text
 
@@ -34,7 +34,7 @@ RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
 # Ignoring ranges is allowed and refusing them is correct. An answer that claims to be partial, but is not the requested
 # one, is neither.
 ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
-MOST_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
+MAX_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
         kind = FIRST if there[0] and not any(there[1:]) else SOME
         return Verdict(kind, f"{seen}, {sum(there)} of {len(ranges)} ranges in {len(parts)} parts", detail)
     asked, sent = sum(b - a + 1 for a, b in ranges), sum(len(p.body) for p in parts)
-    if sent > asked + MOST_GAP * len(ranges):
+    if sent > asked + MAX_GAP * len(ranges):
         return Verdict(MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts instead of {asked}", detail)
     return Verdict(
         RIGHT, f"{seen}, {len(parts)} parts for {len(ranges)} ranges, every offset and byte compared", detail
@@ -152,14 +152,14 @@ def unsatisfiable(c: OverHttp) -> Answer:
     demand(reply.status != 200 or reply.body != c.body, f"whole object: 200, {len(reply.body)} bytes")
     demand(reply.status == 416, f"{reply.status}, {len(reply.body)} bytes instead of 416", Otherwise)
     shown = f"Content-Range: {length}" if length else "no Content-Range with the length"
-    return yes(f"416; {shown}", length_told=length.replace(" ", "") == f"bytes*/{SIZE}")
+    return confirm(f"416; {shown}", length_told=length.replace(" ", "") == f"bytes*/{SIZE}")
 
 
 def after(c: OverHttp) -> Answer:
     """Check every byte of the whole object without a Range: range requests must not damage it or its caches."""
     reply = c.get_whole()
     demand(reply.holds(c.body), f"{reply.status}, {len(reply.body)} bytes, not the known object")
-    return yes(f"200, {SIZE} bytes as written")
+    return confirm(f"200, {SIZE} bytes as written")
 
 
 def keep_alive(c: OverHttp) -> Answer:
@@ -170,7 +170,7 @@ def keep_alive(c: OverHttp) -> Answer:
         opened, version = wire.opened, {10: "HTTP/1.0", 11: "HTTP/1.1"}.get(replies[-1].version, "HTTP")
         demand(opened < KEPT, f"{version}, a new connection for each of {KEPT} requests")
         demand(opened == 1, f"{version}, {opened} connections for {KEPT} requests", Otherwise)
-        return yes(f"{version}, {KEPT} requests over one connection", requests=KEPT, connections=opened)
+        return confirm(f"{version}, {KEPT} requests over one connection", requests=KEPT, connections=opened)
 
 
 def keep_alive_after_error(c: OverHttp) -> Answer:
@@ -180,7 +180,7 @@ def keep_alive_after_error(c: OverHttp) -> Answer:
         again = c.get_small(wire)
         demand(again.good, f"the request after it answered {again.status}")
         demand(wire.opened == 1, f"closed by the server after {missing.status}")
-        return yes(f"kept after {missing.status}")
+        return confirm(f"kept after {missing.status}")
 
 
 def https(c: OverHttp) -> Answer:
@@ -190,7 +190,7 @@ def https(c: OverHttp) -> Answer:
         demand(c.get_small(wire).good, "a request failed")
         version, cipher = wire.tls() or ("", "")
         trusted = "verified" if wire.context and wire.context.check_hostname else "not verified (verify_tls: false)"
-        return yes(f"{version}, {cipher}, certificate {trusted}")
+        return confirm(f"{version}, {cipher}, certificate {trusted}")
 
 
 def unfit_names(c: ByKey) -> list[str]:
@@ -208,7 +208,7 @@ def names_work(bad: list[str]) -> Answer:
     """Return the answer for the result of `unfit_names`."""
     demand(len(bad) < len(NAMES), f"none of {len(NAMES)} names with special characters")
     demand(not bad, f"{len(NAMES) - len(bad)} of {len(NAMES)} names; not {', '.join(bad)}", Otherwise)
-    return yes(f"{len(NAMES)} names with space, + = & % ' : @ and Unicode")
+    return confirm(f"{len(NAMES)} names with space, + = & % ' : @ and Unicode")
 
 
 def put_if_absent(c: ByKey) -> Answer:
@@ -219,7 +219,7 @@ def put_if_absent(c: ByKey) -> Answer:
     second = c.send("PUT", key, body=b"intruder", headers=star)
     demand(c.holds(key, SMALL), f"an existing object is overwritten ({status_text(second)})")
     demand(second.status == 412, f"not overwritten, but answered {status_text(second)} instead of 412", Otherwise)
-    return yes(f"new: {first.status}, existing: {status_text(second)}, its bytes unchanged")
+    return confirm(f"new: {first.status}, existing: {status_text(second)}, its bytes unchanged")
 
 
 def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
@@ -235,7 +235,7 @@ def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
         return Answer(NO, "ignored: 200 and the whole object")
     demand(got.status == status, f"answered {status_text(got)} instead of {status}", Otherwise)
     demand(len(got.body) < 10_000, f"{status} with {len(got.body)} bytes", Otherwise)
-    return yes(f"{status}")
+    return confirm(f"{status}")
 
 
 DAVIX_RANGES = 10  # ranges
@@ -261,7 +261,7 @@ def davix_vector(c: ByKey) -> Answer:
     answers = " ".join(f"answered {status}" for status in seen["answers_to_several"])
     sent = f"{spent.requests} requests, {spent.several} of them for several ranges ({answers or 'none'}), all right"
     demand(spent.requests == spent.several == 1, sent, Otherwise)
-    return yes("1 request, answered 206, every byte right", **seen)
+    return confirm("1 request, answered 206, every byte right", **seen)
 
 
 RANGES: Questions = {

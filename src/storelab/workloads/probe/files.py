@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from storelab.engines.contract import Job
 from storelab.workloads.probe import byteranges
-from storelab.workloads.probe.answers import Answer, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import Answer, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.byteranges import MULTI
 from storelab.workloads.probe.context import LISTED, SMALL, Context
 
@@ -44,7 +44,7 @@ def _preads(c: Files, count: int) -> Answer:
     with open(c.known_path, "rb") as f:
         wrong = [a for a, b in ranges if os.pread(f.fileno(), b - a + 1, a) != c.body[a : b + 1]]
     demand(not wrong, f"{len(wrong)} of {count} have wrong bytes, the first at {wrong[:1]}", Otherwise)
-    return yes(f"{count} preads, every byte compared")
+    return confirm(f"{count} preads, every byte compared")
 
 
 def preadv(c: Files) -> Answer:
@@ -53,14 +53,14 @@ def preadv(c: Files) -> Answer:
     with open(c.known_path, "rb") as f:
         got = os.preadv(f.fileno(), buffers, 5000)
     demand(b"".join(buffers) == c.body[5000 : 5000 + 4203] and got == 4203, f"{got} bytes, some wrong", Otherwise)
-    return yes("preadv into 3 buffers")
+    return confirm("preadv into 3 buffers")
 
 
 def beyond(c: Files) -> Answer:
     with open(c.known_path, "rb") as f:
         tail, past = os.pread(f.fileno(), 200, len(c.body) - 100), os.pread(f.fileno(), 10, len(c.body) + 10)
     demand(tail == c.body[-100:] and past == b"", f"{len(tail)} and {len(past)} bytes", Otherwise)
-    return yes("the part that exists, then none")
+    return confirm("the part that exists, then none")
 
 
 def atomic_rename(c: Files) -> Answer:
@@ -72,7 +72,7 @@ def atomic_rename(c: Files) -> Answer:
         kept = f.read()
     demand(old.read_bytes() == SMALL[::-1] and not new.exists(), "the new bytes are not under the old name")
     demand(kept == SMALL, "a reader that had it open does not get the old bytes", Otherwise)
-    return yes("replaced in one step; a reader that had it open gets the old bytes")
+    return confirm("replaced in one step; a reader that had it open gets the old bytes")
 
 
 def append(c: Files) -> Answer:
@@ -82,7 +82,7 @@ def append(c: Files) -> Answer:
         for i in range(50):
             (one, two)[i % 2].write(b"%07d\n" % i)
     demand(path.read_bytes() == b"".join(b"%07d\n" % i for i in range(50)), "lines of two writers are lost", Otherwise)
-    return yes("O_APPEND of two writers in turn, 50 lines")
+    return confirm("O_APPEND of two writers in turn, 50 lines")
 
 
 def hard_link(c: Files) -> Answer:
@@ -90,7 +90,7 @@ def hard_link(c: Files) -> Answer:
     failed = _tried(lambda: os.link(path, c.own / "link"))
     demand(failed is None, f"link: {failed}")
     demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but with another inode", Otherwise)
-    return yes("same inode under two names")
+    return confirm("same inode under two names")
 
 
 def open_removed(c: Files) -> Answer:
@@ -99,7 +99,7 @@ def open_removed(c: Files) -> Answer:
         path.unlink()
         got = f.read()
     demand(got == SMALL, f"{len(got)} bytes", Otherwise)
-    return yes("a process that has it open can still read it")
+    return confirm("a process that has it open can still read it")
 
 
 def names(c: Files) -> Answer:
@@ -108,7 +108,7 @@ def names(c: Files) -> Answer:
     listed = {p.name for p in c.own.iterdir()}
     bad += [f"{n[:20]!r} not listed" for n in tried if n not in listed and not bad]
     demand(not bad, f"not {', '.join(bad)}", Otherwise)
-    return yes("space, Unicode, = & + %, 255 bytes")
+    return confirm("space, Unicode, = & + %, 255 bytes")
 
 
 def fsync(c: Files) -> Answer:
@@ -117,7 +117,7 @@ def fsync(c: Files) -> Answer:
         f.flush()
         failed = _tried(lambda: os.fsync(f.fileno()))
     demand(failed is None, f"fsync: {failed}")
-    return yes("fsync accepted; whether it reaches the disk cannot be seen here")
+    return confirm("fsync accepted; whether it reaches the disk cannot be seen here")
 
 
 def xattr(c: Files) -> Answer:
@@ -126,7 +126,7 @@ def xattr(c: Files) -> Answer:
     failed = _tried(lambda: os.setxattr(path, "user.storelab", b"17"))
     demand(failed is None, f"setxattr: {failed}")
     demand(os.getxattr(path, "user.storelab") == b"17", "kept, but with other bytes", Otherwise)
-    return yes("user.* kept")
+    return confirm("user.* kept")
 
 
 def exclusive(c: Files) -> Answer:
@@ -136,7 +136,7 @@ def exclusive(c: Files) -> Answer:
     failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
     demand(failed is not None, "made twice")
     demand(failed == "EEXIST", f"refused with {failed}", Otherwise)
-    return yes("the second one gets EEXIST")
+    return confirm("the second one gets EEXIST")
 
 
 def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
@@ -151,7 +151,7 @@ def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
                 os._exit(1 if _tried(lambda: lock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)) is None else 0)
         got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     demand(got == 0, "two processes hold it at once")
-    return yes("excludes another process of this node")
+    return confirm("excludes another process of this node")
 
 
 def listing(c: Files) -> Answer:
@@ -162,7 +162,7 @@ def listing(c: Files) -> Answer:
         (folder / name).write_bytes(b"x")
     found = {e.name: e.stat().st_size for e in os.scandir(folder)}
     demand(set(found) == wanted and set(found.values()) == {1}, f"{len(wanted & set(found))} of {LISTED} files listed")
-    return yes(f"{LISTED} files with their sizes")
+    return confirm(f"{LISTED} files with their sizes")
 
 
 QUESTIONS: Questions = {

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.filesystems import authorization
-from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.byteranges import CONDITIONAL, CONNECTION, DAVIX, RANGES, names_work, unfit_names
 from storelab.workloads.probe.context import LISTED, SMALL, ByKey, overwritten
 from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, require_status
@@ -69,13 +69,13 @@ def put_get_head(c: Http) -> Answer:
     length = head.headers.get("content-length")
     demand(length == str(len(SMALL)), f"HEAD reports {length} bytes", Otherwise)
     demand(made.status == 201, f"a new file answers {made.status} instead of 201", Otherwise)
-    return yes(f"201, 200, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
+    return confirm(f"201, 200, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
 
 
 def missing(c: Http) -> Answer:
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
     demand(got.status == head.status == 404, f"GET {got.status}, HEAD {head.status} instead of 404", Otherwise)
-    return yes("404; HEAD 404")
+    return confirm("404; HEAD 404")
 
 
 def names(c: Http) -> Answer:
@@ -87,18 +87,18 @@ def delete(c: Http) -> Answer:
     overwritten(c, key)
     gone = require_status(c.send("DELETE", key), "DELETE")
     demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the file can still be read")
-    return yes(f"{gone.status}, then 404")
+    return confirm(f"{gone.status}, then 404")
 
 
 def copy(c: Http) -> Answer:
     reply, _ = _moved(c, "COPY")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def move(c: Http) -> Answer:
     reply, old = _moved(c, "MOVE")
     demand(c.send("HEAD", old).status == 404, "the old name is still there", Otherwise)
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def _moved(c: Http, method: str) -> tuple[Reply, str]:
@@ -120,7 +120,7 @@ def etag(c: Http) -> Answer:
     demand(bool(seen[0]), "no ETag")
     demand(seen[0] != seen[1], "the same ETag for two contents that were written within a second", Otherwise)
     demand(seen[0].removeprefix("W/").startswith('"'), f"without quotes: {seen[0]}", Otherwise)
-    return yes(f"{'weak' if seen[0].startswith('W/') else 'strong'}, changes with the content")
+    return confirm(f"{'weak' if seen[0].startswith('W/') else 'strong'}, changes with the content")
 
 
 def _adler32(body: bytes) -> str:
@@ -141,7 +141,7 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
     demand(bool(got), f"returned as {digest[:60]} instead", Otherwise)
     wanted = checksum(c.body)
     demand(got.lower() == wanted.lower(), f"{got} instead of {wanted}", Otherwise)
-    return yes(f"{name} {got}, the known object's")
+    return confirm(f"{name} {got}, the known object's")
 
 
 def listing(c: Http) -> Answer:
@@ -151,7 +151,7 @@ def listing(c: Http) -> Answer:
         c.put(c.key(f"many/{name}"), b"x")
     got = wanted & {p.rstrip("/").rpartition("/")[2] for p in c.propfind(c.key("many/"), "1")}
     demand(len(got) == LISTED, f"{len(got)} of {LISTED} files listed")
-    return yes(f"PROPFIND, {LISTED} files in one answer")
+    return confirm(f"PROPFIND, {LISTED} files in one answer")
 
 
 def recursive(c: Http) -> Answer:
@@ -159,14 +159,14 @@ def recursive(c: Http) -> Answer:
     c.put(c.key("many/0000"), b"x")
     reply = require_status(c.send("DELETE", c.key("many/")), "DELETE of a folder")
     demand(c.send("HEAD", c.key("many/0000")).status == 404, f"answered {reply.status}, but its files are still there")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def without_token(c: Http) -> Answer:
     demand(bool(c.token), "this endpoint is used without a token", NotTried)
     reply = c.send("GET", c.known, token=False)
     demand(not reply.good, f"read without the token: {reply.status}")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 QUESTIONS: Questions = {

@@ -23,7 +23,7 @@ from storelab.host import patience
 from storelab.workloads.probe.answers import Refuted, demand
 
 TIMEOUT_S = 60.0
-MOST_BYTES = 64_000_000  # of an answer; the probe requests nothing larger
+MAX_BYTES = 64_000_000  # of an answer; the probe requests nothing larger
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3
 
 
@@ -71,7 +71,7 @@ def require_status(
     return reply
 
 
-def _speaks(sock: socket.socket) -> bool:
+def _is_readable(sock: socket.socket) -> bool:
     """Return True if there is data to read, or if the peer closed. `select` does not support descriptors above 1023."""
     looked = select.poll()
     looked.register(sock, select.POLLIN)
@@ -115,7 +115,7 @@ class Connection:
     def _open(self) -> http.client.HTTPConnection:
         """Return the connection, or a new one if the server closed it (an idle one has nothing to read)."""
         sock = self._connection.sock if self._connection else None
-        if sock is None or _speaks(sock):
+        if sock is None or _is_readable(sock):
             self.close()
             self._connection = connection = self.kind(self.name, self.port, timeout=self.timeout)
             connection.auto_open = 0  # connections are opened only here
@@ -171,11 +171,11 @@ class Connection:
                 raise
         response = connection.getresponse()
         try:
-            data = response.read(MOST_BYTES + 1)
+            data = response.read(MAX_BYTES + 1)
         except http.client.IncompleteRead as error:
             raise Cut(f"{response.status}, but its body ended after {len(error.partial)} bytes") from None
-        if len(data) > MOST_BYTES:
-            raise TooLong(f"{method} answered {response.status} and more than {MOST_BYTES} bytes")
+        if len(data) > MAX_BYTES:
+            raise TooLong(f"{method} answered {response.status} and more than {MAX_BYTES} bytes")
         if response.length:
             announced = len(data) + response.length
             raise Cut(f"{response.status} announced {announced} bytes, but sent {len(data)}")

@@ -17,7 +17,7 @@ from storelab.engines.contract import Job
 from storelab.readplan.transports import Range
 from storelab.stores.protocols import filesystems
 from storelab.workloads.probe import byteranges
-from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, Refuted, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, Refuted, confirm, demand
 from storelab.workloads.probe.byteranges import MULTI
 from storelab.workloads.probe.context import LISTED, SMALL, Context, overwritten
 
@@ -81,13 +81,13 @@ def status_text(status: Any) -> str:
 def single(c: Root) -> Answer:
     data = c.read(c.base + c.known, 123456, 10000)
     demand(data == c.body[123456:133456], f"{len(data)} bytes, not those at 123456", Otherwise)
-    return yes("10000 bytes at 123456")
+    return confirm("10000 bytes at 123456")
 
 
 def beyond(c: Root) -> Answer:
     data = c.read(c.base + c.known, len(c.body) - 100, 200)
     demand(data == c.body[-100:], f"{len(data)} bytes", Otherwise)
-    return yes("the 100 bytes that exist")
+    return confirm("the 100 bytes that exist")
 
 
 def _vector(c: Root, count: int) -> Answer:
@@ -98,7 +98,7 @@ def _vector(c: Root, count: int) -> Answer:
     wrong = [r[0] for r, chunk in zip(ranges, chunks, strict=False) if chunk != (r, c.body[r[0] : r[1] + 1])]
     demand(len(chunks) == count, f"{len(chunks)} of {count} chunks", Otherwise)
     demand(not wrong, f"{len(wrong)} of {count} chunks have wrong bytes, the first at {wrong[:1]}", Otherwise)
-    return yes(f"{count} chunks in one vector read, every offset and byte compared")
+    return confirm(f"{count} chunks in one vector read, every offset and byte compared")
 
 
 def config(c: Root, name: str) -> str:
@@ -111,7 +111,7 @@ def config(c: Root, name: str) -> str:
 def bounds(c: Root) -> Answer:
     chunks, size = config(c, "readv_iov_max"), config(c, "readv_ior_max")
     demand(bool(chunks), "the server does not report readv_iov_max")
-    return yes(
+    return confirm(
         f"{chunks} chunks of at most {size or '?'} bytes in one request", readv_iov_max=chunks, readv_ior_max=size
     )
 
@@ -125,7 +125,7 @@ def split(c: Root) -> Answer:
         got = [chunk for i in range(0, 1500, step) for chunk in c.chunks(f, ranges[i : i + step])]
     right = sum(chunk == (r, c.body[r[0] : r[1] + 1]) for r, chunk in zip(ranges, got, strict=False))
     demand(right == 1500, f"{right} of 1500 chunks are right", Otherwise)
-    return yes(f"1500 chunks in {-(-1500 // step)} vector reads, every offset and byte compared")
+    return confirm(f"1500 chunks in {-(-1500 // step)} vector reads, every offset and byte compared")
 
 
 def put_get_head(c: Root) -> Answer:
@@ -134,14 +134,14 @@ def put_get_head(c: Root) -> Answer:
     demand(c.holds(path, SMALL), "read back with other bytes")
     info = _ok(c.fs.stat(path), "stat")
     demand(info.size == len(SMALL), f"stat reports {info.size} bytes", Otherwise)
-    return yes(f"stat reports {info.size} bytes")
+    return confirm(f"stat reports {info.size} bytes")
 
 
 def missing(c: Root) -> Answer:
     status, _ = c.fs.stat(c.key("never-written"))
     demand(not status.ok, "stat of a missing file succeeds", Otherwise)
     demand(status.errno == 3011, f"{status_text(status)} instead of 'no such file' (3011)", Otherwise)
-    return yes(status_text(status))
+    return confirm(status_text(status))
 
 
 def delete(c: Root) -> Answer:
@@ -149,7 +149,7 @@ def delete(c: Root) -> Answer:
     overwritten(c, path)
     _ok(c.fs.rm(path), "rm")
     demand(not c.fs.stat(path)[0].ok, "removed, but still there")
-    return yes("gone")
+    return confirm("gone")
 
 
 def rename(c: Root) -> Answer:
@@ -157,7 +157,7 @@ def rename(c: Root) -> Answer:
     c.put(old, SMALL)
     _ok(c.fs.mv(old, new), "mv")
     demand(c.holds(new, SMALL), "renamed, but with other bytes")
-    return yes("mv")
+    return confirm("mv")
 
 
 def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
@@ -168,7 +168,7 @@ def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
     kind, _, value = bytes(answer or b"").decode(errors="replace").strip("\0\n ").partition(" ")
     demand(kind == name, f"answered {kind} {value}", Otherwise)
     demand(value.lower() == wanted, f"{value} instead of {wanted}", Otherwise)
-    return yes(f"{name} {value}, the known object's")
+    return confirm(f"{name} {value}, the known object's")
 
 
 def crc32c(body: bytes) -> int:
@@ -188,7 +188,7 @@ def exclusive(c: Root) -> Answer:
         c.put(path, b"intruder", exclusive=True)
     except Refuted as refused:
         demand(c.holds(path, SMALL), "refused, but its bytes are gone", Otherwise)
-        return yes(f"{refused}; its bytes unchanged")
+        return confirm(f"{refused}; its bytes unchanged")
     raise Refuted("an existing file is created again")
 
 
@@ -198,14 +198,14 @@ def listing(c: Root) -> Answer:
         list(pool.map(lambda name: c.put(c.key(f"many/{name}"), b"x"), sorted(wanted)))
     got = {entry.name for entry in _ok(c.fs.dirlist(c.key("many")), "dirlist")}
     demand(got == wanted, f"{len(got & wanted)} of {LISTED} files listed")
-    return yes(f"dirlist, {LISTED} files")
+    return confirm(f"dirlist, {LISTED} files")
 
 
 def tpc(c: Root) -> Answer:
     """Check the server's configuration; no transfer is tried."""
     value = config(c, "tpc")
     demand(value not in ("", "0"), f"the server's configuration has {f'tpc {value}' if value else 'no entry tpc'}")
-    return yes(f"the server reports tpc {value}")
+    return confirm(f"the server reports tpc {value}")
 
 
 QUESTIONS: Questions = {

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from storelab.engines.contract import Job
 from storelab.workloads.probe import byteranges
-from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.byteranges import CONNECTION, RANGES
 from storelab.workloads.probe.context import SMALL, OverHttp, overwritten
 from storelab.workloads.probe.plain_http import Connection, Reply, require_status
@@ -91,7 +91,7 @@ def offsets(c: WebHdfs) -> Answer:
         demand(
             reply.body == c.body[first : last + 1], f"{len(reply.body)} bytes, not those at {first}-{last}", Otherwise
         )
-    return yes(f"{OFFSETS} ranges in {OFFSETS} requests of two steps, every byte compared", requests=2 * OFFSETS)
+    return confirm(f"{OFFSETS} ranges in {OFFSETS} requests of two steps, every byte compared", requests=2 * OFFSETS)
 
 
 def put_get_head(c: WebHdfs) -> Answer:
@@ -100,13 +100,13 @@ def put_get_head(c: WebHdfs) -> Answer:
     demand(c.holds(key, SMALL), "OPEN does not return the written bytes")
     facts = json.loads(_require_status(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200).body)["FileStatus"]
     demand(facts["length"] == len(SMALL), f"GETFILESTATUS reports {facts['length']} bytes", Otherwise)
-    return yes(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
+    return confirm(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
 
 
 def missing(c: WebHdfs) -> Answer:
     reply = c.at_node("GET", c.key("never-written"), "OPEN")
     demand(reply.status == 404, f"{_described(reply)} instead of 404", Otherwise)
-    return yes(_described(reply))
+    return confirm(_described(reply))
 
 
 def delete(c: WebHdfs) -> Answer:
@@ -115,7 +115,7 @@ def delete(c: WebHdfs) -> Answer:
     gone = c.send("DELETE", key, "DELETE")
     demand(gone.good and json.loads(gone.body).get("boolean") is True, f"DELETE answered {_described(gone)}")
     demand(c.send("GET", key, "GETFILESTATUS").status == 404, "deleted, but still there")
-    return yes(f"{gone.status}, then 404")
+    return confirm(f"{gone.status}, then 404")
 
 
 def rename(c: WebHdfs) -> Answer:
@@ -124,7 +124,7 @@ def rename(c: WebHdfs) -> Answer:
     reply = c.send("PUT", old, "RENAME", destination=c.base + new)
     demand(reply.good and json.loads(reply.body).get("boolean") is True, f"answered {_described(reply)}")
     demand(c.holds(new, SMALL), "renamed, but not there")
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def append(c: WebHdfs) -> Answer:
@@ -132,7 +132,7 @@ def append(c: WebHdfs) -> Answer:
     c.put(key, SMALL)
     reply = _require_status(c.at_node("POST", key, "APPEND", b" and more"))
     demand(c.holds(key, SMALL + b" and more"), "accepted, but not appended", Otherwise)
-    return yes(f"{reply.status}")
+    return confirm(f"{reply.status}")
 
 
 def checksum(c: WebHdfs) -> Answer:
@@ -141,7 +141,7 @@ def checksum(c: WebHdfs) -> Answer:
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
     demand(facts["bytes"] == again["bytes"], "a different one for the same bytes", Otherwise)
-    return yes(f"{facts['algorithm']}, the same for the same bytes")
+    return confirm(f"{facts['algorithm']}, the same for the same bytes")
 
 
 def put_if_absent(c: WebHdfs) -> Answer:
@@ -151,7 +151,7 @@ def put_if_absent(c: WebHdfs) -> Answer:
     second = c.at_node("PUT", key, "CREATE", b"intruder", overwrite="false")
     demand(c.holds(key, SMALL), f"an existing file is overwritten ({_described(second)})")
     demand(not second.good, f"not overwritten, but answered {second.status}", Otherwise)
-    return yes(f"overwrite=false: {_described(second)}, its bytes unchanged")
+    return confirm(f"overwrite=false: {_described(second)}, its bytes unchanged")
 
 
 def listing(c: WebHdfs) -> Answer:
@@ -161,7 +161,7 @@ def listing(c: WebHdfs) -> Answer:
     reply = _require_status(c.send("GET", c.key("many"), "LISTSTATUS"), status=200)
     found = {f["pathSuffix"] for f in json.loads(reply.body)["FileStatuses"]["FileStatus"]}
     demand(found == wanted, f"{len(found & wanted)} of {LISTED} files listed")
-    return yes(f"LISTSTATUS, {LISTED} files in one answer")
+    return confirm(f"LISTSTATUS, {LISTED} files in one answer")
 
 
 def pages(c: WebHdfs) -> Answer:
@@ -170,7 +170,7 @@ def pages(c: WebHdfs) -> Answer:
     page = json.loads(_require_status(reply, status=200).body)["DirectoryListing"]
     names = [f["pathSuffix"] for f in page["partialListing"]["FileStatuses"]["FileStatus"]]
     demand(bool(names) and names[0] == "0100", f"startAfter is ignored: the page begins with {names[:1]}", Otherwise)
-    return yes(f"LISTSTATUS_BATCH, {len(names)} after the 100th, {page['remainingEntries']} remain")
+    return confirm(f"LISTSTATUS_BATCH, {len(names)} after the 100th, {page['remainingEntries']} remain")
 
 
 def recursive(c: WebHdfs) -> Answer:
@@ -179,7 +179,7 @@ def recursive(c: WebHdfs) -> Answer:
     plain = c.send("DELETE", folder, "DELETE")
     reply = _require_status(c.send("DELETE", folder, "DELETE", recursive="true"), "recursive=true")
     demand(c.send("GET", folder, "GETFILESTATUS").status == 404, "still there")
-    return yes(f"{reply.status}; without recursive=true {_described(plain)}")
+    return confirm(f"{reply.status}; without recursive=true {_described(plain)}")
 
 
 QUESTIONS: Questions = {

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 SPARE = 100_000  # number of the first bucket that the probe makes; sweeps have far fewer buckets
-MOST_BYTES = 64 * 10**6  # maximum size of an object of the probe
+MAX_BYTES = 64 * 10**6  # maximum size of an object of the probe
 SPECIAL = 3  # buckets in addition to the counted ones: one for short uses, one with versions, one that is public
 
 
@@ -80,16 +80,16 @@ class ProbeClient(Client):
 
         hidden = self.context.secrets()
         for check in self.checks:
-            self.asked.append(answers.ask(check, self.context, deadline_ns, hidden))
+            self.asked.append(answers.ask_question(check, self.context, deadline_ns, hidden))
 
     def result(self) -> Result:
         from storelab import __version__
-        from storelab.workloads.probe.answers import Asked
+        from storelab.workloads.probe.answers import TimedAnswer
 
         now = clock.now_ns()
         administration = self.job.extra.get("administration", []) if self.job.client == 0 else []
         self.asked += [
-            Asked("administration", t["check"], t["answer"], t["evidence"], now, now) for t in administration
+            TimedAnswer("administration", t["check"], t["answer"], t["evidence"], now, now) for t in administration
         ]
         n = len(self.asked)
         columns = {
@@ -180,7 +180,7 @@ class Probe(Workload):
         begin = re.escape(context.folder_of(attempt))
         return [
             Made(begin + context.KNOWN, context.SIZE, context.SIZE),
-            Made(rf"{begin}(?P<client>0|[1-9]\d*)/.+", 0, MOST_BYTES),
+            Made(rf"{begin}(?P<client>0|[1-9]\d*)/.+", 0, MAX_BYTES),
             Made("|".join(map(re.escape, context.IN_SPARES)), 0, context.SIZE, rf".+-[1-9]\d{{{len(str(SPARE)) - 1}}}"),
         ]
 
@@ -211,7 +211,7 @@ class Probe(Workload):
     def after(self, store: Store, point: Point, job: GangJob, folder: Any) -> list[dict[str, Any]]:
         """Remove only what the probe left. A store that cannot delete is an answer of the probe, not a failure."""
         try:
-            ours = written.of_attempt(store, point, job.attempt, self.expected_objects(point, job.attempt))
+            ours = written.written_by(store, point, job.attempt, self.expected_objects(point, job.attempt))
             left = tidy(store, job.extra["campaign"], job.buckets, ours)
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:
@@ -223,7 +223,7 @@ PROBE = Probe(
     "probe",
     (
         axes.engine("probe", "wire", "What sends the requests: plain HTTP, XRootD's own client, or POSIX calls."),
-        axes.MOST_BUCKETS,
+        axes.MAX_BUCKETS,
         axes.CLIENTS,
         axes.FRONT_ENDS,
         axes.ACCOUNTS,

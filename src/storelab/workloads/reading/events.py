@@ -42,7 +42,7 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 BLOCK = 2**20  # any value but 0, which requests a stream from HTTP: the cache is made here
 
 
-def _whole(part: bytes, start: int, stop: int) -> bytes:
+def _complete(part: bytes, start: int, stop: int) -> bytes:
     """Return the received bytes. Raises WrongAnswer if the length is not the requested one."""
     if len(part) != stop - start:
         raise WrongAnswer(f"{len(part)} bytes received for {start} to {stop - 1}")
@@ -94,7 +94,7 @@ class FileRanges:
         out = []
         for start, stop in zip(starts, stops, strict=True):
             self.requests += 1
-            out.append(_whole(self.file._fetch_range(start, stop), start, stop))
+            out.append(_complete(self.file._fetch_range(start, stop), start, stop))
         return out
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class CachedFile:
     def read(self, start: int, stop: int) -> bytes:
         """Return these bytes, from the cache or the store. Raises the errors of FileRanges."""
         self.file.seek(start)
-        return _whole(self.file.read(stop - start), start, stop)
+        return _complete(self.file.read(stop - start), start, stop)
 
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planned.Counted:

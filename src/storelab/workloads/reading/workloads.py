@@ -38,13 +38,13 @@ BUCKETS = replace(
     axes.BUCKETS, help="Buckets with a copy of the file each; client i reads copy i mod n. 1: shared by all."
 )
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
-OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # after these
+READER_AXES = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # after these
 READER = (
     "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and "
     "decoder; `root`: ROOT itself; `davix`: davix's vector reads, and storelab's decoder."
 )
 # Axes that change which bytes are read, or how they are requested, but not the cost of a request.
-OF_READS = (
+READ_AXES = (
     *("entry_fraction", "volume_fraction", "navigation", "step", "merge", "max_range_gap"),
     *("thrift", "max_amplification", "header", "access"),
 )
@@ -74,8 +74,8 @@ def keep_links(point: Point, job: "GangJob", folder: Path) -> None:
 
 
 def links_file(config: "Config", point: Point) -> Path:
-    """Return the file with the links of all points of the sweep that differ from this one only in `OF_READS`."""
-    axes = {name: value for name, value in point.axes.items() if name not in OF_READS}
+    """Return the file with the links of all points of the sweep that differ from this one only in `READ_AXES`."""
+    axes = {name: value for name, value in point.axes.items() if name not in READ_AXES}
     facts = json.dumps([point.store, point.workload, point.sweep, axes, point.dataset], sort_keys=True, default=str)
     return config.campaign_dir / "work" / "links" / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
 
@@ -137,7 +137,7 @@ READ_VOLUME = Reading(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *LATER,
-        *OF_READERS,
+        *READER_AXES,
         axes.CLIENTS_PER_NODE,
     ),
     "All entries of the smallest branches of a ROOT file: opened, planned, transferred, decompressed, deserialised.",
@@ -155,7 +155,7 @@ READ_ENTRIES = Reading(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *LATER,
-        *OF_READERS,
+        *READER_AXES,
         axes.CLIENTS_PER_NODE,
     ),
     "Random entries of a ROOT file: opened, planned, transferred, decompressed, deserialised.",

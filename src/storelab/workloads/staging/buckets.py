@@ -26,10 +26,10 @@ from storelab.stores.protocols.access import (
     Access,
     AccessRefused,
     BucketExists,
+    BucketNotEmpty,
     Entry,
     NoSuchBucket,
     Ours,
-    StillHolds,
 )
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import written
@@ -433,7 +433,7 @@ def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Remov
         try:
             if not bucket.prefix:
                 access.drop_bucket(bucket.name)
-        except StillHolds as held:
+        except BucketNotEmpty as held:
             access.write(bucket.name, MARKER, data)
             return gone._replace(stays=1, first=plain(f"{bucket.name}/{held.first}"), left=(stays,))
         return gone._replace(buckets=1)
@@ -453,10 +453,10 @@ def _candidates(access: Access, store: Store, campaign: str, account: int) -> It
         return [Bucket(name, "", account) for name in access.bucket_names() if pattern.match(name)]
     except AccessRefused:
         numbered = (store.bucket(campaign, number, account) for number in itertools.count())
-        return list(itertools.takewhile(lambda bucket: _there(access, bucket), numbered))
+        return list(itertools.takewhile(lambda bucket: _exists(access, bucket), numbered))
 
 
-def _there(access: Access, bucket: Bucket) -> bool:
+def _exists(access: Access, bucket: Bucket) -> bool:
     """Return True if the bucket exists. Raises AccessRefused."""
     try:
         marked(access, bucket)

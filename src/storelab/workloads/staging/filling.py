@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a client process must start fast
 
 PREFIX = "fill/"
 ATTEMPT = "fill"  # name under which the objects are noted as storelab's
-MOST = 95  # percent; above this stores refuse writes, or wait for room without end
+MAX_PERCENT = 95  # percent; above this stores refuse writes, or wait for room without end
 OBJECT = 4_000_000  # maximum bytes of an object: the size that Ceph stores in one piece
 FINEST = 400  # minimum number of objects that the capacity is divided into
 NEAR = 0.01  # tolerance of the level, as a fraction of the capacity
@@ -43,8 +43,8 @@ def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> No
         if not (wanted := level(p)):
             continue
         place = f"sweeps.{p.sweep}.axes.fill"
-        if wanted > MOST:
-            raise UserError(place, f"{wanted} % leave no room to write", f"give {MOST} or less")
+        if wanted > MAX_PERCENT:
+            raise UserError(place, f"{wanted} % leave no room to write", f"give {MAX_PERCENT} or less")
         name, settings = changed(stores[p.store], p.axes)
         store = make(name, settings, stores[p.store].state)
         capacity = store.capacity_bytes()
@@ -62,7 +62,7 @@ def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> No
             raise UserError("limits.stored_bytes", f"{need}, {limit}", "raise the limit, or make the store smaller")
 
 
-def there(config: "Config", store: Store) -> bool:
+def may_have_filler(config: "Config", store: Store) -> bool:
     """Return True if filler may be in the store."""
     return left_over.filler_note(config, store.name).exists()
 
@@ -80,7 +80,7 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
 
     Raises UserError, MeasurementFailed.
     """
-    if not wanted and not there(config, store):
+    if not wanted and not may_have_filler(config, store):
         return None
     if wanted and not keep:
         left_over.remove(config, store, always=True)

@@ -15,7 +15,7 @@ from storelab.stores.base import Store
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-FEW_BYTES, MOST_BYTES, MOST_OBJECTS = 10**9, 4 * 10**9, 20_000
+FEW_BYTES, MAX_BYTES, MAX_OBJECTS = 10**9, 4 * 10**9, 20_000
 
 
 @dataclass
@@ -80,7 +80,7 @@ def add(config: "Config", store: str, point: Point, size_bytes: int, objects: in
     )
 
 
-def room(config: "Config", store: Store, staged_bytes: int) -> int:
+def free_space(config: "Config", store: Store, staged_bytes: int) -> int:
     """Return the bytes that a point may still store.
 
     This is the smaller of `limits.stored_bytes` minus staged and remaining bytes, and nine tenths of the free disk.
@@ -102,11 +102,11 @@ def disk(store: Store, size_bytes: int) -> int | None:
 def most(config: "Config", store: Store) -> int:
     """Return the maximum bytes that may be left in the store.
 
-    The limit is a twentieth of the bytes that the campaign may store, at most MOST_BYTES. It is at least FEW_BYTES if
+    The limit is a twentieth of the bytes that the campaign may store, at most MAX_BYTES. It is at least FEW_BYTES if
     these are not more than a quarter of it. It never exceeds a quarter of the free room, which is small in memory.
     """
     allowed, free = config.limits.stored_bytes, store.free_bytes()
-    usual = max(min(FEW_BYTES, allowed // 4), min(MOST_BYTES, allowed // 20))
+    usual = max(min(FEW_BYTES, allowed // 4), min(MAX_BYTES, allowed // 20))
     return usual if free is None else min(usual, free // 4)
 
 
@@ -116,7 +116,7 @@ def remove(config: "Config", store: Store, always: bool = False) -> int:
     Foreign objects stay and are reported.
     """
     was = left(config, store.name)
-    many = was["objects"] >= MOST_OBJECTS or (was["buckets"] and was["bytes"] >= most(config, store))
+    many = was["objects"] >= MAX_OBJECTS or (was["buckets"] and was["bytes"] >= most(config, store))
     if not was["buckets"] or not (always or many):
         return 0
     from storelab.engines.common.objects import PUT_PREFIX

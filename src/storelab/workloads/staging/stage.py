@@ -30,7 +30,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import buckets, upload, written
-from storelab.workloads.staging.upload import Shown, report
+from storelab.workloads.staging.upload import ProgressLine, report
 from storelab.workloads.staging.written import root_copies
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 BLOCK = 50_000  # keys of a folder of many keys that are given to s5cmd at a time
-MOST_OTHERS = 10**6  # maximum number of foreign objects that are listed among those of a data set
+MAX_OTHERS = 10**6  # maximum number of foreign objects that are listed among those of a data set
 UNKNOWN_BYTES = 10**9  # assumed size of a file behind a URL before it is downloaded
 
 
@@ -71,7 +71,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
-    folders.own(config)
+    folders.require_trusted(config)
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
@@ -96,7 +96,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
                 f"data set {dataset['name']} is not staged and the store is read-only",
                 "stage it with a writable account first",
             )
-        check_room(store, dataset_bytes(dataset), f"data set {dataset['name']}", "`objects`")
+        require_space(store, dataset_bytes(dataset), f"data set {dataset['name']}", "`objects`")
         buckets.prepare(config, store, places)
         written.note_dataset(config, store, dataset, [body["size"] for body in manifest["bodies"]], places)
         if dataset["kind"] == "keys":
@@ -168,11 +168,11 @@ def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
 
 def trying(name: str) -> Callable[[int], None]:
     """Return a function that shows the progress of the trial of a file's branches: `own_file.look`'s `step`."""
-    shown: list[Shown] = []
+    shown: list[ProgressLine] = []
 
     def step(total: int) -> None:
         if not shown:
-            shown.append(Shown(name, total, "trying", "branches"))
+            shown.append(ProgressLine(name, total, "trying", "branches"))
         shown[0].step()
 
     return step
@@ -196,7 +196,7 @@ def manifest_of(
     }
 
 
-def check_room(store: Store, size: int, what: str, lower: str) -> None:
+def require_space(store: Store, size: int, what: str, lower: str) -> None:
     """Raise UserError if the store has less room than `what` takes. lower: the setting that reduces the size."""
     free = store.free_bytes()
     if free is not None and free < size:
@@ -224,8 +224,8 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
         for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
             if (found := (index, key.removeprefix(place.prefix))) in wanted:
                 listed[found] = size
-            elif (others := others + 1) > MOST_OTHERS:
-                raise MeasurementFailed(f"staging: the store lists more than {MOST_OTHERS} foreign objects")
+            elif (others := others + 1) > MAX_OTHERS:
+                raise MeasurementFailed(f"staging: the store lists more than {MAX_OTHERS} foreign objects")
     for found, size in wanted.items():
         if (got := listed.get(found)) != size:
             raise MeasurementFailed(f"staging: the store lists {got} B for {found[1]} instead of {size} B")
@@ -235,7 +235,7 @@ def stage_keys(
     store: Store, ways: Mapping[int, Access], places: list[Bucket], dataset: Mapping[str, Any], body: Path
 ) -> None:
     """Upload the missing keys, so that every folder has its keys and nothing else. Raises MeasurementFailed."""
-    there = [_there(ways[place.account], place, dataset) for place in places]
+    there = [_listed_objects(ways[place.account], place, dataset) for place in places]
     missing = (
         (place, payload.keys_folder(dataset) + payload.key_name(dataset["keys"], dataset["depth"], n), body)
         for place, known in zip(places, there, strict=True)
@@ -243,17 +243,17 @@ def stage_keys(
         if not known[n]
     )
     count = sum(known.count(0) for known in there)
-    shown = Shown(dataset["name"], count)
+    shown = ProgressLine(dataset["name"], count)
     while block := list(islice(missing, BLOCK)):
         upload.put_items(store, dataset["name"], block, shown)
     for place in places:
-        if left := _there(ways[place.account], place, dataset).count(0):
+        if left := _listed_objects(ways[place.account], place, dataset).count(0):
             raise MeasurementFailed(f"staging: bucket {place.name} does not list {left} of {dataset['keys']} keys")
     size = units.human_size(dataset["objects"] * dataset["object_size"])
     report(f"    staged {dataset['name']} in {store.name}: {dataset['objects']} objects, {size}")
 
 
-def _there(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
+def _listed_objects(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
     """Return, for each number, 1 if its object is listed with its size. Raises MeasurementFailed for foreign keys."""
     found, below = bytearray(dataset["keys"]), place.prefix + payload.keys_folder(dataset)
     for key, size in buckets.list_keys(access, place, payload.keys_folder(dataset)):

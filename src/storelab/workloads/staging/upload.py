@@ -31,7 +31,7 @@ from storelab.stores.protocols.endpoint import Bucket
 THREADS = 8
 MANY, SMALL = 1000, 10**6  # minimum number, and maximum bytes, of objects for which loadgen is used if it is built
 COPY_RATE = 10**7  # bytes/s: minimum rate of copies inside a store, during which no data move through s5cmd
-MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
+MAX_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
 BLOCK = 50_000  # objects given to one process
 WORKERS = 32
 ROUNDS = 3  # attempts for objects that failed
@@ -48,7 +48,7 @@ class Item(NamedTuple):
     size: int
 
 
-class Shown:
+class ProgressLine:
     """A progress line with the objects (or `noun`) done and the time left, printed at most every two seconds."""
 
     def __init__(self, name: str, total: int, verb: str = "staging", noun: str = "objects"):
@@ -83,14 +83,14 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
         manifest["dataset"]["kind"] == "root" and store.protocol == "s3"
     ):  # large: sent once, then copied inside the store
         put_items(store, name, items[:1])
-        _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1))
+        _copy_items(store, items[0], items[1:], ProgressLine(name, len(items) - 1))
     else:
         put_items(store, name, items)
     size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
     report(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
 
-def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, seconds: float) -> None:
+def _follow(run: "subprocess.Popen[bytes]", shown: ProgressLine, what: str, seconds: float) -> None:
     """Count the objects that s5cmd reports as done, until it ends. Raises MeasurementFailed if nothing moves any more.
 
     Something moves when an object is done, or when the process reads or writes: a large object takes time.
@@ -103,12 +103,14 @@ def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, seconds: fl
             waiting.moved()
 
 
-def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: Shown | None = None) -> None:
+def put_items(
+    store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: ProgressLine | None = None
+) -> None:
     """Upload (bucket, key below its prefix, file), each by the account that owns the bucket.
 
     shown: progress over several calls. Raises MeasurementFailed.
     """
-    shown = shown or Shown(name, len(items))
+    shown = shown or ProgressLine(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
         if _many_and_small(mine) and loadgen_reaches(store):
@@ -124,7 +126,7 @@ def _many_and_small(items: list[tuple[Bucket, str, Path]]) -> bool:
     return len(items) >= MANY and len(sizes) == 1 and max(sizes) <= SMALL
 
 
-def _by_loadgen(store: Store, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+def _by_loadgen(store: Store, items: list[tuple[Bucket, str, Path]], shown: ProgressLine) -> None:
     files = sorted({path for _, _, path in items})
     number, size = {path: i for i, path in enumerate(files)}, files[0].stat().st_size
     named = [Item(bucket, key, number[path], size) for bucket, key, path in items]
@@ -136,7 +138,7 @@ def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], 
 
     Raises MeasurementFailed.
     """
-    shown = Shown(name, len(items))
+    shown = ProgressLine(name, len(items))
     if loadgen_reaches(store):
         put_by_loadgen(store, name, [Item(*item) for item in items], files, shown.step)
         return
@@ -148,16 +150,18 @@ def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], 
     _in_threads(write, items, max((size for *_, size in items), default=0), shown)
 
 
-def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: ProgressLine) -> None:
     access = store.access(account)
     bodies = {path: path.read_bytes() for _, _, path in items}
     largest = max(map(len, bodies.values()))
     _in_threads(lambda b, key, path: access.write(b.name, b.prefix + key, bodies[path]), items, largest, shown)
 
 
-def _in_threads(write: Callable[..., None], items: Sequence[tuple[Any, ...]], largest: int, shown: Shown) -> None:
+def _in_threads(
+    write: Callable[..., None], items: Sequence[tuple[Any, ...]], largest: int, shown: ProgressLine
+) -> None:
     """Call `write` for each item in several threads, until one call fails. Each access has its own time-outs."""
-    pool = ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1))))
+    pool = ThreadPoolExecutor(max(1, min(THREADS, MAX_IN_FLIGHT // max(largest, 1))))
     try:
         for _ in pool.map(lambda item: write(*item), items):
             shown.step()
@@ -165,7 +169,7 @@ def _in_threads(write: Callable[..., None], items: Sequence[tuple[Any, ...]], la
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: ProgressLine) -> None:
     from storelab.engines import s5cmd
 
     endpoint = store.endpoints(1)[0]
@@ -181,7 +185,7 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
 
 
 def _copy_items(
-    store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown
+    store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: ProgressLine
 ) -> None:
     """Copy the source inside the store (CopyObject)."""
     from storelab.engines import s5cmd
@@ -194,7 +198,9 @@ def _copy_items(
         _run_s5cmd(store, bucket.account, lines, shown, seconds)
 
 
-def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, seconds: float = patience.STALLED_S) -> None:
+def _run_s5cmd(
+    store: Store, account: int, lines: list[str], shown: ProgressLine, seconds: float = patience.STALLED_S
+) -> None:
     """Run `s5cmd run` once; it ends with this process. seconds: maximum time without progress.
 
     Raises MeasurementFailed if a line fails, or if nothing moves any more.

@@ -132,7 +132,7 @@ def _checked(key: str, least: int, most: int, bucket: str = "") -> Made:
     return Made(key, least + 0, most + 0, bucket)
 
 
-def of_attempt(store: Store, point: Point, attempt: str, made: list[Made]) -> Written:
+def written_by(store: Store, point: Point, attempt: str, made: list[Made]) -> Written:
     """Return the objects that one attempt wrote."""
     out = Written(store)
     out.attempt(attempt, point.axes.get("clients", 1), made)
@@ -169,16 +169,16 @@ def _half(path: Path) -> bool:
 
 def note_attempt(config: "Config", store: Store, attempt: str, point: Point, made: list[Made]) -> None:
     """Note an attempt that is about to write."""
-    _note(config, store.name, _of_attempt(attempt, point.axes.get("clients", 1), made))
+    _note(config, store.name, _objects_of_attempt(attempt, point.axes.get("clients", 1), made))
 
 
-def _of_attempt(attempt: str, clients: int, made: list[Made]) -> dict[str, Any]:
+def _objects_of_attempt(attempt: str, clients: int, made: list[Made]) -> dict[str, Any]:
     return {"attempt": attempt, "clients": clients, "made": [list(m) for m in made]}
 
 
 def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> None:
     """Note objects, with `name` in their keys, that are about to be made outside of attempts. Noted once."""
-    line = _of_attempt(name, 1, made)
+    line = _objects_of_attempt(name, 1, made)
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
         _note(config, store.name, line)
 

@@ -37,14 +37,14 @@ def test_coverage_of_moses():
 def test_the_whole_counts_repetitions():
     points = [{r: 100 * i * (1 + 0.001 * r) for r in range(1, 7)} for i in (1, 2, 3)]
     faster = [{r: v * 1.1 for r, v in p.items()} for p in points]
-    r = ratios.whole(points, faster)
+    r = ratios.overall_ratio(points, faster)
     assert (r.n_a, r.n_b, r.verdict) == (6, 6, "faster") and r.ratio == pytest.approx(1.1)
-    assert ratios.whole(points, points).verdict == "cannot tell"
+    assert ratios.overall_ratio(points, points).verdict == "cannot tell"
     del faster[0][3], faster[1][5]  # lost runs shift nothing
-    assert ratios.whole(points, faster).ratio == pytest.approx(1.1, rel=0.001)
-    two = ratios.whole([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
+    assert ratios.overall_ratio(points, faster).ratio == pytest.approx(1.1, rel=0.001)
+    two = ratios.overall_ratio([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
     assert two.verdict == "cannot tell" and "2 against 2 repetitions are too few" in two.reason
-    assert ratios.whole([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
+    assert ratios.overall_ratio([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
 
 
 def change_points(folder, factor, day: str | None = None) -> None:

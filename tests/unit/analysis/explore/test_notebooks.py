@@ -281,7 +281,7 @@ def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(example,
     shown = list(drill.down(o, figure, symbol, key))
     row, behind, *tables = of_kind(shown, pd.DataFrame)
     assert len(row) == 1 and row["n"].iloc[0] == (behind["state"] == "ok").sum()
-    whole = o.whole(catalogue.of(o.plan)[figure].table).loc[symbol]
+    whole = o.whole(catalogue.figures_of_plan(o.plan)[figure].table).loc[symbol]
     for one in behind["key"]:  # every point agrees with the row in all axes that it has
         point = next(p for p in o.plan["points"] if p["key"] == one)
         assert (point["store"], point["workload"]) == (whole["store"], whole["workload"])
@@ -398,13 +398,13 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
     o = opened.open_campaign(lab / "results/several")
     key = next(p["key"] for p in o.plan["points"] if p["sweep"] == "faults" and p["axes"]["fault"] == "killed")
     rep = int(key[-3:])
-    tables_of = [f for f in drill.of_point(o, key) if isinstance(f, pd.DataFrame)]
+    tables_of = [f for f in drill.show_point(o, key) if isinstance(f, pd.DataFrame)]
     (errors,) = (f for f in tables_of if "error" in f)
     by_status = errors.groupby("status")["operations"].sum().to_dict()
     assert by_status == {503: (several.noticed(rep) - several.KILLED) * 20 // 1000, 0: (4200 - several.KILLED) // 100}
     assert set(errors["error"]) == {"Refused"} and errors["first_s"].min() >= several.KILLED / 1000
 
-    one = [f for f in drill.of_point(o, key, client=1) if isinstance(f, pd.DataFrame)]
+    one = [f for f in drill.show_point(o, key, client=1) if isinstance(f, pd.DataFrame)]
     (few,) = (f for f in one if "error" in f)
     assert set(few["client"]) == {1} and 0 < few["operations"].sum() < errors["operations"].sum()
     workers, slowest = (next(f for f in one if c in f) for c in ("p50_ms", "ms"))
@@ -418,7 +418,7 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
 def test_drill_says_why_a_point_has_no_record(there, example):
     o = opened.open_campaign(example)
     key = next(iter(o.campaign.failures))
-    heading, found = drill.of_point(o, key)
+    heading, found = drill.show_point(o, key)
     assert (
         heading.startswith("#### ") and "client 3 did not arrive" in found and "\\_all\\_" in found
     )  # text, no markup

@@ -162,7 +162,7 @@ def test_eight_curves_of_two_axes_become_panels(reads):
     def of(volumes, engines):
         rows = table[table["volume_fraction_percent"].eq(100) & table["engine"].isin(engines)]
         every = pd.concat([rows.assign(volume_fraction_percent=v) for v in volumes], ignore_index=True)
-        return panels.of(catalogue.FIGURES["volume"], every)
+        return panels.layout_of(catalogue.FIGURES["volume"], every)
 
     both = of([100, 50, 10, 1], ["planned", "uproot-s3fs"])
     assert both.series == [f"{v} % of volume" for v in (100, 50, 10, 1)] and len(both.panels) == 6

@@ -50,7 +50,9 @@ class Picture:
 
     @property
     def specification(self):
-        return catalogue.of(records.read_json(campaigns.built(self.campaign) / "raw" / "plan.json"))[self.name]
+        return catalogue.figures_of_plan(records.read_json(campaigns.built(self.campaign) / "raw" / "plan.json"))[
+            self.name
+        ]
 
     def savefig(self, path: Path, table: pd.DataFrame | None = None, **options) -> None:
         """Render the figure, of another table where one is given, with few colours to keep the file small."""

@@ -404,7 +404,7 @@ def test_differences_are_lines():
     long = about(("store a", "version", "x" * 500))
     (line,) = entries.differences(about(("store a", "version", "1")), long)
     assert len(line) < 130 and line.endswith("…")
-    assert entries.of_store(was, "a").keys() == was.keys() - {("store b", "version")}
+    assert entries.facts_of_store(was, "a").keys() == was.keys() - {("store b", "version")}
 
 
 def test_names_of_the_series_are_those_of_compare(found):

@@ -87,7 +87,7 @@ def test_every_number_of_the_prose_is_there_when_all_has_data(tex, tmp_path):
     known |= {"links_known", "links_declared", "link_problem", "second_stores"}
     known |= {f"events_{name}_factor_span" for name in ("scan", "random")}  # of several systems
     sources = values.Sources(tex.parent)
-    known |= set(values.of_campaign(sources))
+    known |= set(values.campaign_values(sources))
     paths = [PAPER / "paper.tex", *(PAPER / "sections").glob("*.tex")]
     text = "".join(path.read_text() for path in paths)
     assert meta.find_undeclared_variables(templates.environment(PAPER).parse(text)) <= known
@@ -120,9 +120,9 @@ def test_figure_of_the_first_page_is_nowhere_else(names, first):
     drawn = {name: {"pdf": f"{name}.pdf", "caption": "", "table": "x.csv"} for name in names}
     sources = values.Sources(campaigns.built("one_each"))
     sources["drawn"] = drawn
-    found = values.of_campaign(sources)
+    found = values.campaign_values(sources)
     text = found["lead"] + "".join(found["figures"][name] for name in names)
-    assert values.lead(drawn) == first
+    assert values.lead_figure(drawn) == first
     for name in names:
         assert found["figures"][name]
         assert text.count(f"{{fig:{name}}}") == 1 and (f"\\Lead{{{name}}}" in text) == (name == first)
@@ -216,7 +216,7 @@ def test_names_and_captions_of_figures_load_no_matplotlib(tex):
         "import sys; from pathlib import Path; from storelab.core import records\n"
         "from storelab.analysis.figures import catalogue; from storelab.analysis.tables import build\n"
         "folder = Path(sys.argv[1]); plan = records.read_json(folder / 'raw/plan.json')\n"
-        "said = [catalogue.caption(f, build.read(folder, f.table)) for f in catalogue.of(plan).values()]\n"
+        "said = [catalogue.caption(f, build.read(folder, f.table)) for f in catalogue.figures_of_plan(plan).values()]\n"
         "print(len(said) > 3, all(said), sorted({'matplotlib', 'seaborn'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", script, str(tex.parent)]

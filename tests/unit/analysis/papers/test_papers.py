@@ -195,7 +195,7 @@ def test_figure_of_two_single_points_is_left_out(results):
     assert len(rows) == 3 and rows["clients"].nunique() == 3
 
     def enough(table: pd.DataFrame) -> bool:
-        shown = panels.of(figure, table)
+        shown = panels.layout_of(figure, table)
         return shown is not None and fragments.enough(figure, shown.panels)
 
     assert enough(rows) and not enough(rows.iloc[:2])

@@ -13,7 +13,7 @@ def test_throughput_is_the_speed_from_one_megabyte_on():
     ]
     columns = ["workload", "object_size_bytes", "range_size_bytes", "state", "overlap_throughput_mb_per_s"]
     t = pd.DataFrame(rows, columns=columns).assign(overlap_rate_per_s=[1.0, 2, 3, 4, 5, 6, None])
-    found = groups.of_points(t)
+    found = groups.point_rows(t)
     assert list(zip(found["metric"], found["value"], strict=True)) == [
         *[("rate", 1), ("throughput", 20), ("rate", 3), ("throughput", 40), ("rate", 5), ("throughput", 70)]
     ]

@@ -110,7 +110,7 @@ def test_the_longest_of_a_bin_is_the_end_of_its_last_bucket():
     """(upper end in ms, operations): 1000 up to 1 ms, then one of 500 ms; and a cell with a single bucket."""
     first = pd.DataFrame({"upper_ns": [MS, 2 * MS, 500 * MS], "operations": [600, 400, 1]}).assign(cell=0)
     other = pd.DataFrame({"upper_ns": [3 * MS], "operations": [5]}).assign(cell=1)
-    found = roles._of_buckets(pd.concat([first, other]).assign(key="k", role="up"))
+    found = roles._bucket_operations(pd.concat([first, other]).assign(key="k", role="up"))
     assert found["cell"].tolist() == [0, 1] and found["latency_max_ms"].tolist() == [500, 3]
     assert found.loc[0, "latency_p50_ms"] == pytest.approx(1, rel=0.02) and found.loc[0, "latency_p99_ms"] <= 2
     assert found.loc[0, ["latency_p50_ms", "latency_p90_ms"]].is_monotonic_increasing

@@ -32,7 +32,12 @@ def test_findings_are_complete():
         assert set(claim["campaigns"]) <= campaigns, name
         value, unit = published.printed_number(claim["published"])
         assert math.isfinite(value) == bool(claim["published"]), name
-        assert claim["says"].endswith(".") and claims.asked(claim) and claims.expected(claim) and isinstance(unit, str)
+        assert (
+            claim["says"].endswith(".")
+            and claims.query_text(claim)
+            and claims.expected(claim)
+            and isinstance(unit, str)
+        )
     assert published.printed_number(known["five_buckets_double_uploads"]["published"]) == (pytest.approx(118 / 50), "")
     assert published.printed_number(known["accounts_double_uploads"]["published"]) == (1400, "files/s")
     times = 320.92 / (758.42 * 12 / 11918)

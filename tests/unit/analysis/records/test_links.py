@@ -60,13 +60,13 @@ CASES = {  # name: (record, Mbit/s that pass, whose links are the limit)
 @pytest.mark.parametrize("name", CASES)
 def test_limit_of_run_is_what_its_links_let_pass(name):
     record, mbit, of = CASES[name]
-    found = links.of_run(record)
+    found = links.links_of_run(record)
     assert (found and found.bits_per_s / M, found and found.of) == (mbit, of)
 
 
 def test_ignored_side_is_no_limit():
-    assert links.of_run(run(FOUR, TWO), ["front-ends"]).of == "clients"
-    assert links.of_run(run(FOUR, TWO), ["front-ends", "clients"]) is None
+    assert links.links_of_run(run(FOUR, TWO), ["front-ends"]).of == "clients"
+    assert links.links_of_run(run(FOUR, TWO), ["front-ends", "clients"]) is None
 
 
 def test_declared_links_fill_gaps_only(tmp_path):
@@ -78,10 +78,10 @@ def test_declared_links_fill_gaps_only(tmp_path):
     assert known == links.Declared(200 * M, {"alpha": 300 * M}, "tc")
     for record, mbit in ((run((None,) * 4, TWO, ()), 600), (run((10 * M,) * 4, TWO, ()), 40)):
         links.complete([record], known)
-        assert links.of_run(record).bits_per_s == mbit * M
+        assert links.links_of_run(record).bits_per_s == mbit * M
     null_server = run((None,) * 4, TWO, (), point={"store": "nullserver", "axes": {}})
     links.complete([null_server], known)
-    assert links.of_run(null_server).front_ends is None, "declared for another store"
+    assert links.links_of_run(null_server).front_ends is None, "declared for another store"
     assert links.declared(tmp_path) is None
 
 

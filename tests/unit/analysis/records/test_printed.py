@@ -82,7 +82,7 @@ def shown() -> dict[tuple[str, str], set[object]]:
     out["figures", "events_bars"] = bars | {int(t.get_text().split()[0]) for t in fig.legends[0].get_texts()}
     rows, out["figures", "threads"] = threads(), set()
     for size, measure in itertools.product((4000, 10**7), catalogue.FIGURES["threads"].measures):
-        for line in throughput.of_2012(rows[rows["object_size_bytes"] == size], measure):
+        for line in throughput.values_of_2012(rows[rows["object_size_bytes"] == size], measure):
             out["figures", "threads"] |= {*line.at, *line.spread}
     drawn = [line for ax in draw.draw(catalogue.FIGURES["earlier"], then).axes for line in ax.lines]
     out["figures", "earlier"] = {float(x) for line in drawn if line.get_mfc() == "white" for x in line.get_xdata()}

@@ -207,7 +207,7 @@ def lines(fig) -> list:
 
 def test_the_figure_runs_along_the_row_and_says_all_its_values():
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}})
-    figure = catalogue.of(written)["along_front_ends_clients"]
+    figure = catalogue.figures_of_plan(written)["along_front_ends_clients"]
     fig = draw(figure, throughput(ROWS, lambda row: 100.0 * row["front_ends"]))
     (ax,) = fig.axes
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1\n3", "2\n6", "3\n9"]
@@ -219,7 +219,9 @@ def test_the_figure_runs_along_the_row_and_says_all_its_values():
 def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
     rows = [{"engine": e, "clients": n} for e, n in (("s5cmd", 2), ("obstore", 5), ("loadgen", 7))]
     written = told(sweeps={"s": {"workload": "get", "together": rows}})
-    fig = draw(catalogue.of(written)["along_engine_clients"], throughput(rows, lambda row: 10.0 * row["clients"]))
+    fig = draw(
+        catalogue.figures_of_plan(written)["along_engine_clients"], throughput(rows, lambda row: 10.0 * row["clients"])
+    )
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["s5cmd\n2", "obstore\n5", "loadgen\n7"]
     assert lines(fig) == [([1, 2, 3], [20.0, 50.0, 70.0])]
 
@@ -228,21 +230,23 @@ def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_
     product = {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 6, 9]}}
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": product})
     table = throughput([*ROWS, *({"front_ends": 3, "clients": n} for n in (3, 6))], lambda row: 10.0 * row["clients"])
-    figures = catalogue.of(written)
+    figures = catalogue.figures_of_plan(written)
     assert lines(draw(figures["metadata_download"], table)) == [([3, 6, 9], [30.0, 60.0, 90.0])]
     assert lines(draw(figures["along_front_ends_clients"], table)) == [([1, 2, 3], [30.0, 60.0, 90.0])]
     alone = told(sweeps={"s": {"workload": "get", "together": ROWS}})
-    assert not {"metadata_download", "front_ends"} & set(catalogue.of(alone))
+    assert not {"metadata_download", "front_ends"} & set(catalogue.figures_of_plan(alone))
 
 
 def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
     """Accounts and buckets vary together at two clients; clients are an axis of a figure only if there are more."""
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
     one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
-    assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
+    assert "metadata_download" not in catalogue.figures_of_plan(
+        one
+    ) and "along_accounts_buckets" in catalogue.figures_of_plan(one)
     more = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": [2, 4, 8]}}})
     table = throughput([row | {"clients": c} for row in rows for c in (2, 4, 8)], lambda row: 10.0 * row["clients"])
-    curves = lines(draw(catalogue.of(more)["metadata_download"], table))
+    curves = lines(draw(catalogue.figures_of_plan(more)["metadata_download"], table))
     assert [y for _, y in curves] == [[20.0, 40.0, 80.0]] * 2
 
 
@@ -260,10 +264,10 @@ def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}}, figures=mine)
     others = [{"front_ends": n, "clients": 9} for n in (1, 2)]
     table = throughput([*ROWS, *others], lambda row: 10.0 * row["clients"])
-    assert lines(draw(catalogue.of(written)["mine"], table[:3])) == [([1, 2, 3], [30.0, 60.0, 90.0])]
+    assert lines(draw(catalogue.figures_of_plan(written)["mine"], table[:3])) == [([1, 2, 3], [30.0, 60.0, 90.0])]
     beside = {"workload": "get", "axes": {"front_ends": [1, 2], "clients": 9}}
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": beside}, figures=mine)
-    fig = draw(catalogue.of(written)["mine"], table)
+    fig = draw(catalogue.figures_of_plan(written)["mine"], table)
     curves = {tuple(y) for _, y in lines(fig)}
     assert curves == {(30.0, 60.0, 90.0), (90.0, 90.0)}
     shown = [t.get_text() for t in fig.legends[0].get_texts()]

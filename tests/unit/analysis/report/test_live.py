@@ -291,7 +291,7 @@ def test_browsers_get_news_and_are_forgotten(tmp_path, monkeypatch):
 
 
 def test_number_of_browsers_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(serve, "MOST_BROWSERS", 1)
+    monkeypatch.setattr(serve, "MAX_BROWSERS", 1)
 
     async def look(client, at):
         one = await client.get(f"{at}/events")

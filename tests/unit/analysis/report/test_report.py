@@ -323,12 +323,12 @@ def test_page_of_the_reference_is_below_5_mb(made):
 
 
 def test_large_tables_are_cut(monkeypatch):
-    monkeypatch.setattr(build, "MOST_CELLS", 10)
+    monkeypatch.setattr(build, "MAX_CELLS", 10)
     cut = build.table_block([["a", "b"], *([str(i), ""] for i in range(100))], ["1"] * 100)
     assert cut["rows"] == 100 and cut["cells"][0] == ["0", "1", "2", "3", "4"] and len(cut["behind"]) == 5
-    clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MOST_CLIENTS + 9)]
+    clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MAX_CLIENTS + 9)]
     columns, found = details._clients({"clients": clients})
-    assert len(found) == details.MOST_CLIENTS + 1 and len(found[-1]) == len(columns)
+    assert len(found) == details.MAX_CLIENTS + 1 and len(found[-1]) == len(columns)
     assert found[-1][0].endswith(f" {len(clients)}")
     assert len(details._text("x" * 10**6)) < 2 * details.LONGEST
 

@@ -22,10 +22,10 @@ def test_ratio_without_interval_covers_nothing():
 def test_whole_without_scatter_is_its_own_interval():
     """All repetitions are the same: B is exactly 1.5 times A, or equal to it."""
     runs = [dict.fromkeys(range(8), speed) for speed in (2.0, 8.0)]
-    found = ratios.whole(runs, [{rep: v * 1.5 for rep, v in side.items()} for side in runs])
+    found = ratios.overall_ratio(runs, [{rep: v * 1.5 for rep, v in side.items()} for side in runs])
     assert (found.low, found.ratio, found.high) == pytest.approx((1.5, 1.5, 1.5))
     assert (found.p, found.verdict) == (0.0, "faster")
-    none = ratios.whole(runs, runs)
+    none = ratios.overall_ratio(runs, runs)
     assert (none.low, none.high, none.p, none.verdict) == (1.0, 1.0, 1.0, ratios.UNDECIDED)
 
 
@@ -87,7 +87,7 @@ def test_the_whole_by_hand():
     a, b = ([dict(enumerate(rng.uniform(1, 2, 4).tolist(), 1)) for _ in range(3)] for _ in range(2))
     del b[1][3]
     zero = {1: 0.0, 2: 1.0, 3: 1.0, 4: 1.0}
-    found = ratios.whole([*a, zero, {}], [*b, a[0], b[0]])
+    found = ratios.overall_ratio([*a, zero, {}], [*b, a[0], b[0]])
     levels, sides = [], []
     for side in (a, b):
         means = [np.mean(np.log(list(p.values()))) for p in side]

@@ -205,12 +205,12 @@ def test_group_is_bound_above_80_percent_of_its_ceiling():
     cases += [(104.5, "client", "client"), (105.5, "client", None)]  # a rate above it contradicts the ceiling
     for percent, of, bound in cases:
         runs = pd.DataFrame({"ceiling_rate_per_s": pd.array([1000.0, 900.0], "Float64"), "ceiling_of": [of, of]})
-        found = calibration.of_group(runs, 10 * percent)
+        found = calibration.ceiling_columns(runs, 10 * percent)
         assert (found["ceiling_rate_per_s"], found["ceiling_percent"]) == (1000.0, pytest.approx(percent))
         assert (found["ceiling_of"], found["bound_by"]) == (of, bound), (percent, of)
         for used, by in ((92.0, "link"), (91.9, bound)):
             link = {"link_bits_per_s": 10**8, "link_used_percent": used}
-            assert calibration.of_group(runs.assign(**link), 10 * percent)["bound_by"] == by, (percent, of, used)
+            assert calibration.ceiling_columns(runs.assign(**link), 10 * percent)["bound_by"] == by, (percent, of, used)
 
 
 # Every cell of a drawn campaign, by plain loops

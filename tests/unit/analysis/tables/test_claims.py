@@ -235,7 +235,7 @@ def test_speed_limited_by_client_refutes_no_claim():
     assert verdict(*[part.assign(host_cpu_percent=80.0) for part in busy], **SLOPE) == "refuted"
     assert verdict(*[part.assign(shared_host=False) for part in busy], **SLOPE) == "refuted"
     row = judged(*[part.iloc[:1] for part in busy], **SLOPE).iloc[0]
-    assert row["would_decide"] == claims.OWN_HOSTS, "more runs would not decide it"
+    assert row["would_decide"] == claims.SEPARATE_HOSTS, "more runs would not decide it"
     row = judged(*[p.iloc[:1].assign(shared_host=True, host_cpu_percent=97.0) for p in front_ends(1.0)], **SLOPE).iloc[
         0
     ]
@@ -296,7 +296,7 @@ def test_link_that_is_filled():
     for unknown in (runs(100), runs(100).assign(link_used_percent=None)):
         row = judged(unknown, **result).iloc[0]
         assert (row["verdict"], row["would_decide"]) == (UNDECIDED, claims.KNOWN_LINKS)
-        assert judged(unknown.assign(shared_host=True), **result)["would_decide"].iloc[0] == claims.OWN_HOSTS
+        assert judged(unknown.assign(shared_host=True), **result)["would_decide"].iloc[0] == claims.SEPARATE_HOSTS
 
 
 def test_level_without_axis_is_held_back_too():
@@ -305,7 +305,7 @@ def test_level_without_axis_is_held_back_too():
     result = {"table": "roles", "metric": "rate_over_before", "rule": "level", "at_least": 0.8}
     assert verdict(slowed, **result) == "refuted"
     row = judged(slowed.assign(shared_host=True, host_cpu_percent=98.0), **result).iloc[0]
-    assert row["verdict"] == UNDECIDED and row["would_decide"] == claims.OWN_HOSTS and "98 % busy" in row["reason"]
+    assert row["verdict"] == UNDECIDED and row["would_decide"] == claims.SEPARATE_HOSTS and "98 % busy" in row["reason"]
     ports = {"table": "resources", "metric": "ports", "rule": "level", "at_least": 90}
     few = runs(1).assign(ports_percent=5.0)
     assert verdict(few, **ports) == "refuted" and verdict(few.assign(shared_host=True), **ports) == UNDECIDED
@@ -319,7 +319,7 @@ def test_measurement_that_does_not_reach_far_enough_is_not_judged():
     assert verdict(*front_ends(0.5, clients=8), **SLOPE | most) == "not measured here"
     few = front_ends(0.0, clients=8)
     assert verdict(*few, *front_ends(1.0, clients=64), **SLOPE | most) == "confirmed"
-    assert "clients at least 64" in claims.asked(claim(reach={"clients": 64}))
+    assert "clients at least 64" in claims.query_text(claim(reach={"clients": 64}))
 
 
 def test_four_times_as_many_are_compared():
@@ -428,7 +428,13 @@ def test_all_reasons_have_their_sentence():
     lacks = {
         v for name in ("MORE_RUNS", "NARROWER", "LONGER", "MORE_TRIES", "ANSWERS") if (v := getattr(judging, name))
     }
-    lacks |= {claims.OWN_HOSTS, claims.MORE_CLIENTS, claims.FASTER_LINKS, claims.KNOWN_LINKS, table_of.NARROWER_CLAIM}
+    lacks |= {
+        claims.SEPARATE_HOSTS,
+        claims.MORE_CLIENTS,
+        claims.FASTER_LINKS,
+        claims.KNOWN_LINKS,
+        table_of.NARROWER_CLAIM,
+    }
     assert set(latex.WHY) == lacks
 
 
@@ -465,7 +471,7 @@ def test_words_of_claims():
     ]
     for found, query, expected in words:
         of = claim(**found)
-        assert (claims.asked(of), claims.expected(of)) == (query, expected)
+        assert (claims.query_text(of), claims.expected(of)) == (query, expected)
         assert claims.bound_of(of).most == ("at_most" in found)
         assert claims.bound_of(of).at == found.get("at_most", found.get("at_least", 1.0))
 

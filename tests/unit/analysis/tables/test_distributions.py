@@ -159,14 +159,14 @@ def test_panels_say_how_many_settings_they_leave_out(tmp_path):
     both = draw.draw(catalogue.FIGURES["distributions"], stores)
     assert [t.get_text() for t in both.legends[0].get_texts()] == ["alpha, obstore", "beta, obstore"]
     assert both.axes[0].texts[-1].get_text() == "download of 4 kB, 1 to 2 clients"
-    several_sizes = [one.assign(object_size_bytes=1000 * (i + 1)) for i in range(figure.MOST + 2)]
+    several_sizes = [one.assign(object_size_bytes=1000 * (i + 1)) for i in range(figure.MAX_LINES + 2)]
     shown = draw.draw(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
-    assert len(shown.axes) == figure.MOST
+    assert len(shown.axes) == figure.MAX_LINES
     named = [one.assign(object_size_bytes=1000 * i, engine=f"{'e' * 60}{i}{j}") for i in range(5) for j in range(6)]
     crowded = draw.draw(catalogue.FIGURES["distributions"], pd.concat(named, ignore_index=True))
     assert len(crowded.legends[0].get_texts()) == 30 and crowded.get_figheight() == panels.PAGE
     caption = catalogue.caption(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
-    assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
+    assert f"Shown: {figure.MAX_LINES} of {figure.MAX_LINES + 2}" in caption
 
 
 def test_curves_stay_within_values(tmp_path):

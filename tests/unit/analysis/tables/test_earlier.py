@@ -144,7 +144,7 @@ def test_other_sizes_and_several_clients_have_no_published_points():
     for change in ({"size": 10**6}, {"size": 4000, "clients": 2}):
         rows = of_threads(**change)
         assert hollow(draw.draw(known, rows)) == [] and "2012" not in catalogue.caption(known, rows), change
-        assert [*throughput.of_2012(rows, known.measures[0])] == []
+        assert [*throughput.values_of_2012(rows, known.measures[0])] == []
 
 
 def test_axis_reaches_published_points():

@@ -81,7 +81,7 @@ def test_figures_name_loops_and_loads(table):
 def test_figure_cuts_too_many_panels(table):
     many = pd.concat([table.assign(store=f"s{i:02d}") for i in range(12)])
     fig = draw(catalogue.FIGURES["latency_closed"], many)
-    assert len(fig.axes) == panels.room() == 15 and "15 of 24 panels" in texts(fig).replace("\n", " ")
+    assert len(fig.axes) == panels.max_panels() == 15 and "15 of 24 panels" in texts(fig).replace("\n", " ")
     caption = catalogue.caption(catalogue.FIGURES["latency_closed"], many)
     assert caption.endswith("Shown: 15 of 24 panels, all are in latency.csv.")
 

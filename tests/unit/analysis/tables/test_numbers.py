@@ -72,7 +72,7 @@ def test_intervals_steadiness_and_second_stores_are_counted_where_they_are():
 def test_definitions_are_those_of_the_statistics():
     """Fractions are in percent."""
     content = {name: (value, unit) for name, value, unit in numbers._definitions()}
-    for name, fraction in (("still", steadiness.STILL), ("change", steadiness.LEAST_CHANGE)):
+    for name, fraction in (("still", steadiness.STILL), ("change", steadiness.MIN_CHANGE)):
         value, unit = content[f"steadiness_{name}"]
         assert unit == "%" and 0 < value < 100 and value == pytest.approx(fraction / 0.01)
     assert content["steadiness_confidence"] == (pytest.approx(99), "%"), "1 in 100 steady windows is reported"

@@ -88,7 +88,7 @@ def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
     events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
     for apart, known in ((0.02, True), (0.05, False)):
         rows = [upload(e, took=1) for e in np.arange(0.011, 20, apart)]
-        found = roles.of_runs(campaign_of(tmp_path / str(apart), rows, run_of(*events))).set_index("phase")
+        found = roles.run_rows(campaign_of(tmp_path / str(apart), rows, run_of(*events))).set_index("phase")
         assert found.loc["rebuilding", "length_s"] == pytest.approx(0.2)
         assert found.loc["during", "rate_over_before_ratio"] == pytest.approx(1, rel=0.02)
         ratios = found.loc["rebuilding", ["rate_over_before_ratio", "latency_p50_over_before_ratio"]]
@@ -96,7 +96,7 @@ def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
     for whole, apart in ((9.52, 0.0005), (9.7, 0.25)):
         rows = [upload(e, took=1) for e in np.arange(0.011, 20, apart)]
         run = run_of(*events[:-1], state(whole, "clean"))
-        phases = roles.of_runs(campaign_of(tmp_path / f"{whole}", rows, run))["phase"]
+        phases = roles.run_rows(campaign_of(tmp_path / f"{whole}", rows, run))["phase"]
         assert list(phases) == ["before", "during", "after"]
 
 
@@ -105,7 +105,7 @@ def test_role_that_does_nothing_during_a_fault_has_a_rate(tmp_path):
     ends = [e for e in np.arange(0.2, 20, 0.2) if not 4.95 < e < 9.95]
     rows = [upload(e, took=1) for e in ends] + [upload(10, took=5000)] * 1
     for waits, rate in ((1, 0.9 / 4.5), (0, 0)):
-        found = roles.of_runs(campaign_of(tmp_path / str(waits), rows[: len(ends) + waits], run_of(KILL, RESTART)))
+        found = roles.run_rows(campaign_of(tmp_path / str(waits), rows[: len(ends) + waits], run_of(KILL, RESTART)))
         during = found.set_index("phase").loc["during"]
         assert during["operations"] == 0 and during["rate_per_s"] == pytest.approx(rate)
         assert during["rate_over_before_ratio"] == pytest.approx(rate / 5, rel=0.06)
@@ -120,7 +120,7 @@ def test_roles_without_good_operations_have_rows(tmp_path):
     for failed in (0, 1):
         rows = [upload(3, error="Refused", status=0, bytes=0)] * failed
         campaign = campaign_of(tmp_path / str(failed), rows, run_of(KILL, RESTART))
-        found = roles.of_runs(campaign)
+        found = roles.run_rows(campaign)
         assert list(found["phase"]) == ["before", "during", "after"]
         assert list(found["rate_per_s"].fillna(-1)) == [failed - 1, -1, -1]
         assert found[["latency_p50_ms", "rate_over_before_ratio"]].isna().all(axis=None)
@@ -174,7 +174,7 @@ def test_text_names_what_was_spared_only_where_there_is_any():
 
 def headline(*rows: dict[str, object]) -> str:
     table = pd.DataFrame([recovered(None, None) | r for r in rows])
-    return next(latex.of_faults(table)).value
+    return next(latex.fault_headlines(table)).value
 
 
 def cost(fault: str, role: str, **more: float) -> dict[str, object]:

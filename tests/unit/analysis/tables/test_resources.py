@@ -82,7 +82,7 @@ SEEN |= {"time_wait_more": 100, "two_hosts": 430, "one_host": 415}
 def of_run(shared=False, seen=SEEN, operations=2000.0, moved=4e9, **changes):
     run = {"start_ns": 0, "deadline_ns": 8 * S, "clients": CLIENTS, "host": HOST | {"network": NETWORK}}
     run |= {"environment": {"memory_bytes": 8_000_000_000}} | changes
-    return resources.of_run(run, operations, moved, shared, seen)
+    return resources.run_values(run, operations, moved, shared, seen)
 
 
 def test_resources_of_a_run():

@@ -213,7 +213,7 @@ def test_invalid_runs_are_left_out():
 
 
 def figure(tables, name):
-    found = catalogue.of(planned())[name]
+    found = catalogue.figures_of_plan(planned())[name]
     return found, draw(found, tables[found.table], *(tables[other] for other in getattr(found, "further_tables", ())))
 
 
@@ -303,7 +303,7 @@ def test_names_of_figures_over_time():
 def test_many_groups_have_several_figures():
     sweep = copy.deepcopy(several.CONFIG["sweeps"]["tenants"])
     sweep["roles"]["aggressor"]["axes"]["arrival_rate"] = list(range(10, 150, 10))
-    figures = timeline.of_plan(planned(sweeps={"tenants": sweep}))
+    figures = timeline.figures_of_plan(planned(sweeps={"tenants": sweep}))
     assert list(figures) == ["timeline_tenants", "timeline_tenants_two", "timeline_tenants_three"]
     assert [len(f.function.args[0]) for f in figures.values()] == [6, 6, 2]
     assert "One of 3 figures" in next(iter(figures.values())).caption
@@ -405,14 +405,14 @@ def test_headline_has_the_worst_case_and_the_range_of_the_others(tables):
     kept = dict(zip(rows.index[rows["role"] == "victim"], (1.0, 0.9, 0.5), strict=True))
     for part in ("median", "low", "high"):
         rows = rows.assign(**{f"rate_over_before_{part}_ratio": rows.index.map(kept).astype(float)})
-    (found,) = latex.of_roles(rows)
+    (found,) = latex.role_headlines(rows)
     assert found.value == r"50~\%" and "aggressor: open loop, 400 operations/s due" in found.where
     assert r"90 to 100~\%" in found.where and "at aggressor: due/s 100 to 200" in found.where
     ratios = {f"latency_p99_over_before_{part}_ratio": 1170.0 for part in ("median", "low", "high")}
     bound = rows.assign(lower_bounds="latency_p99_over_before", **ratios)
-    assert r"$\geq$" in next(latex.of_roles(bound)).of
+    assert r"$\geq$" in next(latex.role_headlines(bound)).of
 
 
 def test_headline_of_ledgers_has_bound(tables):
-    (found,) = latex.of_ledgers(tables["durability"])
+    (found,) = latex.ledger_headlines(tables["durability"])
     assert found.value == r"1 of 120\,000" and found.where.startswith(r"at most 0.00395")

@@ -131,7 +131,7 @@ def test_documentation_has_rules_and_thresholds():
         90,
     )
     assert (verdicts.ONE_CORE, verdicts.MORE_THAN_ONE, verdicts.MOSTLY, verdicts.OTHERS) == (0.9, 1.1, 0.8, 10)
-    assert (verdicts.GAIN, verdicts.LEAST_RUNS, verdicts.LEAST_GAIN) == (1.05, 3, 1.1)
+    assert (verdicts.GAIN, verdicts.MIN_RUNS, verdicts.MIN_GAIN) == (1.05, 3, 1.1)
 
 
 PORTS = {"host_ports": 1000, "time_wait_median_sockets": 700}

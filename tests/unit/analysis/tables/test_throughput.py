@@ -27,7 +27,7 @@ def test_text_quotes_best_group_of_each_class():
         rows.append(base | {"object_size_bytes": size, "engine": engine} | rates)
     table = pd.DataFrame(rows).astype({"object_size_bytes": "Int64"})
     names = [n for n, of in throughput.CLASSES.items() if of.workload == "get" and of.large]
-    assert names and all(len(throughput.of_class(table, n)) == 2 for n in names), "LARGE itself is large"
+    assert names and all(len(throughput.rows_of_class(table, n)) == 2 for n in names), "LARGE itself is large"
     content = {name: value for name, value, _ in throughput.numbers(table)}
     for name in names:
         assert (content[f"best_{name}"], content[f"best_{name}_spread"]) == (100.0, "100 [90, 110]")

@@ -6,7 +6,7 @@ from functools import partial
 from fault_stores import STORES, acts
 from refusals import all_refused, check_refused, refusal
 
-from storelab.core.axes.roles import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
+from storelab.core.axes.roles import ACTS, HARMS, LOSSES, UNDOES, USER_ACTS
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.stores import config as configuration
 
@@ -18,7 +18,7 @@ def plain(*given, duration=60 * S, scale=1.0):
 
 
 def test_every_act_is_of_one_group():
-    assert sorted(ACTS) == sorted([*HARMS, *UNDOES, "upgrade", *OF_A_USER]) and len(set(ACTS)) == 13
+    assert sorted(ACTS) == sorted([*HARMS, *UNDOES, "upgrade", *USER_ACTS]) and len(set(ACTS)) == 13
     assert {h for harms in UNDOES.values() for h in harms} == set(HARMS), "each harmful act has an act that undoes it"
     assert set(LOSSES) < set(HARMS)
 

@@ -47,7 +47,7 @@ def test_series_among_other_points_stays_whole():
     points = made(sweeps={"soak": SWEEP, "other": {"workload": "get", "axes": {"clients": [1, 2, 3, 4, 5]}}})
     runs = runs_of(points)
     assert sorted(map(len, runs)) == [1] * 5 + [12] * 3
-    assert all(series.of(points, p) == run for run in runs for p in run)
+    assert all(series.series_of(points, p) == run for run in runs for p in run)
 
 
 def test_points_without_parts_stay_as_they_are():
@@ -56,7 +56,7 @@ def test_points_without_parts_stay_as_they_are():
     alone = [p for p in beside if p.sweep == "up"]
     assert {(p.key, p.seed) for p in plain} == {(p.key, p.seed) for p in alone}
     assert {p.axes["part"] for p in alone} == {0} and "part" not in plain[0].axes
-    assert [series.part(p) for p in plain] == [0] * 6 and series.of(plain, plain[3]) == [plain[3]]
+    assert [series.part(p) for p in plain] == [0] * 6 and series.series_of(plain, plain[3]) == [plain[3]]
 
 
 def test_further_parts_keep_earlier_ones():

@@ -62,7 +62,7 @@ def test_missing_and_foreign_branches_are_errors(tiny):
     with pytest.raises(KeyError, match="nothing"):
         read(one, ["nothing"], np.arange(3))
     head.forms[7] = None
-    with pytest.raises(reader.NotHere, match="1 of 2 branches can only be decoded by uproot"):
+    with pytest.raises(reader.NeedsUproot, match="1 of 2 branches can only be decoded by uproot"):
         read(one, head.layout.names[6:8], np.arange(3))
 
 

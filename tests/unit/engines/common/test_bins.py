@@ -90,7 +90,7 @@ def test_quantiles_are_within_two_percent():
             for upper, count in hist:
                 counts[upper] = counts.get(upper, 0) + count
         upper, count = (np.array(v) for v in zip(*sorted(counts.items()), strict=True))
-        found = medians.of_histogram(upper, count, latency.LEVELS)
+        found = medians.histogram_quantiles(upper, count, latency.LEVELS)
         assert np.abs(found / wanted - 1).max() < 0.02, n
 
 

@@ -109,10 +109,10 @@ def test_no_store_is_started_on_a_measuring_node(tmp_path, slurm):
     slurm("SLURM_JOB_ID", "7")
     settings = config(tmp_path, launcher={"kind": "srun"})
     (store,) = all_stores(settings).values()
-    choose.lives_outside(settings, store, 1)  # salloc: this is the host where it was asked for
+    choose.require_running(settings, store, 1)  # salloc: this is the host where it was asked for
     slurm("SLURMD_NODENAME", "node1")
-    assert refusal(choose.lives_outside, settings, store, 1).startswith("stores.a: front-ends: 1 requested, 0 ")
-    choose.lives_outside(config(tmp_path), store, 1)  # clients of this host: one machine
+    assert refusal(choose.require_running, settings, store, 1).startswith("stores.a: front-ends: 1 requested, 0 ")
+    choose.require_running(config(tmp_path), store, 1)  # clients of this host: one machine
 
 
 def test_point_needs_enough_walltime(tmp_path, monkeypatch, slurm):

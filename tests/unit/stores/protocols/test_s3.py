@@ -9,7 +9,7 @@ from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols import s3, s3_clients
-from storelab.stores.protocols.access import StillHolds
+from storelab.stores.protocols.access import BucketNotEmpty
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 KEYS = Credentials("AKIDNOTREAL", "SECRETNOTREAL")
@@ -117,7 +117,7 @@ def test_bucket_that_was_just_emptied_is_tried_again(monkeypatch):
     client = Emptied(3)
     s3.S3Access(client, "stores.g").drop_bucket("b")
     assert client.dropped == 1
-    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still contains 'theirs'"):
+    with pytest.raises(BucketNotEmpty, match=r"stores\.g: bucket b still contains 'theirs'"):
         s3.S3Access(Emptied(99, ["theirs"]), "stores.g").drop_bucket("b")
     with pytest.raises(MeasurementFailed, match="BucketNotEmpty"):
         s3.S3Access(Emptied(99), "stores.g").drop_bucket("b")

@@ -88,9 +88,9 @@ def test_listings_name_a_folder_and_uploads_nothing(prepared):
 
 def test_deletions_have_more_names_than_time(prepared, monkeypatch):
     """Each client has names for a number of requests, up to a number of objects of the whole point."""
-    assert (calibrate.DELETIONS, calibrate.MOST_DELETIONS) == (100_000, 800_000)
+    assert (calibrate.DELETIONS, calibrate.MAX_DELETIONS) == (100_000, 800_000)
     monkeypatch.setattr(calibrate, "DELETIONS", 1000)
-    monkeypatch.setattr(calibrate, "MOST_DELETIONS", 8000)
+    monkeypatch.setattr(calibrate, "MAX_DELETIONS", 8000)
     for clients, batch, number in ((1, 1, 1000), (1, 5, 5000), (4, 5, 2000), (1, 10, 8000)):
         job, given = prepared(point("delete", clients=clients, batch=batch))
         names = job.extra["objects"]

@@ -30,7 +30,7 @@ from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 from storelab.workloads.distribution import garbage, proof, workload
-from storelab.workloads.distribution.garbage import Collector, NotWhole
+from storelab.workloads.distribution.garbage import Collector, IncompleteRoot
 from storelab.workloads.distribution.publish import Other
 from storelab.workloads.distribution.stratum import ONE, SEVERAL, Failed, ObstoreStratum, OutOfTime, Stratum, judged
 from storelab.workloads.probe.plain_http import Reply
@@ -217,13 +217,13 @@ def test_nothing_is_deleted_from_a_damaged_repository(server, published):
     fields, kept = names.manifest_fields(objects[MANIFEST]), names.key(REPOSITORY, roots[-2], "C")
     for change, error, words in (
         ({MANIFEST: names.manifest_text(fields | {"N": "other.example.org"})}, Other, "'other.example.org'"),
-        ({MANIFEST: None}, NotWhole, "manifest or reflog"),
-        ({MANIFEST: objects[MANIFEST][:-5]}, NotWhole, "the manifest is damaged"),
-        ({REFLOG: None}, NotWhole, "manifest or reflog"),
-        ({REFLOG: b"no database"}, NotWhole, "the reflog is damaged"),
-        ({REFLOG: catalogs.reflog(REPOSITORY, [(roots[0], 1)])}, NotWhole, "the reflog does not name the root"),
-        ({kept: None}, NotWhole, "is incomplete"),
-        ({kept: zlib.compress(b"no catalog")}, NotWhole, "is incomplete"),
+        ({MANIFEST: None}, IncompleteRoot, "manifest or reflog"),
+        ({MANIFEST: objects[MANIFEST][:-5]}, IncompleteRoot, "the manifest is damaged"),
+        ({REFLOG: None}, IncompleteRoot, "manifest or reflog"),
+        ({REFLOG: b"no database"}, IncompleteRoot, "the reflog is damaged"),
+        ({REFLOG: catalogs.reflog(REPOSITORY, [(roots[0], 1)])}, IncompleteRoot, "the reflog does not name the root"),
+        ({kept: None}, IncompleteRoot, "is incomplete"),
+        ({kept: zlib.compress(b"no catalog")}, IncompleteRoot, "is incomplete"),
     ):
         before = changed(objects, change)
         server.objects = dict(before)
@@ -234,7 +234,7 @@ def test_nothing_is_deleted_from_a_damaged_repository(server, published):
 
 def test_damaged_dead_catalog_is_an_error(full, published):
     full.objects[names.key(REPOSITORY, published[1][0], "C")] = zlib.compress(b"no catalog")
-    with pytest.raises(NotWhole):
+    with pytest.raises(IncompleteRoot):
         collect(full)
     assert alive(published) <= full.objects.keys()
 
@@ -410,7 +410,7 @@ def test_days_are_staged_whole(published, was, monkeypatch):
         there.update({bucket.prefix + key: path.read_bytes() for bucket, key, path in items})
 
     monkeypatch.setattr(garbage.upload, "put_items", put)
-    monkeypatch.setattr(garbage, "MOST_OBJECTS", 40)
+    monkeypatch.setattr(garbage, "MAX_OBJECTS", 40)
     store = SimpleNamespace(name="s", access=lambda account: Access(there))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
         given = (store, Bucket("b", "mine/"), "put/att/", SETTINGS, DAYS, KEEP, Path(scratch))
@@ -501,7 +501,7 @@ def test_second_look_comes_later(after, was, monkeypatch):
 
 
 def test_many_dead_objects_are_sampled_and_listed(after, was, published, monkeypatch):
-    monkeypatch.setattr(proof, "MOST_ASKED", 10)
+    monkeypatch.setattr(proof, "MAX_REQUESTED", 10)
     counts, good, _ = look(after, was)
     assert 5 <= counts["asked"] <= 10 and good == GOOD
     every = sorted(dead(published))

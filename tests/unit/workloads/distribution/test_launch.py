@@ -399,9 +399,9 @@ def test_repository_is_read_over_tls(tmp_path):
     with answering(lambda request: (200, {}, b""), tmp_path / "server") as port:
         url = f"https://127.0.0.1:{port}"
         endpoint = Endpoint(url, ca_file=str(tmp_path / "right"))
-        assert served.asked(f"{url}/b/x", endpoint) == ""
-        assert served.asked(f"{url}/b/x", dataclasses.replace(endpoint, verify=False, ca_file=None)) == ""
-        assert "certificate" in served.asked(
+        assert served.denied_reason(f"{url}/b/x", endpoint) == ""
+        assert served.denied_reason(f"{url}/b/x", dataclasses.replace(endpoint, verify=False, ca_file=None)) == ""
+        assert "certificate" in served.denied_reason(
             f"{url}/b/x", dataclasses.replace(endpoint, ca_file=str(tmp_path / "other"))
         )
 

@@ -140,7 +140,7 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
     for name, value in KEYS.environ().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(tool, "_alone", lambda: ())  # no namespace: a test may run where none can be made
+    monkeypatch.setattr(tool, "_namespace_prefix", lambda: ())  # no namespace: a test may run where none can be made
     monkeypatch.setattr(tool, "_INSIDE", 'cat "/proc/self/fd/$4" > "$3/s3.conf"; shift 4; exec "$@"')
     return here
 
@@ -322,7 +322,7 @@ def test_unusable_program_is_refused(tmp_path, monkeypatch):
     broken = script(tmp_path / tool.NAME, "#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
     check_refused("engine cvmfs: ", "libcvmfs_crypto", tool.binary)
     broken.write_text("#!/bin/sh\necho 2.12.0\n")
-    monkeypatch.setattr(tool, "_alone", lambda: ("false",))
+    monkeypatch.setattr(tool, "_namespace_prefix", lambda: ("false",))
     check_refused("engine cvmfs: ", "needs a mount namespace", tool.binary)
 
 

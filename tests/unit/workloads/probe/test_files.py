@@ -12,7 +12,7 @@ def test_local_folder_answers_yes(tmp_path):
     known.parent.mkdir(parents=True)
     known.write_bytes(context.known_body(5))
     one = Files(job(Endpoint(f"file://{tmp_path}", protocol="file"), [Bucket("b")]))
-    found = {(q.topic, q.name): answers.ask(q, one, 1 << 62) for q in workload.checks("file")}
+    found = {(q.topic, q.name): answers.ask_question(q, one, 1 << 62) for q in workload.checks("file")}
     attributes = found.pop(("checksums", "extended attributes"))
     if attributes.answer != "yes":  # some file systems have none
         assert (attributes.answer, attributes.evidence) == ("no", "setxattr: ENOTSUP")

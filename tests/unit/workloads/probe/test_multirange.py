@@ -163,13 +163,13 @@ class Liar(Handler):
         return self.answer(206, parts + b"\r\n--b--\r\n", {"Content-Type": 'multipart/byteranges; boundary="b"'})
 
 
-def asked(mode: str) -> dict[str, answers.Asked]:
+def asked(mode: str) -> dict[str, answers.TimedAnswer]:
     """Ask a server in that mode all questions about ranges; return check -> answer."""
     with served(Liar, mode=mode, body=known_body(5)) as url:
         context = Http(job(Endpoint(url, protocol="http"), [Bucket("b")]))
         try:
             return {
-                name: answers.ask(answers.Check(topic, name, ask), context, 1 << 62)
+                name: answers.ask_question(answers.Check(topic, name, ask), context, 1 << 62)
                 for (topic, name), ask in RANGES.items()
             }
         finally:
@@ -208,6 +208,6 @@ def test_exception_of_a_question_is_an_answer():
     def broken(_):
         raise KeyError("SECRET in a message")
 
-    found = answers.ask(answers.Check("t", "n", broken), None, 1 << 62, ["SECRET"])
+    found = answers.ask_question(answers.Check("t", "n", broken), None, 1 << 62, ["SECRET"])
     assert (found.answer, found.evidence) == ("error", "KeyError: '*** in a message'")
-    assert answers.ask(answers.Check("t", "n", broken), None, 0).answer == "not tried"
+    assert answers.ask_question(answers.Check("t", "n", broken), None, 0).answer == "not tried"

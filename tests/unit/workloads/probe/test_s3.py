@@ -78,7 +78,7 @@ def asked(monkeypatch):
         end, places = Endpoint(url), [endpoint.Bucket("b"), endpoint.Bucket("b-a1", "", 1)]
         with closing(S3(job(end, places, endpoints=[end], extra=extra, **more))) as c:
             chosen = [q for q in workload.checks("s3") if wanted is None or (q.topic, q.name) in wanted]
-            return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in chosen}
+            return {(q.topic, q.name): answers.ask_question(q, c, 1 << 62, c.secrets()) for q in chosen}
 
     return run
 

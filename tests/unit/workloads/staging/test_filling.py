@@ -63,9 +63,9 @@ def test_store_is_filled_and_emptied(site):
     before = {p: p.stat().st_mtime_ns for p in filler(store)}
     filling.ensure(config, store, 80)
     assert {p: p.stat().st_mtime_ns for p in filler(store)} == before, "what is there stays"
-    room = left_over.room(config, store, 0)
+    room = left_over.free_space(config, store, 0)
     assert room == pytest.approx(0.9 * 0.2 * CAPACITY, rel=0.06), "nine tenths of what is left"
-    assert filling.ensure(config, store, 0) is None and not filler(store) and not filling.there(config, store)
+    assert filling.ensure(config, store, 0) is None and not filler(store) and not filling.may_have_filler(config, store)
     assert filling.ensure(config, store, 0) is None, "nothing to do"
 
 

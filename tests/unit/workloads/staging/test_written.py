@@ -47,7 +47,7 @@ def s3():
 
 def made_by(store, p):
     """Return the function that decides whether an object belongs to the point's attempt."""
-    return written.of_attempt(store, p, ATTEMPT, WORKLOADS[p.workload].expected_objects(p, ATTEMPT))
+    return written.written_by(store, p, ATTEMPT, WORKLOADS[p.workload].expected_objects(p, ATTEMPT))
 
 
 def noted(config, store):

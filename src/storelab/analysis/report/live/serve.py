@@ -26,7 +26,7 @@ from storelab.core.errors import UserError
 HERE = Path(__file__).parent
 LOOPBACK, ANY = "127.0.0.1", ("0.0.0.0", "::")
 AT_LEAST_S = 5.0  # maximum time between two events, so that closed browsers are noticed
-MOST_BROWSERS = 64  # maximum number of browsers at the same time
+MAX_BROWSERS = 64  # maximum number of browsers at the same time
 SLOW_S = 10.0  # a browser that accepts no data for this time is closed
 HEADERS = {
     "Cache-Control": "no-store",
@@ -149,8 +149,8 @@ async def _report(request: web.Request) -> web.StreamResponse:
 async def _events(request: web.Request) -> web.StreamResponse:
     """Send the current state at each change, until the browser leaves."""
     watched, browsers = request.app[WATCHED], request.app[BROWSERS]
-    if len(browsers) >= MOST_BROWSERS:
-        raise web.HTTPServiceUnavailable(text=f"{MOST_BROWSERS} browsers are connected already.", headers=HEADERS)
+    if len(browsers) >= MAX_BROWSERS:
+        raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are connected already.", headers=HEADERS)
     answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
     browsers.add(answer)
     try:
@@ -203,13 +203,13 @@ METRICS_TYPE = CONTENT_TYPE_LATEST
 MOODS = ("waiting", "running", "between", "killed", "silent", "stopped", "complete")
 SIDES = {"clients": "client_cores", "store": "server_cores", "host": "host_cores"}
 # Name -> description; metrics of the measured point have its store and workload as labels.
-OF_CAMPAIGN = {
+CAMPAIGN_METRICS = {
     "storelab_points": "Points of the campaign by state: done (invalid among them), invalid, failed, to come.",
     "storelab_mood": "1 for the current state: waiting, running, between, killed, silent, stopped or complete.",
     "storelab_left_seconds": "Estimated remaining seconds of the campaign; absent if no process measures.",
     "storelab_age_seconds": "Seconds since the last update by the measuring process.",
 }
-OF_POINT = {
+POINT_METRICS = {
     "storelab_operations": "Successful operations of the current point; starts at zero for each point.",
     "storelab_errors": "Failed operations of the current point; starts at zero for each point.",
     "storelab_bytes": "Useful bytes of the current point; starts at zero for each point.",
@@ -219,7 +219,7 @@ OF_POINT = {
     "storelab_cpu_cores": "Busy cores in the last second: of the clients, the store, the whole host.",
     "storelab_memory_bytes": "Resident memory of clients and store.",
 }
-NAMES = {**OF_CAMPAIGN, **OF_POINT}
+NAMES = {**CAMPAIGN_METRICS, **POINT_METRICS}
 
 
 class Collector:

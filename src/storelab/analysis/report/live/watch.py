@@ -21,11 +21,11 @@ ALIVE_S = 1.0  # between two checks whether the measuring process is alive
 FOLDERS_S = 10.0  # between two checks of all unfinished folders, if no point was reported to have ended
 SILENT_S, STAGING_S = 10.0, 600.0  # without news from another host: during a point; between two points
 TABLE_S = 10.0  # between two tables of points, while older records are read
-MOST_FAILURES, RECENT = 20, 6  # maximum number of points that are listed
+MAX_FAILURES, RECENT = 20, 6  # maximum number of points that are listed
 READING = 0.003  # fraction of a core for reading older records
 COLUMNS = ("order", "store", "workload", "rep", "key", "state", "reason", "seconds", "operations", "errors", "bytes")
 RATES = ("operations_per_s", "mb_per_s", "started")
-TO_COME = "to come"
+PENDING = "to come"
 
 
 class Watched:
@@ -113,7 +113,7 @@ class Watched:
         old, self.rows = self.rows, {}
         for order, p in enumerate(points):
             row = {"order": order, "store": p["store"], "workload": p["workload"], "rep": p["rep"], "key": p["key"]}
-            known = old.get(p["key"]) or {"state": TO_COME, "seconds": p.get("fixed", {}).get("duration_ns", 0) / 1e9}
+            known = old.get(p["key"]) or {"state": PENDING, "seconds": p.get("fixed", {}).get("duration_ns", 0) / 1e9}
             self.rows[p["key"]] = {**known, **{_column(axis): v for axis, v in p["axes"].items()}, **row}
         self._looked, self.rows_version = 0.0, self.rows_version + 1
         return True
@@ -140,9 +140,9 @@ class Watched:
         if row["state"] in ("done", "ok", "invalid") or integrity.has(self.raw, key):
             return "done"
         try:
-            return "failed" if (self.raw / key / records.FAILED).stat().st_mtime_ns >= begun_ns else TO_COME
+            return "failed" if (self.raw / key / records.FAILED).stat().st_mtime_ns >= begun_ns else PENDING
         except OSError:
-            return TO_COME
+            return PENDING
 
     async def _read_old(self) -> None:
         """Read the older records slowly."""
@@ -171,7 +171,7 @@ class Watched:
         """Return the state of the campaign as a word and as a sentence."""
         state, counts = self.state, self.counts()
         if state is None:
-            if self.rows and not counts[TO_COME]:
+            if self.rows and not counts[PENDING]:
                 return "complete", "All points are measured."
             return "waiting", "No process measures: no point has started."
         who, living = f"process {state['pid']}", live.lives(state)
@@ -186,16 +186,16 @@ class Watched:
             if living is None and age_s > SILENT_S and state["stage"] == "measuring":
                 return "silent", f"No message from {state['host']} for more than {SILENT_S:.0f} s."
             return "running", "A point is being measured."
-        if not counts[TO_COME]:
+        if not counts[PENDING]:
             return "complete", "All points are measured."
         goes_on = live.lives(state["run"])
         if goes_on or (goes_on is None and age_s < STAGING_S):
             return "between", "Between two points."
-        return "stopped", f"No process measures now; {counts[TO_COME]} of {len(self.rows)} points remain."
+        return "stopped", f"No process measures now; {counts[PENDING]} of {len(self.rows)} points remain."
 
     def counts(self) -> dict[str, int]:
         """Return the number of points by state; `done` counts points with a record, read or not."""
-        out = dict.fromkeys(("done", "invalid", "failed", TO_COME), 0)
+        out = dict.fromkeys(("done", "invalid", "failed", PENDING), 0)
         for row in self.rows.values():
             out["done" if row["state"] == "ok" else row["state"]] += 1
         out["done"] += out["invalid"]
@@ -241,7 +241,7 @@ class Watched:
         known = [row for row in self.rows.values() if row.get("started")]
         wrong = [row for row in self.rows.values() if row["state"] in ("failed", "invalid")]
         recent = heapq.nlargest(RECENT, known, key=lambda row: row["started"])
-        return {"recent": shown_fields(recent), "wrong": shown_fields(wrong[:MOST_FAILURES])}
+        return {"recent": shown_fields(recent), "wrong": shown_fields(wrong[:MAX_FAILURES])}
 
     def table(self) -> dict[str, Any]:
         """Return every planned point, in the form of the tables of the page (`build.table_block`)."""

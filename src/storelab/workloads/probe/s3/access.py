@@ -9,7 +9,7 @@ import time
 from functools import partial
 
 from storelab.stores.protocols.endpoint import Credentials
-from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.context import SMALL
 from storelab.workloads.probe.plain_http import Reply, error_code, require_status, status_text
 from storelab.workloads.probe.s3.requests import MARKER, S3, tree
@@ -41,13 +41,13 @@ def wrong_secret(c: S3) -> Answer:
     reply = c.send(
         "GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token)
     )
-    return yes(_refused(reply, "a signature with another secret"))
+    return confirm(_refused(reply, "a signature with another secret"))
 
 
 def unknown_key(c: S3) -> Answer:
     _signed_works(c)
     reply = c.send("GET", c.known, keys=Credentials("SLNOBODYHASTHISKEY00", c.keys.secret_key))
-    return yes(_refused(reply, "an unknown access key"))
+    return confirm(_refused(reply, "an unknown access key"))
 
 
 def version_2(c: S3) -> Answer:
@@ -58,20 +58,20 @@ def version_2(c: S3) -> Answer:
     demand(reply.holds(c.body), f"answered {status_text(reply)}")
     wrong = Credentials(c.keys.access_key, "0" * 40, c.keys.session_token)
     bad = wire.send("GET", path, sign_v2("GET", wire.host, resource, wrong))
-    return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
+    return confirm(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
 
 
 def presigned_get(c: S3) -> Answer:
     reply = require_status(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
     demand(reply.body == c.body, f"200 with {len(reply.body)} wrong bytes")
-    return yes(f"200, {len(reply.body)} bytes without keys")
+    return confirm(f"200, {len(reply.body)} bytes without keys")
 
 
 def presigned_put(c: S3) -> Answer:
     key = c.key("presigned")
     reply = require_status(c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL))
     demand(c.holds(key, SMALL), "accepted, but not stored as sent")
-    return yes(f"{reply.status}, stored as sent")
+    return confirm(f"{reply.status}, stored as sent")
 
 
 def tampered(c: S3) -> Answer:
@@ -85,13 +85,13 @@ def tampered(c: S3) -> Answer:
     got = c.anonymous("GET", c.known, query=changed(c.presigned("GET", c.known)))
     written = c.anonymous("PUT", key, query=changed(c.presigned("PUT", key)), body=SMALL)
     demand(c.send("HEAD", key).status == 404, f"a PUT with it is stored ({status_text(written)})")
-    return yes(f"GET {_refused(got, 'a GET with it')}, PUT {_refused(written, 'a PUT with it')}")
+    return confirm(f"GET {_refused(got, 'a GET with it')}, PUT {_refused(written, 'a PUT with it')}")
 
 
 def other_key(c: S3) -> Answer:
     _presigned_works(c)
     key = c.stored("private")
-    return yes(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
+    return confirm(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
 
 
 def other_method(c: S3) -> Answer:
@@ -104,13 +104,15 @@ def other_method(c: S3) -> Answer:
         c.holds(key, SMALL),
         f"the object was changed with a URL for GET (PUT {status_text(written)}, DELETE {status_text(deleted)})",
     )
-    return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
+    return confirm(
+        f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}"
+    )
 
 
 def expired(c: S3) -> Answer:
     _presigned_works(c)
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known, 60, time.time() - 3600))
-    return yes(_refused(reply, "a URL that expired 59 minutes ago"))
+    return confirm(_refused(reply, "a URL that expired 59 minutes ago"))
 
 
 def private(c: S3) -> Answer:
@@ -123,7 +125,7 @@ def private(c: S3) -> Answer:
     demand(not listed.good, f"a listing without keys answered {listed.status}")
     written = c.anonymous("PUT", key, body=SMALL)
     demand(c.send("HEAD", key).status == 404, f"a PUT without keys is stored ({written.status})")
-    return yes(f"GET {status_text(got)}, listing {status_text(listed)}, PUT {status_text(written)}")
+    return confirm(f"GET {status_text(got)}, listing {status_text(listed)}, PUT {status_text(written)}")
 
 
 def missing(c: S3) -> Answer:
@@ -131,7 +133,7 @@ def missing(c: S3) -> Answer:
     _signed_works(c)
     reply = c.anonymous("GET", c.key("never-written"))
     demand(reply.status in REFUSED, f"{status_text(reply)}: reveals that it does not exist", Otherwise)
-    return yes(status_text(reply))
+    return confirm(status_text(reply))
 
 
 def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) -> Reply:
@@ -154,7 +156,7 @@ def public_acl(c: S3) -> Answer:
     demand(not closed.good, "now every object of the bucket is public", Otherwise)
     written = c.anonymous("PUT", key, body=b"intruder")
     demand(c.holds(key, SMALL), f"anybody can overwrite it ({written.status})", Otherwise)
-    return yes(f"200 without keys; the next object {status_text(closed)}")
+    return confirm(f"200 without keys; the next object {status_text(closed)}")
 
 
 def _policy(bucket: str, owner: str | None = None) -> bytes:
@@ -192,7 +194,7 @@ def public_policy(c: S3) -> Answer:
         demand(
             removed.good, f"200 without keys, but its owner cannot remove the policy: {status_text(removed)}", Otherwise
         )
-        return yes(f"200 without keys; other objects {status_text(closed)}, PUT {status_text(written)}")
+        return confirm(f"200 without keys; other objects {status_text(closed)}, PUT {status_text(written)}")
     finally:
         c.send("DELETE", query={"policy": ""}, bucket=bucket)
         c.delete_many(["public/a", "private/a"], bucket)
@@ -208,10 +210,10 @@ def second_usable(c: S3) -> Answer:
     require_status(c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second), "PUT in its own bucket")
     demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "its object cannot be read back")
     require_status(c.send("DELETE", name, bucket=bucket, keys=c.second), "DELETE in its own bucket")
-    return yes("writes, reads and deletes in its own bucket")
+    return confirm("writes, reads and deletes in its own bucket")
 
 
-def _apart(c: S3, act: str) -> Answer:
+def _separate_accounts(c: S3, act: str) -> Answer:
     own, mine = c.other, c.second  # raises NotTried
     usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=own.name, keys=mine)
     demand(usable.good, f"the second account cannot even list its own bucket ({status_text(usable)})", NotTried)
@@ -240,7 +242,7 @@ def _apart(c: S3, act: str) -> Answer:
     demand(
         c.holds(key, SMALL), f"the other account's object is changed or gone ({', '.join(map(status_text, replies))})"
     )
-    return yes(", ".join(_refused(r, f"to {act}") for r in replies))
+    return confirm(", ".join(_refused(r, f"to {act}") for r in replies))
 
 
 def buckets_not_shown(c: S3) -> Answer:
@@ -250,7 +252,7 @@ def buckets_not_shown(c: S3) -> Answer:
     names = [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
     demand(c.bucket.name not in names, f"it sees the other account's buckets ({len(names)} in total)")
     demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)
-    return yes(f"{len(names)} buckets, none of the first account")
+    return confirm(f"{len(names)} buckets, none of the first account")
 
 
 def _names(c: S3) -> list[str]:
@@ -282,7 +284,7 @@ def life(c: S3) -> Answer:
         f"a request to a removed bucket answers {status_text(gone)} instead of NoSuchBucket",
         Otherwise,
     )
-    return yes(f"made, listed, HEAD {head.status}, removed {removed.status}")
+    return confirm(f"made, listed, HEAD {head.status}, removed {removed.status}")
 
 
 def not_empty(c: S3) -> Answer:
@@ -293,7 +295,7 @@ def not_empty(c: S3) -> Answer:
         demand(c.holds("in-it", SMALL, bucket=name), f"a bucket with objects is removed: {status_text(reply)}")
         demand(not reply.good, f"answered {reply.status}, but the object is still there", Otherwise)
         demand(reply.status == 409, f"refused with {status_text(reply)} instead of 409", Otherwise)
-        return yes(status_text(reply))
+        return confirm(status_text(reply))
     finally:
         c.send("DELETE", "in-it", bucket=name)
         c.drop_bucket(name)
@@ -323,7 +325,7 @@ def per_account(c: S3) -> Answer:
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
     bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
-    return yes(
+    return confirm(
         f"{len(made)} made, listed and removed in addition to {before} others; no more were requested ({bound})",
         made=len(made),
         beside=before,
@@ -350,7 +352,7 @@ def versions(c: S3) -> Answer:
         )
         held = [key for key, _ in _versions(c, name) if key == "v"]
         demand(len(held) == 3, f"{len(held)} entries listed instead of 2 versions and a delete marker", Otherwise)
-        return yes("both versions read by id after a DELETE; 2 versions and a delete marker listed")
+        return confirm("both versions read by id after a DELETE; 2 versions and a delete marker listed")
     finally:
         _empty(c, name)
         c.send("DELETE", bucket=name)
@@ -391,7 +393,10 @@ ACCESS: Questions = {
     ("anonymous", "public object by ACL"): public_acl,
     ("anonymous", "public bucket by policy"): public_policy,
     ("accounts", "second account usable"): second_usable,
-    **{("accounts", f"{act} refused"): partial(_apart, act=act) for act in ("read", "write", "list", "delete")},
+    **{
+        ("accounts", f"{act} refused"): partial(_separate_accounts, act=act)
+        for act in ("read", "write", "list", "delete")
+    },
     ("accounts", "buckets not shown"): buckets_not_shown,
 }
 BUCKETS: Questions = {

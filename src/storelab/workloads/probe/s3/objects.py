@@ -12,7 +12,7 @@ from functools import partial
 
 from storelab.readplan.transports import range_header
 from storelab.workloads.probe import byteranges
-from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.byteranges import CONDITIONAL, NAMES, names_work, unfit_names
 from storelab.workloads.probe.context import SMALL, overwritten
 from storelab.workloads.probe.plain_http import Reply, error_code, md5_header, require_status, status_text
@@ -32,14 +32,14 @@ def put_get_head(c: S3) -> Answer:
     )
     kind = head.headers.get("content-type")
     demand(kind == "application/x-probe", f"Content-Type came back as {kind}", Otherwise)
-    return yes(f"200, {len(SMALL)} bytes, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
+    return confirm(f"200, {len(SMALL)} bytes, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
 
 
 def missing(c: S3) -> Answer:
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
     demand(got.status == head.status == 404, f"GET {status_text(got)}, HEAD {head.status} instead of 404", Otherwise)
     demand(error_code(got.body) == "NoSuchKey", f"404 with code {error_code(got.body)!r}", Otherwise)
-    return yes("404 NoSuchKey; HEAD 404")
+    return confirm("404 NoSuchKey; HEAD 404")
 
 
 def metadata(c: S3) -> Answer:
@@ -47,7 +47,7 @@ def metadata(c: S3) -> Answer:
     got = c.send("HEAD", key).headers.get("x-amz-meta-probe-run")
     demand(got is not None, "not sent back")
     demand(got == "Some Value 17", f"came back as {got!r}", Otherwise)
-    return yes("x-amz-meta- kept")
+    return confirm("x-amz-meta- kept")
 
 
 def names(c: S3) -> Answer:
@@ -65,7 +65,7 @@ def delete(c: S3) -> Answer:
     demand(gone.good, f"DELETE answered {status_text(gone)}")
     demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the object can still be read")
     demand(twice.good, f"a second DELETE answered {status_text(twice)}", Otherwise)
-    return yes(f"{gone.status}, then 404; a second DELETE {twice.status}")
+    return confirm(f"{gone.status}, then 404; a second DELETE {twice.status}")
 
 
 def copy(c: S3) -> Answer:
@@ -78,7 +78,7 @@ def copy(c: S3) -> Answer:
     kept = got.headers.get("x-amz-meta-probe-run") == "kept"
     demand(mark.strip('"') == etag(got), f"the answer's ETag {mark} is not the copy's {etag(got)}", Otherwise)
     demand(kept, "the metadata were not copied", Otherwise)
-    return yes(
+    return confirm(
         f"{made.status}, bytes and metadata equal; ETag "
         f"{'quoted' if mark.startswith(chr(34)) else 'without quotes'} in the answer"
     )
@@ -99,7 +99,7 @@ def etag_is_md5(c: S3) -> Answer:
     )
     loose = [m for m, v in seen.items() if not (v or "").startswith('"')]
     demand(not loose, f"the MD5, but without quotes in {', '.join(loose)}", Otherwise)
-    return yes("in PUT, GET, HEAD and LIST, quoted")
+    return confirm("in PUT, GET, HEAD and LIST, quoted")
 
 
 def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, payload: str | None = None) -> Answer:
@@ -111,7 +111,7 @@ def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, pa
     demand(not reply.good, f"answered {reply.status}, but nothing is stored", Otherwise)
     demand(not stored, f"refused with {status_text(reply)}, but the object is stored", Otherwise)
     demand(reply.status < 500, f"refused with {status_text(reply)}", Otherwise)
-    return yes(f"a wrong one is refused: {status_text(reply)}")
+    return confirm(f"a wrong one is refused: {status_text(reply)}")
 
 
 def content_md5(c: S3) -> Answer:
@@ -126,7 +126,7 @@ def payload_sha256(c: S3) -> Answer:
 
 def unsigned_payload(c: S3) -> Answer:
     demand(c.holds(c.stored("unsigned", payload=UNSIGNED), SMALL), "stored with other bytes")
-    return yes("UNSIGNED-PAYLOAD accepted")
+    return confirm("UNSIGNED-PAYLOAD accepted")
 
 
 def _crc(body: bytes) -> str:
@@ -143,7 +143,7 @@ def crc_kept(c: S3) -> Answer:
     got = c.send("HEAD", key, headers={"x-amz-checksum-mode": "ENABLED"}).headers.get("x-amz-checksum-crc32")
     demand(got is not None, "accepted, but HEAD with x-amz-checksum-mode does not return it")
     demand(got == _crc(SMALL), f"returned as {got} instead of {_crc(SMALL)}", Otherwise)
-    return yes("returned by HEAD with x-amz-checksum-mode")
+    return confirm("returned by HEAD with x-amz-checksum-mode")
 
 
 def put_if_match(c: S3) -> Answer:
@@ -163,7 +163,7 @@ def put_if_match(c: S3) -> Answer:
         )
         raise Otherwise(f"other ETag: {status_text(wrong)}; the object's own is refused {how}")
     demand(c.holds(key, SMALL[::-1]), "the right ETag is accepted, but the object is not replaced", Otherwise)
-    return yes(f"other ETag: {status_text(wrong)}, its bytes unchanged; same: {right.status}")
+    return confirm(f"other ETag: {status_text(wrong)}, its bytes unchanged; same: {right.status}")
 
 
 PART = 5 * 2**20  # bytes: the minimum size of a part that is not the last one
@@ -180,7 +180,7 @@ def _listed(c: S3, version: int, **more: str) -> Answer:
     most = int(more.get("max-keys", PAGE))
     demand(max(lengths) <= most, f"a page of {max(lengths)} keys instead of at most {most}", Otherwise)
     shown = ", ".join(map(str, lengths[:3])) + (f" … {lengths[-1]}" if len(lengths) > 3 else "")
-    return yes(
+    return confirm(
         f"{MANY} keys in order, {len(lengths)} page{'s' if len(lengths) > 1 else ''} of {shown}", pages=len(lengths)
     )
 
@@ -195,7 +195,7 @@ def start_after(c: S3) -> Answer:
     names = sorted(c.many)
     found = [k for page in c.pages(c.key("list/"), **{"start-after": names[499]}) for k in keys_in(page)]
     demand(found == names[500:], f"{len(found)} keys instead of the {MANY - 500} after the 500th")
-    return yes(f"the {MANY - 500} keys after the 500th")
+    return confirm(f"the {MANY - 500} keys after the 500th")
 
 
 def delimiter(c: S3) -> Answer:
@@ -216,10 +216,10 @@ def delimiter(c: S3) -> Answer:
         "the keys below one of them are not listed",
         Otherwise,
     )
-    return yes(f"{len(folders)} common prefixes, {len(below)} keys below the first")
+    return confirm(f"{len(folders)} common prefixes, {len(below)} keys below the first")
 
 
-def _gone(c: S3, names: list[str]) -> int:
+def _deleted_count(c: S3, names: list[str]) -> int:
     """Return the number of deleted keys, by listing and by HEAD of the first and the last."""
     left = {k for page in c.pages(c.key("list/")) for k in keys_in(page)}
     left |= {k for k in (names[0], names[-1]) if c.send("HEAD", k).status != 404}
@@ -230,12 +230,12 @@ def too_many(c: S3) -> Answer:
     """Check 1001 keys. Amazon takes 1000 and refuses more; some servers take any number. Neither is a fault."""
     names = c.many
     reply = c.delete_many(names)
-    gone = _gone(c, names)
+    gone = _deleted_count(c, names)
     if gone:
         c.forget_many()
     demand(reply.status != 200 or gone == MANY, f"answered 200, but only {gone} of {MANY} are gone", Otherwise)
     demand(reply.status == 200, f"refused with {status_text(reply)}, {gone} are gone")
-    return yes(f"{MANY} keys in one request are gone: no limit of {PAGE}")
+    return confirm(f"{MANY} keys in one request are gone: no limit of {PAGE}")
 
 
 def thousand(c: S3) -> Answer:
@@ -244,9 +244,9 @@ def thousand(c: S3) -> Answer:
     reply = require_status(c.delete_many(names), status=200)
     errors = [e.findtext("Code", "") for e in tree(reply).iter("Error")] if reply.body.strip() else []
     demand(not errors, f"{len(errors)} keys are not deleted: {errors[:1]}")
-    gone = _gone(c, names)
+    gone = _deleted_count(c, names)
     demand(gone == PAGE, f"answered 200, but only {gone} of {PAGE} are gone", Otherwise)
-    return yes(f"{PAGE} keys in one request are gone")
+    return confirm(f"{PAGE} keys in one request are gone")
 
 
 # Multipart upload: begun, filled, listed, completed; and aborted.
@@ -259,7 +259,7 @@ def _begin(c: S3, key: str) -> str:
 
 
 @contextmanager
-def _given_up(c: S3, key: str) -> Iterator[str]:
+def _aborted_upload(c: S3, key: str) -> Iterator[str]:
     """Yield the id of an upload that is aborted at the end."""
     upload = _begin(c, key)
     try:
@@ -296,7 +296,7 @@ def upload(c: S3) -> Answer:
     _completed(_complete(c, key, begun, marks))
     got = c.send("GET", key)
     demand(got.holds(body), f"GET answered {status_text(got)} with {len(got.body)} bytes, which differ from the upload")
-    return yes(f"2 parts, {len(body)} bytes (CRC32 {zlib.crc32(got.body):08x}) as sent, ETag {etag(got)[-6:]}")
+    return confirm(f"2 parts, {len(body)} bytes (CRC32 {zlib.crc32(got.body):08x}) as sent, ETag {etag(got)[-6:]}")
 
 
 def multipart_etag(c: S3) -> Answer:
@@ -306,7 +306,7 @@ def multipart_etag(c: S3) -> Answer:
     demand(got.status == 200, "the multipart object does not exist", NotTried)
     wanted = md5(bytes.fromhex(md5(body[:PART])) + bytes.fromhex(md5(body[PART:]))) + "-2"
     demand(etag(got) == wanted, f"{etag(got)} instead of {wanted}", Otherwise)
-    return yes(f"MD5 of the MD5s, '-2': {wanted[-8:]}")
+    return confirm(f"MD5 of the MD5s, '-2': {wanted[-8:]}")
 
 
 def range_over_parts(c: S3) -> Answer:
@@ -318,7 +318,7 @@ def range_over_parts(c: S3) -> Answer:
 
 def parts_listed(c: S3) -> Answer:
     key = c.key("parts")
-    with _given_up(c, key) as begun:
+    with _aborted_upload(c, key) as begun:
         bodies = [c.body[:PART][:100_000], c.body[:5000], c.body[:7]]
         marks = [_part(c, key, begun, i, b) for i, b in enumerate(bodies, 1)]
         reply = require_status(c.send("GET", key, query={"uploadId": begun}), status=200)
@@ -330,16 +330,16 @@ def parts_listed(c: S3) -> Answer:
         demand(
             got == wanted, f"{len(got)} parts listed, not with the numbers, sizes and ETags of the 3 sent", Otherwise
         )
-        return yes("3 parts with number, size and ETag")
+        return confirm("3 parts with number, size and ETag")
 
 
 def uploads_listed(c: S3) -> Answer:
     key = c.key("begun")
-    with _given_up(c, key) as begun:
+    with _aborted_upload(c, key) as begun:
         reply = require_status(c.send("GET", query={"uploads": "", "prefix": key}), status=200)
         got = [(u.findtext("Key"), u.findtext("UploadId")) for u in tree(reply).iter("Upload")]
         demand((key, begun) in got, f"{len(got)} uploads listed, not the one that was begun")
-        return yes(f"listed, {len(got)} below its key")
+        return confirm(f"listed, {len(got)} below its key")
 
 
 def abort(c: S3) -> Answer:
@@ -355,12 +355,12 @@ def abort(c: S3) -> Answer:
     demand(not late.good, f"a part is still accepted ({late.status})", Otherwise)
     done = _complete(c, key, begun, [mark])
     demand(c.send("HEAD", key).status == 404, f"it can still be completed ({status_text(done)})")
-    return yes(f"{reply.status}; its parts {status_text(parts)}, a late part {status_text(late)}")
+    return confirm(f"{reply.status}; its parts {status_text(parts)}, a late part {status_text(late)}")
 
 
 def part_by_copy(c: S3) -> Answer:
     key = c.key("part-by-copy")
-    with _given_up(c, key) as begun:
+    with _aborted_upload(c, key) as begun:
         headers = {
             "x-amz-copy-source": f"/{c.bucket.name}/{path_of(c.known)}",
             "x-amz-copy-source-range": "bytes=1000-60999",
@@ -369,7 +369,7 @@ def part_by_copy(c: S3) -> Answer:
         demand(reply.good and not error_code(reply.body), f"answered {status_text(reply)}")
         _completed(_complete(c, key, begun, [tree(reply).findtext("ETag", "")]))
         demand(c.holds(key, c.body[1000:61000]), "the object does not have the range that was copied", Otherwise)
-        return yes("60000 bytes of another object as a part")
+        return confirm("60000 bytes of another object as a part")
 
 
 OBJECTS: Questions = {
