@@ -26,7 +26,7 @@ def staged(store: SimpleNamespace, url: str, folder: Path, size: int, count: int
         store.buckets["b"].objects[f"p/{key}"] = Object(data, {}, quoted(md5(data).hex()))
     manifest = folder / "manifest.json"
     manifest.write_text(json.dumps({"dataset": dataset, "bodies": payload.body_sums(files), "objects": objects}))
-    fields = {name: more.pop(name) for name in set(more) & {"limits", "extra", "told"}}
+    fields = {name: more.pop(name) for name in set(more) & {"limits", "extra", "progress_file"}}
     axes = {"object_size": size, "clients": 1, "workers": 2} | more
     point = Point("s", "get", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 10**10})
     return Job(point, 0, Endpoint(url), [Bucket("b", "p/")], folder / "client", manifest, "a1b2", **fields)

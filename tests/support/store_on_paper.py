@@ -11,7 +11,7 @@ class StoreOnPaper:
 
     def __init__(self, config: Config, name: str = "a", **changes: Any):
         self.name, self.settings, self.state, self.managed, self.protocol = name, config.stores[name], "", False, "s3"
-        self.keeps, self.reports_usage, self.free, self.parts, self.buckets = True, True, None, True, None
+        self.retains_data, self.reports_usage, self.free, self.parts, self.buckets = True, True, None, True, None
         self.counts = {"front_ends": 4, "accounts": 4}
         self.drives = SimpleNamespace(require=lambda: None)
         self.required = 0

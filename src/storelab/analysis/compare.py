@@ -142,9 +142,9 @@ def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
     """Return the runs by (store or None, workload, axes …, metric): the columns of `RUN_COLUMNS`."""
     rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
-    own, workloads, axes = defaults(side.plan), list(rows["workload"]), []
+    usual, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
-        known = {w for w, c in own if c == column}
+        known = {w for w, c in usual if c == column}
         values = rows[column] if column in rows else [None] * len(rows)
         missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
         own_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))

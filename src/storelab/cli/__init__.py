@@ -242,7 +242,7 @@ class Settings:
         """Return the configured folder of all campaigns; without a configuration, the default folder."""
         return self._rebuilt()[0]
 
-    def own(self) -> Path:
+    def configured_folder(self) -> Path:
         """Return the folder of the configured campaign. It may not exist."""
         return Path(*self._rebuilt())
 

@@ -261,7 +261,7 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
     for text in what:
-        found = module.found(text, folders, results, settings.own())
+        found = module.found(text, folders, results, settings.configured_folder())
         if isinstance(found, Path):
             lines = list(module.paper_lines(found, text))
         else:
@@ -300,7 +300,7 @@ def live(settings: Settings, campaign: str | None, port: int, address: str) -> N
 def _live_folder(settings: Settings, name: str | None) -> Path:
     """Return the campaign's folder. Raises UserError if no campaign with this name is measured or configured."""
     if name is None:
-        return settings.own()
+        return settings.configured_folder()
     results = settings.results()
     if (folder := results / name).is_dir() and name not in ("", ".", ".."):
         return folder

@@ -86,7 +86,7 @@ def check(settings: Settings, as_json: bool) -> None:
 
 
 def _demand(points: "list[Point]", store: str, free_bytes: int | None) -> dict[str, Any]:
-    """Return the demands of the plan on one store, with the keys of `answers.Asked`."""
+    """Return the demands of the plan on one store, with the keys of `answers.Demands`."""
     from storelab.measure import check as checks
 
     total = checks.summarise(points, store)

@@ -91,9 +91,9 @@ class Workflow:
     @property
     def indexes(self) -> list[str]:
         """Return two files of every campaign: those that represent all figures and all of `tex/`."""
-        return self.each(["figures/index.json", "tex/paper.tex"])
+        return self.in_each_campaign(["figures/index.json", "tex/paper.tex"])
 
-    def each(self, names: Iterable[str]) -> list[str]:
+    def in_each_campaign(self, names: Iterable[str]) -> list[str]:
         """Return the paths of these files in every campaign."""
         wanted = list(names)
         return [f"{folder}/{name}" for folder in self.campaigns for name in wanted]

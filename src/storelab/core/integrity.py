@@ -124,7 +124,7 @@ def raw_files(raw: Path) -> list[Path]:
 def heads(raw: Path) -> list[str]:
     """Return the keys of all existing records, including those that the plan does not have."""
     if sealed.is_sealed_form(raw):
-        return sorted(key for key, own in sealed.index(raw).texts.items() if "run.json" in own)
+        return sorted(key for key, files in sealed.index(raw).texts.items() if "run.json" in files)
     return sorted(p.parent.relative_to(raw).as_posix() for p in raw.rglob("run.json"))
 
 
@@ -330,17 +330,17 @@ def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
     """
     head, known = raw / sealed.RUNS, sealed.index(raw)
     measured = read_sums(raw, sealed.MEASURED_SUMS)
-    for key, own in known.texts.items():
-        for name, text in own.items():
+    for key, texts in known.texts.items():
+        for name, text in texts.items():
             place = f"{head}: {name} of {key}"
             if problem := records.damage_of(text):
                 raise UserError(place, problem, RESTORE)
             if measured.get(f"{key}/{name}") != records.sha256_of(text):
                 raise UserError(place, f"does not match its checksum in {sealed.MEASURED_SUMS}", RESTORE)
-        if "run.json" in own and key not in points:
+        if "run.json" in texts and key not in points:
             raise UserError(f"{head}: {key}", "is the record of a point that plan.json does not have", RESTORE)
-        run = json.loads(own["run.json"]) if "run.json" in own else {"files": {}}
-        if problem := _problem_of_head(run, points.get(key)) if "run.json" in own else None:
+        run = json.loads(texts["run.json"]) if "run.json" in texts else {"files": {}}
+        if problem := _problem_of_head(run, points.get(key)) if "run.json" in texts else None:
             raise UserError(f"{head}: run.json of {key}", problem, RESTORE)
         if lost := run["files"].keys() - known.rows.get(key, {}).keys():
             raise UserError(f"{head}: {key}", f"lacks rows of {min(lost)}", RESTORE)

@@ -178,20 +178,20 @@ class Point:
         for number, role in enumerate(roles):
             name, begin, end = role["name"], role["begin_ns"], role["end_ns"]
             head = f"{name}{OF_ROLE}"
-            own = {axis.removeprefix(head): v for axis, v in self.axes.items() if axis.startswith(head)}
+            role_axes = {axis.removeprefix(head): v for axis, v in self.axes.items() if axis.startswith(head)}
             fixed: dict[str, Any] = {k: self.fixed[k] for k in ("warm_up_ns", "data_seed", "bin_ns") if k in self.fixed}
             fixed |= {"duration_ns": end - begin}
             point = replace(
                 self,
                 workload=role["workload"],
-                axes={axis: self.axes[axis] for axis in role["shares"]} | own,
+                axes={axis: self.axes[axis] for axis in role["shares"]} | role_axes,
                 sweep=f"{self.sweep}.roles.{name}",
                 seed=derive_seed(self.seed, name),
                 fixed=fixed | role["fixed"],
                 dataset=role.get("dataset"),
             )
             first = out[-1].ranks.stop if out else 0
-            out.append(Part(name, number, point, begin, end, range(first, first + own["clients"])))
+            out.append(Part(name, number, point, begin, end, range(first, first + role_axes["clients"])))
         return out
 
 

@@ -39,7 +39,12 @@ class Index:
     @property
     def names(self) -> set[str]:
         """Return the paths that the files had below `raw/`."""
-        return {f"{key}/{file}" for files in (self.texts, self.rows) for key, own in files.items() for file in own}
+        return {
+            f"{key}/{file}"
+            for files in (self.texts, self.rows)
+            for key, files_of_key in files.items()
+            for file in files_of_key
+        }
 
 
 def refuse_half_sealed(raw: Path) -> None:
@@ -90,15 +95,15 @@ def write(raw: Path, files: Iterable[Path], target: Path) -> None:
     parts: dict[str, list[tuple[str, str, Path]]] = defaultdict(list)
     for path in files:
         name = path.relative_to(raw)
-        own = (name.parent.as_posix(), name.name, path)
+        place = (name.parent.as_posix(), name.name, path)
         if name.parent == Path() or name.parts[0] == "manifests" or path.suffix not in (".json", ".parquet"):
             records.write_atomic(target / name, path.read_bytes())
         elif path.suffix == ".json":
-            texts.append(own)
+            texts.append(place)
         else:
-            parts[path.name.partition(".")[0]].append(own)
+            parts[path.name.partition(".")[0]].append(place)
     counted = {name: _write_table(target / f"{name}.parquet", name, sorted(found)) for name, found in parts.items()}
-    rows = {own: number for numbers in counted.values() for own, number in numbers.items()}
+    rows = {place: number for numbers in counted.values() for place, number in numbers.items()}
     lines: list[tuple[str, str, str | None, int | None]]
     lines = [(key, file, path.read_bytes().decode(), None) for key, file, path in texts]
     lines += [(key, file, None, number) for (key, file), number in rows.items()]
@@ -113,10 +118,10 @@ def _schema(name: str, found: Iterable[Path]) -> "pa.Schema":
     import pyarrow.parquet as pq
 
     declared = {"ops": records.OPS, "reads": records.READS}.get(name) or records.TABLES.get(name, {})
-    own = {"point": "string", "file": "string"}
-    fields = {f.name: f.type for f in records.arrow_schema(own | declared)}
+    key_columns = {"point": "string", "file": "string"}
+    fields = {f.name: f.type for f in records.arrow_schema(key_columns | declared)}
     for schema in {pq.read_schema(path) for path in found}:
-        assert not own.keys() & set(schema.names), "a table has a column of this name"
+        assert not key_columns.keys() & set(schema.names), "a table has a column of this name"
         fields |= {f.name: f.type for f in schema if f.name not in fields}
     plain = {c: kind.value_type if pa.types.is_dictionary(kind) else kind for c, kind in fields.items()}
     return pa.schema(plain.items())
@@ -151,10 +156,10 @@ def _plain(table: "pa.Table", schema: "pa.Schema", key: str, file: str) -> "pa.T
     """Return the rows of one file with all columns of the schema."""
     import pyarrow as pa
 
-    n, own = len(table), {"point": key, "file": file}
+    n, constants = len(table), {"point": key, "file": file}
     columns = [
-        pa.array([own[f.name]] * n, f.type)
-        if f.name in own
+        pa.array([constants[f.name]] * n, f.type)
+        if f.name in constants
         else table[f.name].cast(f.type)
         if f.name in table.column_names
         else pa.nulls(n, f.type)

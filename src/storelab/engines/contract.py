@@ -102,35 +102,35 @@ class GangJob:
         """The jobs of the roles in their order; for a point without roles, the job itself."""
         return self.roles or [self]
 
-    def of_rank(self, rank: int) -> "GangJob":
+    def job_of_rank(self, rank: int) -> "GangJob":
         """Return the job of the role that a client belongs to, or the job itself if there are no roles."""
         return next((role for role in self.roles if rank in role.ranks), self)
 
-    def of_client(self, rank: int, folder: Path) -> Job:
+    def job_of_client(self, rank: int, folder: Path) -> Job:
         """Return the job of one client. folder: the folder of the gang, where the client writes its files."""
-        own = self.of_rank(rank)
-        client = rank - own.ranks[0] if own.ranks else rank
-        accounts = accounts_of(client, own.point.axes.get("clients", 1), own.accounts)
+        role_job = self.job_of_rank(rank)
+        client = rank - role_job.ranks[0] if role_job.ranks else rank
+        accounts = accounts_of(client, role_job.point.axes.get("clients", 1), role_job.accounts)
         return Job(
-            point=own.point,
+            point=role_job.point,
             client=client,
-            endpoint=own.endpoints[client % len(own.endpoints)],
-            buckets=own.buckets,
+            endpoint=role_job.endpoints[client % len(role_job.endpoints)],
+            buckets=role_job.buckets,
             scratch=self.scratch / f"{self.attempt}-{rank}",
-            manifest=own.manifest,
-            attempt=own.attempt,
-            limits=own.limits,
+            manifest=role_job.manifest,
+            attempt=role_job.attempt,
+            limits=role_job.limits,
             account=accounts[0],
             accounts=accounts,
-            endpoints=own.endpoints,
-            extra=own.extra,
+            endpoints=role_job.endpoints,
+            extra=role_job.extra,
             rank=rank,
             ledger=folder / f"ledger.{rank}",
             progress_file=folder / f"progress.{rank}" if self.reports_progress else None,
-            role=own.role,
+            role=role_job.role,
             size=self.size,
             timeout_ns=self.timeout_ns,
-            begin_ns=own.begin_ns,
+            begin_ns=role_job.begin_ns,
         )
 
     def to_json(self) -> JsonObject:

@@ -155,9 +155,9 @@ class Program:
         known = [*(environ.get(name) for name in SECRETS), tokens.bearer(endpoint.token, environ)]
         self.hidden = [value for value in known if value]
         keys = Credentials.found(environ)
-        own = environment.explicit(environ) | (keys.environ() if keys else {})
+        environment_of_client = environment.explicit(environ) | (keys.environ() if keys else {})
         if endpoint.ca_file:
-            own["SSL_CERT_FILE"] = endpoint.ca_file
+            environment_of_client["SSL_CERT_FILE"] = endpoint.ca_file
         self.file = os.memfd_create("storelab-davix")
         self.buffer, self.room = memoryview(b""), 0
         self.process = subprocess.Popen(
@@ -166,7 +166,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             pass_fds=(self.file,),
-            env=own,
+            env=environment_of_client,
             preexec_fn=processes.die_with_parent(),
         )
         try:
@@ -191,7 +191,7 @@ class Program:
             except DavixError as error:
                 raise UserError("engine davix", str(error), "check the credentials of the store") from None
 
-    def make_room(self, size: int) -> None:
+    def ensure_capacity(self, size: int) -> None:
         """Enlarge the memory file to at least this number of bytes."""
         if size <= self.room:
             return
@@ -225,19 +225,19 @@ class Program:
 
     def get(self, url: str, size: int) -> memoryview:
         """Read the whole object of `size` bytes; return the bytes received."""
-        self.make_room(size)
+        self.ensure_capacity(size)
         return self.buffer[: self.ask(f"get {url}")]
 
     def read(self, url: str, offset: int, size: int) -> memoryview:
         """Read one range; return the bytes received."""
-        self.make_room(size)
+        self.ensure_capacity(size)
         return self.buffer[: self.ask(f"read {offset} {size} {url}")]
 
     def vector(self, url: str, starts: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
         """Read all ranges by one vector read; return them in their order."""
         if not starts:
             return []
-        self.make_room(sum(sizes))
+        self.ensure_capacity(sum(sizes))
         lines = "".join(f"{start} {size}\n" for start, size in zip(starts, sizes, strict=True))
         self.ask(f"vector {len(starts)} {url}", lines)
         out, place = [], 0

@@ -334,8 +334,8 @@ class FsspecGet(FsspecClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        self.manifest, own = staged_objects(self.job)
-        self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
+        self.manifest, staged = staged_objects(self.job)
+        self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in staged]
         # Otherwise s3fs asks for the size of whole objects first, and splits large ones into ranges.
         self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
 

@@ -220,9 +220,9 @@ class LoadgenGet(LoadgenClient):
     op = "GET"
 
     def job_entries(self) -> dict[str, Any]:
-        self.manifest, own = objects.staged_objects(self.job)
+        self.manifest, staged = objects.staged_objects(self.job)
         self.files = self.body_files(self.manifest["dataset"]["seed"])
-        reads = {"objects": objects.job_columns(own), "once": objects.read_once(self.job)}
+        reads = {"objects": objects.job_columns(staged), "once": objects.read_once(self.job)}
         return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, **reads}
 
     def checks(self) -> Sequence[Check]:

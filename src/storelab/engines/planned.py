@@ -277,7 +277,7 @@ class PlannedBase(SelectionClient):
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
         """Raise WrongData for the first basket whose CRC-32 differs from the one in the side-car."""
-        self.hurry()
+        self.check_deadline()
         offset = self.staged.offset[rows].tolist()
         for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
             if zlib.crc32(part) != crc:

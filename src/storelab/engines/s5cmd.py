@@ -406,9 +406,9 @@ class S5cmdGet(S5cmdClient):
 
     def prepare_files(self) -> None:
         self.finite = objects.read_once(self.job)
-        manifest, own = objects.staged_objects(self.job)
+        manifest, staged = objects.staged_objects(self.job)
         self.bodies = manifest["bodies"]
-        self.objects = [(object_url(o.place.name, o.key), o.body) for o in own]
+        self.objects = [(object_url(o.place.name, o.key), o.body) for o in staged]
         self.slots_per_body = -(-max(self.workers, 4) // payload.BODIES)
         self.ring = self.job.scratch / "ring"
         self.ring.mkdir(exist_ok=True)

@@ -125,14 +125,14 @@ def filesystem(endpoint: Endpoint, counter: TrafficCounter, chosen: dict[str, An
     Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError if they are
     missing.
     """
-    own = s3_clients.keys()
+    keys = s3_clients.keys()
     fs = filesystems.made(
         OnceFileSystem,
         anon=False,
         session=filesystems.bare_session(),
-        key=own.access_key,
-        secret=own.secret_key,
-        token=own.session_token,
+        key=keys.access_key,
+        secret=keys.secret_key,
+        token=keys.session_token,
         endpoint_url=endpoint.url,
         client_kwargs=s3_clients.client_options(endpoint),
         config_kwargs=s3_clients.config_options(endpoint)
@@ -274,7 +274,7 @@ class Reader:
         """Return uproot's basket objects, in the order of `rows`."""
         layout, file, out = self.layout, self.file.file, []
         for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
-            self._hurry()
+            self._check_deadline()
             out.append(
                 Model_TBasket.read(
                     chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]
@@ -306,7 +306,7 @@ class Reader:
         layout = self.layout
         known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
         for code, positions in baskets.by_branch(layout, rows):
-            self._hurry()
+            self._check_deadline()
             start, stop = layout.entry_start[rows[positions]], layout.entry_stop[rows[positions]]
             key = (start.tobytes(), stop.tobytes())  # branches share clusters: search the entries once
             if key not in known:
@@ -321,7 +321,7 @@ class Reader:
                 )
             yield layout.names[code], array
 
-    def _hurry(self) -> None:
+    def _check_deadline(self) -> None:
         if clock.now_ns() > self.fs.latest_ns:
             raise Late
 
@@ -337,13 +337,13 @@ class TupleReader(Reader):
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
         """Return the pages by their offset in the file."""
-        self._hurry()
+        self._check_deadline()
         return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
 
     def deserialise(self, rows: np.ndarray, data: dict[int, np.ndarray], entries: np.ndarray) -> tuple[int, int, int]:
         n: Counter[str] = Counter()
         for name, array in self.pages.arrays(self.branches, data, entries):
-            self._hurry()
+            self._check_deadline()
             n[name] += len(array)
         return len(n), len(rows), n.total()
 

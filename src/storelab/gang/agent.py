@@ -166,9 +166,9 @@ class Agent:
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
         self.home = GangFolder(base, self.job.attempt, self.number, self.ranks)
         self.local = self.home.path
-        for own in (self.job, *self.job.roles):
-            own.scratch = self.home.scratch
-            own.manifest = self.uplink.fetch(own.manifest, self.local)
+        for role_job in (self.job, *self.job.roles):
+            role_job.scratch = self.home.scratch
+            role_job.manifest = self.uplink.fetch(role_job.manifest, self.local)
         self.job.write(self.local)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]

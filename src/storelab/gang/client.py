@@ -32,16 +32,16 @@ from storelab.workloads import WORKLOADS
 
 def load_job(folder: Path, rank: int) -> Job:
     """Read the job of one client from the folder of its gang."""
-    return GangJob.read(folder).of_client(rank, folder)
+    return GangJob.read(folder).job_of_client(rank, folder)
 
 
 def usage() -> dict[str, float]:
     """Return the CPU seconds and the peak memory of this process and its ended children."""
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    process, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
-        "cpu_user_s": own.ru_utime + children.ru_utime,
-        "cpu_system_s": own.ru_stime + children.ru_stime,
-        "max_rss_bytes": max(own.ru_maxrss, children.ru_maxrss) * 1024,
+        "cpu_user_s": process.ru_utime + children.ru_utime,
+        "cpu_system_s": process.ru_stime + children.ru_stime,
+        "max_rss_bytes": max(process.ru_maxrss, children.ru_maxrss) * 1024,
     }
 
 

@@ -159,8 +159,8 @@ def _endpoints(store: Any) -> list[Any]:
 
 def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -> dict[str, str]:
     if not about:
-        own = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
-        host, problem = (own[1], own[2]) if own else (f"node {number}", _reported(number, words))
+        match = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
+        host, problem = (match[1], match[2]) if match else (f"node {number}", _reported(number, words))
         return dict.fromkeys(COLUMNS, "-") | {"host": host, "problem": problem or "left no answer"}
     closed = {url: why for url, why in about["endpoints"].items() if why}
     error = about["clock_error_ns"]
@@ -184,8 +184,8 @@ def _reported(number: int, words: list[str]) -> str:
     """Return srun's message about this node's task, else its first error."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
-        own = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
-        return next(own, task[0])[:300]
+        reports = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
+        return next(reports, task[0])[:300]
     return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
 
 

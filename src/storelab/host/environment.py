@@ -54,8 +54,8 @@ def git_commit() -> str:
         return ""
     describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     # git refuses a checkout of another user without safe.directory. fsmonitor could start a program of that user.
-    own = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false"]
-    done = run_command(["git", *own, "-C", root, *describe], 10)
+    options = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false"]
+    done = run_command(["git", *options, "-C", root, *describe], 10)
     return "" if done.returncode else done.stdout.strip()
 
 

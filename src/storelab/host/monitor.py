@@ -152,7 +152,7 @@ class Monitor:
 
     def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
         """Sample on a grid from the start to the deadline; postpone work that would exceed its share of a core."""
-        own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
+        cpu_s, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
         beat_at, period, wall = t0_ns + BEAT_NS, self.period_ns, _wall()
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
         self._second_at = t0_ns + LOOK_NS + PERIOD_NS // 4  # between two samples
@@ -170,7 +170,7 @@ class Monitor:
                 look_at = max(look_at + LOOK_NS, t0_ns + int(1e9 * (looked + self._look_cost) / LOOKS))
             last = self._sample(files, clock.now_ns(), opened)
             first, samples = first or last, samples + 1
-            spent = time.thread_time() - own - looked - self._second_cost
+            spent = time.thread_time() - cpu_s - looked - self._second_cost
             if last_one:
                 break
             if now >= beat_at:
@@ -216,8 +216,12 @@ class Monitor:
 
     def _note_used(self, now_ns: int, busy_s: float, trees: Mapping[tuple[str, str], tuple[float, float, int]]) -> None:
         def total(kind: str) -> tuple[float | None, int | None]:
-            own = [seen for (what, _), seen in trees.items() if what == kind]
-            return (sum(u + s for u, s, _ in own), sum(rss for *_, rss in own)) if own else (None, None)
+            kind_trees = [seen for (what, _), seen in trees.items() if what == kind]
+            return (
+                (sum(u + s for u, s, _ in kind_trees), sum(rss for *_, rss in kind_trees))
+                if kind_trees
+                else (None, None)
+            )
 
         (client_s, client_rss), (server_s, server_rss) = total("client"), total("server")
         self._used, self._used_ns = Used(busy_s, client_s, server_s, client_rss, server_rss), now_ns
@@ -247,21 +251,21 @@ class Monitor:
                 self._born[pid] = (found.parent, found.session)
         for pid in self._born.keys() - there:
             del self._born[pid]
-        own = {tree.pid: tree for tree in self._trees.values()}
+        tree_by_pid = {tree.pid: tree for tree in self._trees.values()}
         for pid in self._born:
-            if tree := self._owner(pid, own):
+            if tree := self._owner(pid, tree_by_pid):
                 tree.members.add(pid)
 
-    def _owner(self, pid: int, own: dict[int, Tree]) -> Tree | None:
+    def _owner(self, pid: int, tree_by_pid: dict[int, Tree]) -> Tree | None:
         """Return the tree of the nearest ancestor, or of the session's leader; a root belongs only to itself."""
         at = pid
         for _ in range(64):
-            if at in own:
-                return own[at]
+            if at in tree_by_pid:
+                return tree_by_pid[at]
             if at not in self._born:
                 break
             at = self._born[at][0]
-        return own.get(self._born[pid][1])
+        return tree_by_pid.get(self._born[pid][1])
 
     def _look(self) -> dict[tuple[str, str], tuple[int | None, int | None]]:
         """Count sockets in transient states, open sockets of clients, and open files, which is costly.

@@ -86,11 +86,11 @@ def cargo_of(program: Program) -> Path:
 
     Raises UserError: there is none, or another program that the build needs is missing.
     """
-    least, own = ".".join(map(str, program.least)), _home() / "bin"
+    least, home = ".".join(map(str, program.least)), _home() / "bin"
     hint = f"install Rust {least} or newer"
-    found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(own)))))
+    found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(home)))))
     if not found:
-        raise UserError("install", f"there is no cargo in PATH or {own} to build {program.kind}", hint)
+        raise UserError("install", f"there is no cargo in PATH or {home} to build {program.kind}", hint)
     versions = {path: numbers(command_output([path, "--version"], "cargo --version", 60)) for path in found}
     fit = [path for path, version in versions.items() if version >= program.least]
     if not fit:

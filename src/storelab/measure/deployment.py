@@ -127,21 +127,21 @@ def is_last(points: list[Point], point: Point) -> bool:
 def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
     """Return the roles that write, with their jobs; without roles, the point itself if it writes."""
     parts = zip(point.parts(), job.parts, strict=True)
-    return [(part, own) for part, own in parts if workloads.workload_of(part.point).direction == "write"]
+    return [(part, role_job) for part, role_job in parts if workloads.workload_of(part.point).direction == "write"]
 
 
 def note_uploads(config: Config, points: list[Point], point: Point, store: Store, job: GangJob) -> None:
     """Note what the clients may upload, so that a crash leaves nothing unknown, and limit it by the free space."""
     writing = _writing(point, job)
     writers = sum(len(part.ranks) for part, _ in writing)
-    for part, own in writing:
+    for part, role_job in writing:
         left_over.add(config, store.name, part.point, 0, 0)
-        made = workloads.workload_of(part.point).expected_objects(part.point, own.attempt)
-        written.note_attempt(config, store, own.attempt, part.point, made)
+        made = workloads.workload_of(part.point).expected_objects(part.point, role_job.attempt)
+        written.note_attempt(config, store, role_job.attempt, part.point, made)
         room = left_over.free_space(config, store, stage.summarise(points, point.store).staged_bytes)
         disk = left_over.disk(store, part.point.axes.get("object_size", 0))
         bounds = {"room_bytes": room, "disk_bytes": disk}
-        own.limits |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}
+        role_job.limits |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}
 
 
 def clear_uploads(
@@ -151,8 +151,14 @@ def clear_uploads(
     writing = _writing(point, job)
     for part, _ in writing:
         if "objects" not in workloads.workload_of(part.point).needs:  # else they were created and noted before
-            own = [results[rank] for rank in part.ranks]
-            left_over.add(config, store.name, part.point, sum(r.bytes for r in own), sum(r.operations for r in own))
+            role_results = [results[rank] for rank in part.ranks]
+            left_over.add(
+                config,
+                store.name,
+                part.point,
+                sum(r.bytes for r in role_results),
+                sum(r.operations for r in role_results),
+            )
     if writing and (not retains_data(point) or is_last(points, point)):
         left_over.remove(config, store)
 

@@ -149,7 +149,7 @@ class Display:
                 self.live.start()
             self.live.update(View(state, clock.now_ns()), refresh=True)
 
-    def give_way(self) -> None:
+    def clear_display(self) -> None:
         """Clear the display, so that a line can be printed."""
         with self.lock, suppress(OSError):
             self.not_before = time.monotonic() + AFTER_LINE_S
@@ -157,4 +157,4 @@ class Display:
 
     def close(self) -> None:
         self.ended.set()
-        self.give_way()
+        self.clear_display()

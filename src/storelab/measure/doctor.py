@@ -134,11 +134,11 @@ def _ports(config: Config) -> Iterator[Finding]:
         store = make(name, settings, Path(config.state))
         if store.port_block:
             blocks[name] = store.ports()
-    used = {name: {port for block in own for port in block} for name, own in blocks.items()}
+    used = {name: {port for block in port_blocks for port in block} for name, port_blocks in blocks.items()}
     for name, ports in used.items():
         clash = [other for other, theirs in used.items() if other != name and ports & theirs]
-        own = " and ".join(f"{block[0]}-{block[-1]}" for block in blocks[name])
-        value = f"{own}; outgoing connections use {low}-{high}"
+        port_blocks = " and ".join(f"{block[0]}-{block[-1]}" for block in blocks[name])
+        value = f"{port_blocks}; outgoing connections use {low}-{high}"
         if clash:
             hint = f"set stores.{name}.port {len(blocks[name][0])} apart"
             yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", hint)

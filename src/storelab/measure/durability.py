@@ -93,9 +93,9 @@ class Readings:
             "scratch": str(self.job.scratch),
             "seed": self.seed,
         }
-        own = self.store.credentials(account)
+        credentials = self.store.credentials(account)
         proxies = environment.kept(self.job.endpoints, os.environ)
-        environ = environment.explicit(os.environ) | proxies | (own.environ() if own else {})
+        environ = environment.explicit(os.environ) | proxies | (credentials.environ() if credentials else {})
         command = [sys.executable, "-m", "storelab.measure.look"]
         done = processes.run_command(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:

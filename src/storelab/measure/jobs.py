@@ -73,8 +73,8 @@ def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJo
     """Add the earlier parts of the series that have a record to the job and the jobs of its roles, in their order."""
     before = [p for p in sweeps.series_of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
     runs = {sweeps.part(p): integrity.load_run(config.raw / p.key, p) for p in before}
-    for part, own in zip(chosen.parts(), job.parts, strict=True):
-        own.earlier = [Earlier(n, part.attempt(run.attempt)) for n, run in runs.items() if run]
+    for part, role_job in zip(chosen.parts(), job.parts, strict=True):
+        role_job.earlier = [Earlier(n, part.attempt(run.attempt)) for n, run in runs.items() if run]
 
 
 def _job_of_role(
@@ -134,7 +134,7 @@ def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[
     With roles, or with more accounts than clients, there is one entry per client.
     """
     accounts, parts = job.accounts, chosen.parts()
-    out = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
+    out = [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in workloads.workload_of(chosen).needs:
         out[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in out[1].items()}
     proxies = environment.kept(job.endpoints, os.environ)

@@ -48,10 +48,10 @@ def differences(config: Config, points: list[Point]) -> list[str]:
         then = before[point.key]
         fixed, was = _settings(point.fixed), _settings(then.fixed)
         out += _changes(f"sweep {point.sweep}", was, fixed, sorted({*fixed, *was}))
-        own = ("file", "tree")  # of a ROOT file that the user has named
+        user_keys = ("file", "tree")  # of a ROOT file that the user has named
         for part, old_part in zip(point.parts(), then.parts(), strict=False):
             scale = part.point.axes.get("scale")
-            out += _changes(f"files.{scale}", old_part.point.dataset or {}, part.point.dataset or {}, own)
+            out += _changes(f"files.{scale}", old_part.point.dataset or {}, part.point.dataset or {}, user_keys)
     for name in {p.store for p in measured}:
         now = config.stores[name].model_dump(mode="json")
         planned = _with_defaults(config.stores[name], old.stores.get(name, {}))

@@ -250,12 +250,12 @@ def shown(campaign_dir: Path) -> Iterator[None]:
     from storelab.measure.display import Display  # here, because rich is not needed without a terminal
 
     display = Display(terminal, campaign_dir)
-    console.giving_way.append(display.give_way)
+    console.giving_way.append(display.clear_display)
     display.thread.start()
     try:
         yield
     finally:
-        console.giving_way.remove(display.give_way)
+        console.giving_way.remove(display.clear_display)
         display.close()
         with suppress(OSError):
             terminal.close()

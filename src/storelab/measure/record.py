@@ -68,8 +68,8 @@ def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
 def _hung_fraction(results: Sequence[ClientResult]) -> float:
     """Return the fraction of the workers' time that hanging operations took."""
     seconds = sum(r.engine["hung_s"] for r in results if r.engine.get("hung"))
-    own = [r for r in results if r.engine.get("hung") is not None]
-    whole: int = sum(r.engine["settings"]["workers"] * (r.deadline_ns - r.begin_ns) for r in own) if seconds else 0
+    hung = [r for r in results if r.engine.get("hung") is not None]
+    whole: int = sum(r.engine["settings"]["workers"] * (r.deadline_ns - r.begin_ns) for r in hung) if seconds else 0
     return float(seconds * 1e9 / whole) if whole else 0.0
 
 
@@ -102,9 +102,9 @@ def record_of_point(
     spent.reason = next((role.budget.reason for role in roles if role.budget.reason), spent.reason)
     clients = []
     for result in results:  # only what differs between clients; `engine` of the record holds for the whole point
-        own = {name: value for name, value in result.engine.items() if name not in ENGINE}
+        engine_facts = {name: value for name, value in result.engine.items() if name not in ENGINE}
         facts = {name: value for name, value in result.to_json().items() if name not in APART}
-        clients.append(facts | {"engine": own})
+        clients.append(facts | {"engine": engine_facts})
     return RunRecord(
         campaign=config.name,
         point=chosen,
@@ -136,7 +136,7 @@ def front_end_links(store: Store, job: GangJob) -> list[int] | None:
 
     Return None if one of them is unknown.
     """
-    endpoints = max((own.endpoints for own in (job, *job.roles)), key=len)
+    endpoints = max((role_job.endpoints for role_job in (job, *job.roles)), key=len)
     if declared := getattr(store.settings, "link", None):
         return [8 * declared] * len(endpoints)
     known = environment.link_speeds_of([urlsplit(end.url).hostname or "" for end in endpoints])
@@ -148,13 +148,13 @@ def roles_of(config: Config, chosen: Point, results: Sequence[ClientResult]) -> 
     """Return what each role did: the ranks of its clients, its engine and its budget; empty without roles."""
     out = []
     for part in chosen.parts() if "roles" in chosen.fixed else ():
-        own = [results[rank] for rank in part.ranks]
-        spent = budget(config, own, reads_staged(part.point))
+        role_results = [results[rank] for rank in part.ranks]
+        spent = budget(config, role_results, reads_staged(part.point))
         if spent.reason:
             spent.reason = f"role {part.name}: {spent.reason}"
-        engine = {name: own[0].engine[name] for name in ENGINE}
+        engine = {name: role_results[0].engine[name] for name in ENGINE}
         names = (part.name, part.point.workload, part.point.axes, [*part.ranks])
-        out.append(RoleRecord(*names, own[0].begin_ns, own[0].deadline_ns, engine, spent))
+        out.append(RoleRecord(*names, role_results[0].begin_ns, role_results[0].deadline_ns, engine, spent))
     return out
 
 

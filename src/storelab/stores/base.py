@@ -176,14 +176,14 @@ class Store(ABC):
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Return the campaign's `index`-th bucket, which belongs to `account`."""
         external = hasattr(self.settings, "prefix")
-        own = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
-        if self.protocol == "s3" and len(own) > MAX_BUCKET_NAME:
+        name = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
+        if self.protocol == "s3" and len(name) > MAX_BUCKET_NAME:
             raise UserError(
                 f"{self.place}.prefix" if external else "name",
-                f"the bucket name {own!r} is longer than {MAX_BUCKET_NAME} characters",
+                f"the bucket name {name!r} is longer than {MAX_BUCKET_NAME} characters",
                 f"shorten {'`prefix` or ' if external else ''}the campaign's name",
             )
-        return Bucket(own, "", account)
+        return Bucket(name, "", account)
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:

@@ -214,8 +214,8 @@ class Root(FolderEndpoint):
     example = "root://door.example.org:1094//folder"
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
-        own = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
-        return [(self.place, name, when) for _, name, when in tokens.ends(own, os.environ)]
+        sources = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
+        return [(self.place, name, when) for _, name, when in tokens.ends(sources, os.environ)]
 
     @cached_property
     def _version(self) -> str:
@@ -257,13 +257,13 @@ class Http(FolderEndpoint):
     def endpoint(self, url: str) -> Endpoint:
         s = self.settings
         tokens.named(self._wallet(), os.environ)
-        own = {"token": s.token, "certificate": s.certificate}
-        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
+        settings = {"token": s.token, "certificate": s.certificate}
+        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **settings)
 
     def _wallet(self) -> dict[str, str]:
         """Return place in the configuration -> variable, of the credentials."""
-        own = {"token": self.settings.token, "certificate": self.settings.certificate}
-        return {f"{self.place}.{key}": name for key, name in own.items() if name}
+        settings = {"token": self.settings.token, "certificate": self.settings.certificate}
+        return {f"{self.place}.{key}": name for key, name in settings.items() if name}
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
         return tokens.ends(self._wallet(), os.environ)
@@ -394,5 +394,5 @@ class Directory(Store):
         Copies and parity on other machines are not included, because the file system does not report them.
         """
         os.sync()
-        own = self.path.glob(f"{self.settings.prefix}-*")
-        return sum(p.lstat().st_blocks * 512 for folder in own for p in folder.rglob("*"))
+        folders = self.path.glob(f"{self.settings.prefix}-*")
+        return sum(p.lstat().st_blocks * 512 for folder in folders for p in folder.rglob("*"))

@@ -86,8 +86,8 @@ class Journal:
     @contextmanager
     def taken(self, place: str) -> Iterator[None]:
         """Raise UserError if another process does faults on this store."""
-        with self.held() as own:
-            if not own:
+        with self.held() as locked:
+            if not locked:
                 raise UserError(
                     place, "another storelab process does faults on this store", "wait until that process ends"
                 )
@@ -160,7 +160,7 @@ class Acts:
         if kind == "command":
             return lambda: self._command(act, actor)
         harm = {"act": kind, "actor": actor, **self._facts(act, actor)}
-        do = self._harm(harm, act)
+        do = self._fault_action(harm, act)
         self.journal.add(harm)
         return do
 
@@ -181,7 +181,7 @@ class Acts:
             return {"link": link} | ({"routes": network.routes(link)} if kind == "cut" else {})
         return {}
 
-    def _harm(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
+    def _fault_action(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
         """Return the call that does the act, with everything looked up in advance."""
         kind, actor, store = harm["act"], harm["actor"], self.store
         if kind in ("kill", "hang"):
@@ -294,8 +294,8 @@ def repair(store: Any) -> list[str]:
     journal, lines = journal_of(store), []
     if not journal.file.exists():
         return []
-    with journal.held() as own:
-        for harm, take_back in Acts(store).take_all_back(restart=False) if own else ():
+    with journal.held() as locked:
+        for harm, take_back in Acts(store).take_all_back(restart=False) if locked else ():
             try:
                 take_back()
                 lines.append(f"{store.name}: undid {_name(harm)}, which was left behind")

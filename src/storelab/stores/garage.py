@@ -272,9 +272,9 @@ class Garage(Managed):
                 allow(nodes[0], keys["access_key"], keys["secret_key"], f"storelab-{i}")
 
     def administration(self) -> list[AdminAnswer]:
-        own = [self.credentials(i).access_key for i in range(self.accounts())]
+        keys = [self.credentials(i).access_key for i in range(self.accounts())]
         evidence = "Garage has keys and no users; a bucket can be opened to several keys"
-        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), AdminAnswer(KEYS, NO, evidence)]
+        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), keys), AdminAnswer(KEYS, NO, evidence)]
 
     # Faults
 

@@ -261,9 +261,9 @@ class GlusterFS(Mounted):
             return Path(words[words.index("--brick-name") + 1]).name
         return "heal-1" if "glustershd" in words else ""
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Keep the processes that glusterd has just started itself."""
-        return super()._taken_over(daemon, stale and daemon.name.startswith("mount-"))
+        return super()._keep_running(daemon, stale and daemon.name.startswith("mount-"))
 
     # Faults, see docs/faults.md
 

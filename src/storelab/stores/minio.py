@@ -101,8 +101,10 @@ class MinIO(Managed):
             for drive in self.drive_folders():
                 drive.mkdir(exist_ok=True, mode=0o700)
         folder = self.folder / "tls"
-        for name, own in (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ():
-            source, target = folder / name, folder / own
+        for name, file_name in (
+            (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ()
+        ):
+            source, target = folder / name, folder / file_name
             if not target.exists() or target.read_bytes() != source.read_bytes():  # avoid a reload by a running server
                 shutil.copy(source, target)
 
@@ -199,8 +201,8 @@ class MinIO(Managed):
 
     def administration(self) -> list[AdminAnswer]:
         end, first = self.endpoints(1)[0], self.credentials(0)
-        own = [self.credentials(i).access_key for i in range(self.accounts())]
-        users = listed("list-users", json.loads(_admin(end, self.root_keys()).user_list()), own)
+        user_names = [self.credentials(i).access_key for i in range(self.accounts())]
+        users = listed("list-users", json.loads(_admin(end, self.root_keys()).user_list()), user_names)
         user, key = _admin(end, first), "SLPROBE" + secrets.token_hex(6).upper()
         user.add_service_account(access_key=key, secret_key=secrets.token_hex(20))
         try:

@@ -155,17 +155,22 @@ class OpenAFS(Mounted):
 
     def make_ready(self) -> None:
         super().make_ready()
-        own, server = self._own, self.namespace.server
-        folders = [own / "root", own / "log", own / "etc" / "server", self.data / "vicepa"]
+        runtime_folder, server = self._own, self.namespace.server
+        folders = [
+            runtime_folder / "root",
+            runtime_folder / "log",
+            runtime_folder / "etc" / "server",
+            self.data / "vicepa",
+        ]
         folders += [self.data / "lib" / name for name in ("local", "db")]
         if not mounted(self.mount_point()):  # a mount whose program hangs does not answer
             folders.append(self.mount_point())
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for etc in (own / "etc", own / "etc" / "server"):
+        for etc in (runtime_folder / "etc", runtime_folder / "etc" / "server"):
             (etc / "ThisCell").write_text(f"{CELL}\n")
             (etc / "CellServDB").write_text(f">{CELL} #made by storelab\n{server} #afsdb\n")
-        (own / "etc" / "cacheinfo").write_text(f"{self.mount_point()}:{own}/cache:{CACHE_KB}\n")
+        (runtime_folder / "etc" / "cacheinfo").write_text(f"{self.mount_point()}:{runtime_folder}/cache:{CACHE_KB}\n")
         (self.data / "vicepa" / "AlwaysAttach").touch()
         (self.data / "lib" / "local" / "NetInfo").write_text(f"{server}\n")
         (self.data / "lib" / "local" / "NoAuth").touch()
@@ -177,9 +182,9 @@ class OpenAFS(Mounted):
         if daemon.name == "volserver-1":
             self._make_volume()
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Keep a file server, which finds the others again by itself."""
-        return super()._taken_over(daemon, stale and not daemon.name.startswith("fileserver-"))
+        return super()._keep_running(daemon, stale and not daemon.name.startswith("fileserver-"))
 
     def _stop(self, names: list[str]) -> list[int]:
         """Stop daemons; a file server gets SIGQUIT first, because killing it leaves volumes that must be salvaged."""

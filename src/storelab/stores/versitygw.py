@@ -107,9 +107,9 @@ class Versitygw(Managed):
                 self._ask("create-user", ElementTree.tostring(account))
 
     def administration(self) -> list[AdminAnswer]:
-        own = [self.credentials(i).access_key for i in range(self.accounts())]
+        user_names = [self.credentials(i).access_key for i in range(self.accounts())]
         return [
-            listed("list-users", self._users(), own),
+            listed("list-users", self._users(), user_names),
             AdminAnswer(KEYS, NO, "a user is an access key, with only one pair"),
         ]
 

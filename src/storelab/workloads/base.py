@@ -115,36 +115,36 @@ class Roles(Workload):
             self.each[part.name].validate(part.point)
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
-        for part, own in zip(point.parts(), job.roles, strict=True):
-            self.each[part.name].before(config, store, part.point, own)
+        for part, role_job in zip(point.parts(), job.roles, strict=True):
+            self.each[part.name].before(config, store, part.point, role_job)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         out = []
-        for part, own in zip(point.parts(), job.roles, strict=True):
-            checks = self.each[part.name].after(store, part.point, own, files_of(part, folder))
+        for part, role_job in zip(point.parts(), job.roles, strict=True):
+            checks = self.each[part.name].after(store, part.point, role_job, files_of(part, folder))
             out += [check | {"name": f"{part.name}: {check['name']}"} for check in checks]
         return out
 
     def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
         seen = {
-            part.name: self.each[part.name].observe(store, part.point, own, files_of(part, folder))
-            for part, own in zip(point.parts(), job.roles, strict=True)
+            part.name: self.each[part.name].observe(store, part.point, role_job, files_of(part, folder))
+            for part, role_job in zip(point.parts(), job.roles, strict=True)
         }
         return {name: facts for name, facts in seen.items() if facts is not None} or None
 
     def cleanup(self, job: "GangJob") -> None:
-        for each, own in zip(self.each.values(), job.roles, strict=True):
-            each.cleanup(own)
+        for each, role_job in zip(self.each.values(), job.roles, strict=True):
+            each.cleanup(role_job)
 
 
 def files_of(part: Part, folder: Path) -> Path:
     """Return a folder with only the files of a role's clients, numbered from 0 as those of an ordinary point."""
-    own = folder / "roles" / str(part.number)
-    own.mkdir(parents=True, exist_ok=True)
+    role_folder = folder / "roles" / str(part.number)
+    role_folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         named = _FILE.fullmatch(path.name)
         if named and int(named[2]) in part.ranks:
-            link = own / f"{named[1]}.{int(named[2]) - part.ranks.start}{named[3] or ''}"
+            link = role_folder / f"{named[1]}.{int(named[2]) - part.ranks.start}{named[3] or ''}"
             if not link.is_symlink():
                 link.symlink_to(path.resolve())
-    return own
+    return role_folder

@@ -43,9 +43,9 @@ class Known(NamedTuple):
 def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
     """Return the buckets of a client's uploads, which are used in turn: number n goes to place client + n."""
     accounts = accounts_of(client, point.axes["clients"], job.accounts)
-    own = [b for b in job.buckets if b.account in accounts]
-    first = client % len(own)
-    return own[first:] + own[:first]
+    buckets = [b for b in job.buckets if b.account in accounts]
+    first = client % len(buckets)
+    return buckets[first:] + buckets[:first]
 
 
 def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]:
@@ -54,9 +54,9 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 
     out = []
     for client in range(point.axes["clients"]):
-        own = places(point, job, client)
+        buckets = places(point, job, client)
         for n, size in enumerate(objects.sizes_at_start(point, client)):
-            out.append((own[n % len(own)], put_key(job.attempt, client, n), n % BODIES, size))
+            out.append((buckets[n % len(buckets)], put_key(job.attempt, client, n), n % BODIES, size))
     return out
 
 
@@ -139,7 +139,7 @@ class Mix(Put):
 
     def _known(self, point: Point, job: GangJob, folder: Path) -> dict[str, Known] | None:
         """Return the final state of every name, by key below the bucket's prefix, from the records; None for bins."""
-        own = put_prefix(job.attempt)
+        prefix = put_prefix(job.attempt)
         known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
         rows: list[tuple[int, str, str, int, str | None]] = []
         for path in sorted(folder.glob("ops.*.parquet")):
@@ -148,8 +148,8 @@ class Mix(Put):
                 return None
             table = table.drop_columns(["latency_hist"])
             for end, op, name, size, error in zip(*(c.to_pylist() for c in table.columns), strict=True):
-                if op in ("PUT", "DELETE") and own in name:
-                    rows.append((end, op, own + name.partition(own)[2], size, error))
+                if op in ("PUT", "DELETE") and prefix in name:
+                    rows.append((end, op, prefix + name.partition(prefix)[2], size, error))
         for _, op, name, size, error in sorted(rows, key=lambda row: row[0]):
             was = known.get(name, Known(None, 0, False, True))
             if error is not None:

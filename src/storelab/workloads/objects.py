@@ -125,7 +125,7 @@ def shared_out(
     for client, share in enumerate(shares):
         for account in accounts_of(client, clients, accounts):
             users.setdefault(account, []).append(share)
-    takers = {account: itertools.cycle(own) for account, own in users.items()}
+    takers = {account: itertools.cycle(workers) for account, workers in users.items()}
     for bucket, key in keys:
         next(takers[owners[bucket]]).append((bucket, key))
     return shares

@@ -32,7 +32,7 @@ ROLES = {
     # Curves of scaling run along these.
     "curve": "buckets clients front_ends workers",
     # These are printed even where all points have the same value.
-    "told": (
+    "always_shown": (
         "cache entry_fraction keys max_range_gap mix navigation object_size pattern range_size read_ahead scale sizes "
         "step stratum0 volume_fraction"
     ),

@@ -60,17 +60,17 @@ RULES = [  # sweep, settings of the store, facts of the store, begin of the mess
     *((sweep(w), {"read_only": True}, {}, f"sweeps.s: workload {w} writes", "") for w in WRITERS),
     *((sweep(w), {}, {}, "", NONE) for w in WRITERS),
     *((sweep(w), {"read_only": True}, {}, "", NONE) for w in ("get", "get_range")),
-    (sweep("space"), {}, {"tells_used": False}, "sweeps.s.workload: space needs", ""),
-    (sweep("put"), {}, {"tells_used": False}, "", NONE),
+    (sweep("space"), {}, {"reports_usage": False}, "sweeps.s.workload: space needs", ""),
+    (sweep("put"), {}, {"reports_usage": False}, "", NONE),
     (sweep(buckets=1), MINE, {}, "", NONE),
     (sweep(buckets=2), {}, {}, "", NONE),
     (sweep(buckets=2), MINE, {}, "sweeps.s.axes.buckets: ", "'mine'"),
     (sweep(engine="s5cmd"), VIRTUAL, {}, "stores.a.addressing: s5cmd", "`path`"),
     (sweep(engine="s5cmd"), {"addressing": "path"}, {}, "", NONE),
     (sweep(engine="loadgen"), VIRTUAL, {}, "", NONE),
-    (sweep(), {}, {"keeps": False}, "sweeps.s.workload: get at store a (kind s3)", "`calibrate`"),
+    (sweep(), {}, {"retains_data": False}, "sweeps.s.workload: get at store a (kind s3)", "`calibrate`"),
     (CALIBRATION, {}, {}, "sweeps.s.workload: ", "`nullserver`"),
-    (CALIBRATION, {}, {"keeps": False}, "", NONE),
+    (CALIBRATION, {}, {"retains_data": False}, "", NONE),
     (accounts(3, 3, 3), {}, {}, "", NONE),
     (accounts(3, 2, 3), {}, {}, "sweeps.s.axes.accounts: 3 accounts need at least 3 buckets", ""),
     (accounts(3, 3, 2, "s5cmd"), {}, {}, "sweeps.s.axes.accounts: 3 accounts need at least 3 clients", ""),
@@ -149,7 +149,7 @@ def test_second_store_is_defined_writable_and_alike(tmp_path):
     for stores, changes, expected in (
         (TWO, {}, NONE),
         (TWO, {"protocol": "http"}, "store b (kind s3)"),
-        (TWO, {"keeps": False}, "store b (kind s3)"),
+        (TWO, {"retains_data": False}, "store b (kind s3)"),
         (TWO | {"b": TWO["b"] | {"read_only": True}}, {}, "store b is read-only"),
         ({"a": URL}, {}, "'b'"),
     ):
@@ -237,10 +237,12 @@ def test_missing_null_server_may_be_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: None)
     monkeypatch.setattr(check, "make", lambda *_: SimpleNamespace(require=missing))
     config, points = made(tmp_path, sweep())
-    for keeps in (True, False):
-        message = refusal(check.programs, points, {"a": StoreOnPaper(config, "a", managed=True, keeps=keeps)})
+    for retains_data in (True, False):
+        message = refusal(
+            check.programs, points, {"a": StoreOnPaper(config, "a", managed=True, retains_data=retains_data)}
+        )
         assert message.startswith("stores.a: the program is not installed; run `storelab install x`")
-        assert ("`calibrate: false`" in message) is not keeps
+        assert ("`calibrate: false`" in message) is not retains_data
 
 
 def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):

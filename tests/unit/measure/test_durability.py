@@ -114,7 +114,7 @@ def ran(monkeypatch):
         one = durability.DuringFault(readings, acts(*given), duration_ns)
         one.over = SimpleNamespace(wait=wait, set=lambda: None)
         one.start(10**18)
-        one.ended()
+        one.finish()
         return readings.taken
 
     return run

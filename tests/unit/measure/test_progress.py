@@ -78,7 +78,7 @@ def test_rates_and_cores_of_each_second(config, points, tmp_path, monkeypatch):
         for second in range(1, 71):
             at[0] = T0 + second * S + 50 * MS
             for name, rate in (("0", 50), ("1.0", 25), ("1.1", 25)):
-                teller = guard.ProgressWriter(work / f"told.{name}")
+                teller = guard.ProgressWriter(work / f"progress.{name}")
                 teller.note(at[0], rate * second, second * (name == "0"), 4000 * rate * second)
             used = Used(10 + 2.5 * second, 0.5 * second, 2.0 * second, 10**8, 10**9)
             now.second(T0 + second * S, used)

@@ -310,10 +310,10 @@ def everything(
 
     project: files of the project folder (Snakefile, rules …). Campaigns and config.yaml come from the campaign instead.
     """
-    own = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
+    project_files = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
     results, left = results_of(campaign)
     folder = f"results/{campaign.folder.name}"
-    out: dict[str, Member] = {**own, **configuration(campaign, layers)}
+    out: dict[str, Member] = {**project_files, **configuration(campaign, layers)}
     out |= {f"{folder}/{name}": path for name, path in results.items()}
     about = about_of(campaign, license)
     out |= {CITATION: citation(about), ZENODO: zenodo(about), README: readme(about)}

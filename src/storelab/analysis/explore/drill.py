@@ -101,18 +101,18 @@ def symbols(o: Opened, figure: str | None) -> Menu:
 
 def _rows(o: Opened, figure: str) -> pd.DataFrame:
     """Return the rows that a figure draws and that are of points; the index has their places in the whole table."""
-    return o.whole(catalogue.figures_of_plan(o.plan)[figure].table).loc[_keys(o, figure).index]
+    return o.full_table(catalogue.figures_of_plan(o.plan)[figure].table).loc[_keys(o, figure).index]
 
 
 def _keys(o: Opened, figure: str) -> pd.Series:
     """Return the points behind each row that a figure draws, by the places of these rows in the whole table."""
     spec = catalogue.figures_of_plan(o.plan)[figure]
-    whole = o.whole(spec.table)
+    whole = o.full_table(spec.table)
     if "n" not in whole:
         return pd.Series(dtype=object)
     if ("behind", spec.table) not in o.known:
-        o.known["behind", spec.table] = behind(whole, o.whole("points"))
-    every = o.whole("points")["key"]
+        o.known["behind", spec.table] = behind(whole, o.full_table("points"))
+    every = o.full_table("points")["key"]
     rows = select(o.table(spec.table), spec.where)
     places = pd.Series(o.known["behind", spec.table], index=whole.index, dtype=str)[rows.index]
     return places[places != ""].map(lambda named: [every.iloc[int(place)] for place in named.split()])
@@ -161,7 +161,7 @@ def down(
     yield f"#### The symbol, a row of `{spec.table}.csv`"
     yield rows.loc[[symbol], shown].dropna(axis="columns")
     yield "#### Its points"
-    every, keys = o.whole("points"), [key for _, key in points(o, figure, symbol)]
+    every, keys = o.full_table("points"), [key for _, key in points(o, figure, symbol)]
     yield every.loc[every["key"].isin(keys), list(POINT_COLUMNS)].dropna(axis="columns", how="all")
     yield from show_point(o, point, EVERY if client is None else client)
 
@@ -194,7 +194,7 @@ def show_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayab
 def over_time(o: Opened, point: str) -> Iterator[Displayable]:
     """Show completions of each client of a point, the distribution of latencies, and its windows; rates are taken in
     `overlap` (grey)."""
-    rows = o.whole("points")
+    rows = o.full_table("points")
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
     yield completions_picture(windows.completions(o.campaign, point, slices=STEPS), overlap)
@@ -220,9 +220,11 @@ def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> F
         clients = list(dict.fromkeys(series["client"]))
         looks = plots.looks([str(c) for c in clients], ordered=len(clients) > MAX_CLIENTS)
         for client in clients:
-            own = series[series["client"] == client]
+            of_client = series[series["client"] == client]
             colour = looks[str(client)][0]
-            ax.plot(own["second"], own["operations_per_s"], color=colour, drawstyle="steps-mid", linewidth=1)
+            ax.plot(
+                of_client["second"], of_client["operations_per_s"], color=colour, drawstyle="steps-mid", linewidth=1
+            )
         ax.set(xlabel="Seconds from the agreed start", ylabel="Operations/s of one client", ylim=(0, None))
         if 1 < len(clients) <= MAX_CLIENTS:
             handles = [Line2D([], [], color=looks[str(c)][0], label=f"client {c}") for c in clients]
@@ -243,13 +245,15 @@ def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figu
     with plots.style():
         fig = plots.sheet(2.4 * len(ops) + 0.2)
         for ax, op in zip(fig.subplots(len(ops), squeeze=False).ravel(), ops, strict=True):
-            own = buckets[buckets["op"] == op]
-            middle = own["upper_ns"] / np.sqrt(WIDTH) / 1e6
-            count, *_ = np.histogram2d(own["second"], middle, [sides, edges], weights=own["operations"].astype(float))
+            of_operation = buckets[buckets["op"] == op]
+            middle = of_operation["upper_ns"] / np.sqrt(WIDTH) / 1e6
+            count, *_ = np.histogram2d(
+                of_operation["second"], middle, [sides, edges], weights=of_operation["operations"].astype(float)
+            )
             share = np.divide(count, count.sum(1, keepdims=True), where=count > 0, out=np.full(count.shape, np.nan))
             ax.pcolormesh(sides, edges, share.T, cmap="Blues", norm=PowerNorm(0.4, vmin=0), rasterized=True)
             values = np.full((len(LEVELS), len(sides) - 1), np.nan)  # a step without operations interrupts the line
-            for at, part in own.groupby("step"):
+            for at, part in of_operation.groupby("step"):
                 upper, counts = part["upper_ns"].to_numpy(float), part["operations"].to_numpy()
                 known = [enough(counts.sum(), level) for level in LEVELS.values()]
                 values[known, at] = histogram_quantiles(upper, counts, [*LEVELS.values()])[known] / 1e6

@@ -31,7 +31,7 @@ FINDING = (
 
 def statements(o: Opened) -> Iterator[Displayable]:
     """Show the single statements of 2012 to 2015 next to our highest medians by the same measure."""
-    table = o.whole("earlier")
+    table = o.full_table("earlier")
     if table.empty:
         yield "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too."
         return
@@ -58,7 +58,7 @@ def reads(o: Opened) -> Iterator[Displayable]:
 
 def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Displayable]:
     """Show a table, or these columns of it; say what is missing where it has only what was printed."""
-    table = o.whole(name)
+    table = o.full_table(name)
     if table.empty or not (table["source"] == MEASURED).any():
         yield missing
     else:
@@ -67,7 +67,7 @@ def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] =
 
 def findings(o: Opened) -> Iterator[Displayable]:
     """How many findings of 2010 to 2015 hold on each system, then those that this campaign can judge."""
-    table = o.whole("claims")
+    table = o.full_table("claims")
     judged = table[table["verdict"] != NOT_MEASURED]
     counts = pd.crosstab(judged["system"].fillna(""), judged["verdict"])
     missing = table.loc[table["verdict"] == NOT_MEASURED, "claim"].nunique()

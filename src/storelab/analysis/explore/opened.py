@@ -79,7 +79,7 @@ class Opened:
     def name(self) -> str:
         return self.folder.resolve().name
 
-    def whole(self, name: str) -> pd.DataFrame:
+    def full_table(self, name: str) -> pd.DataFrame:
         """A table as it is written."""
         if name not in self._read:
             self._read[name] = tables.read(self.folder, name)
@@ -88,7 +88,7 @@ class Opened:
     def table(self, name: str) -> pd.DataFrame:
         """The rows of a table that the filters leave. What has no engine or size stays; a row with the key of a point
         stays with its point."""
-        rows = self.whole(name)
+        rows = self.full_table(name)
         if self.filters and "key" in rows and name != "points":
             rows = rows[rows["key"].isin(self.table("points")["key"])]
         return kept(rows, self.filters)

@@ -20,7 +20,7 @@ MORE = ("interval", "coverage_percent")
 
 def campaign(o: Opened) -> Iterator[Displayable]:
     """What was measured, where and when, and what is noted of points; as on the page of the campaign."""
-    head = build.head(o.campaign, {name: o.whole(name) for name in ("points", "numbers")})
+    head = build.head(o.campaign, {name: o.full_table(name) for name in ("points", "numbers")})
     yield f"**{escaped(head['title'])}**"
     yield pd.DataFrame(head["facts"], columns=["what", "value"])
     if head["notes"]:

@@ -30,7 +30,7 @@ def _rows(o: Opened) -> pd.DataFrame:
 
 def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """The curves with their runs, as the table was made from them."""
-    points = rated(plain(o.plan, o.whole("points")))
+    points = rated(plain(o.plan, o.full_table("points")))
     return throughput.curves(points, axis_columns(o.plan), selection.couplings_of(o.plan))
 
 
@@ -67,9 +67,9 @@ def curves(o: Opened) -> Iterator[Displayable]:
     found = list(_runs(o))
     shown = []
     for title, row in zip(names, rows.to_dict("records"), strict=True):
-        own = [(x, y) for head, x, y in found if _same(row, head)]
-        if own and len(shown) < MAX_CURVES:
-            shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
+        points = [(x, y) for head, x, y in found if _same(row, head)]
+        if points and len(shown) < MAX_CURVES:
+            shown.append((title, row, *points[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
     yield scaling_picture(shown)
     if len(rows) > len(shown):
         yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."

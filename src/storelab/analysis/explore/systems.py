@@ -169,7 +169,7 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
     store is named with its campaign; an axis that a campaign does not know is at its default."""
     folders = [folder for _, folder in campaigns(o) if folder != EVERY] if other == EVERY else [Path(other)]
     filters = {**o.filters, "store": ()}  # of the others: another campaign may have other stores
-    known = [(o.name, o.plan, kept(o.whole("throughput"), o.filters))]
+    known = [(o.name, o.plan, kept(o.full_table("throughput"), o.filters))]
     known += [(f.resolve().name, read_plan(f), kept(_medians(f), filters)) for f in folders]
     parts, usual = list[pd.DataFrame](), dict[tuple[str, str], Any]()
     for name, plan, rows in known:

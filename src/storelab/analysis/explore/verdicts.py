@@ -67,7 +67,7 @@ def advice(verdict: str, would_tell: Any = None) -> str:
 
 def one(o: Opened, subject: Any) -> Iterator[Displayable]:
     """One verdict: the limit, its evidence, what else fires, what to try; its points; the best run over its time."""
-    row = o.whole("verdicts").loc[subject]
+    row = o.full_table("verdicts").loc[subject]
     best = f"{labels.number(row['best'])} {row['unit']} with {row['where']} ({labels.runs_text([row['n']])})"
     facts = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
     facts["Try"] = advice(row["verdict"], row["would_tell"])
@@ -76,7 +76,7 @@ def one(o: Opened, subject: Any) -> Iterator[Displayable]:
     yield "#### All that was measured of it, the best first"
     axes = [c for c in labels.axes_of(groups) if groups[c].nunique(dropna=False) > 1]
     yield groups[[c for c in (*axes, "n", *RATES, *USED) if c in groups]].dropna(axis="columns", how="all")
-    every = o.whole("points")
+    every = o.full_table("points")
     key = every["key"].iloc[int(behind(groups.head(1), every)[0].split()[0])]
     yield f"#### The first run of the best: {escaped(', '.join(labels.key_text(key)))}"
     panels = details.panels(o.campaign, key)
@@ -85,7 +85,7 @@ def one(o: Opened, subject: Any) -> Iterator[Displayable]:
 
 def _groups(o: Opened, row: pd.Series) -> pd.DataFrame:
     """The rows of throughput.csv that a verdict is about, the best first."""
-    every = o.whole("throughput")
+    every = o.full_table("throughput")
     every = every[(every["store"] == row["store"]) & (every["workload"] == row["workload"])]
     same = []
     for axes in every[["store", "workload", *labels.axes_of(every)]].to_dict("records"):

@@ -239,8 +239,8 @@ def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: 
         plots.time_axis(axes, values, label)
     else:
         plots.value_axis(axes, values, label, measure.log_from if measure.scale == "auto" else float("inf"))
-    for ax, own in zip(axes, values, strict=True):
-        if not own.notna().any():
+    for ax, ticks in zip(axes, values, strict=True):
+        if not ticks.notna().any():
             plots.say_inside(ax, "not recorded", color="0.35")
 
 

@@ -145,12 +145,12 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
         for ax, (name, part) in zip(cells, panels, strict=True):
             ends.append([])
             for i, (_, r) in enumerate(part.iterrows()):
-                own = part[(part["system"] == r["system"]) & (part["loop"] == "closed")]
-                light = r["loop"] == "closed" and r["load"] < own["load"].max()
+                closed_rows = part[(part["system"] == r["system"]) & (part["loop"] == "closed")]
+                light = r["loop"] == "closed" and r["load"] < closed_rows["load"].max()
                 look = dict(zip(("color", "marker"), palette[r["system"]], strict=True))
                 look["linestyle"] = "-" if light else DASHES[r["loop"]]
                 ends[-1].append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
-                kind = "fewest in flight" if light else "most in flight" if own["load"].nunique() > 1 else ""
+                kind = "fewest in flight" if light else "most in flight" if closed_rows["load"].nunique() > 1 else ""
                 kind = "most due" if r["loop"] == "open" else kind
                 label = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
                 handles.setdefault(label, plots.Line2D([], [], label=label, **look))
@@ -229,7 +229,9 @@ SERIES = 6  # curves of a panel that can be distinguished
 def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the rows of each line of panels: one line for each operation and size."""
     by = [c for c in ("workload", "object_size_bytes") if c in table]
-    return [own for _, own in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
+    return (
+        [rows_of_place for _, rows_of_place in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
+    )
 
 
 def distributions(table: pd.DataFrame) -> "Figure | None":
@@ -246,7 +248,7 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
     several = ["deployment"] if rows["deployment"].nunique() > 1 else []
     rows = with_series(rows, [*several, *distinguishing], usual=True)
     lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
-    looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
+    looks = plots.looks(list(dict.fromkeys(name for line_rows, _ in lines for name in line_rows["series"])))
     columns = {q: label for q, label in COLUMNS.items() if _varies(rows[rows["quantity"].isin(q)])}
     if not columns:
         return None
@@ -254,12 +256,12 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
         note = "Samples of all runs in the window in which all clients are active; percent of samples up to a value"
         fig = plots.sheet(LINE_HEIGHT * len(places) + 0.9, note)
         cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
-        for line, (own, left) in zip(cells, lines, strict=True):
+        for line, (line_rows, left) in zip(cells, lines, strict=True):
             for ax, quantities in zip(line, columns, strict=True):
                 least = _least(rows[rows["quantity"].isin(quantities)])
-                _panel(ax, own, quantities, {n: c for n, (c, _) in looks.items()}, least)
+                _panel(ax, line_rows, quantities, {n: c for n, (c, _) in looks.items()}, least)
             look = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
-            line[0].text(0, 1.05, _line_heading(own) + left, **look).set_in_layout(False)  # wider than its panel
+            line[0].text(0, 1.05, _line_heading(line_rows) + left, **look).set_in_layout(False)  # wider than its panel
             line[0].set_title(" ", fontsize=7)  # reserves the space for the text
             line[0].set_ylabel("%")
         for column, label in zip(cells.T, columns.values(), strict=True):

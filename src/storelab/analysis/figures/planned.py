@@ -86,8 +86,8 @@ def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
 
 def _figures(coupling: Coupling) -> dict[str, Specification]:
     """Return the figure of each table."""
-    own = coupling.workloads
-    plain = [w for w in own if w not in (*SPARSE, "events") and not w.startswith(PREFIX)]
+    coupled = coupling.workloads
+    plain = [w for w in coupled if w not in (*SPARSE, "events") and not w.startswith(PREFIX)]
     out = {}
     if plain:
         others = tuple(
@@ -100,13 +100,13 @@ def _figures(coupling: Coupling) -> dict[str, Specification]:
         marks = tuple(Curve(f"latency_{p}", "ms", p, dash) for p, dash in (("p50", "-"), ("p99", ":")))
         times = (Measure(marks, "Latency [ms]", scale="log"),)
         out["latency"] = _along("latency", coupling, plain, times, more=("op",))
-    if read := [w for w in own if w in SPARSE]:
+    if read := [w for w in coupled if w in SPARSE]:
         measures = (WIRE, Measure((Curve("entries", "per_s"),), "Useful work [entries/s]", log_from=10))
         out["sparse"] = _along("sparse", coupling, read, measures, columns=True)
-    if "events" in own:
+    if "events" in coupled:
         measures = (Measure((Curve("events", "per_s"),), "Events/s"), WIRE)
         out["events"] = _along("events", coupling, ["events"], measures, columns=True)
-    if roles := [w for w in own if w.startswith(PREFIX)]:
+    if roles := [w for w in coupled if w.startswith(PREFIX)]:
         measures = (
             Measure((Curve("rate", "per_s"),), "Operations/s"),
             Measure((Curve("latency_p99", "ms"),), "Latency, p99 [ms]", scale="log"),

@@ -145,10 +145,10 @@ def phases(table: pd.DataFrame) -> "Figure | None":
         fig, (ax,) = plots.grid(1, height, re.sub(r"; bars: [^;]*", "", plots.subtitle(rows)))
         fig.set_figwidth(plots.WIDTH)
         ax.remove()
-        ratios = [len(own) + 1 for _, own in parts]
+        ratios = [len(rows_of_part) + 1 for _, rows_of_part in parts]
         cells = fig.subplots(len(parts), 1, squeeze=False, height_ratios=ratios)[:, 0]
-        for ax, (workload, own) in zip(cells, parts, strict=True):
-            _stacked(ax, own, plots.tones(len(PHASES)))
+        for ax, (workload, rows_of_part) in zip(cells, parts, strict=True):
+            _stacked(ax, rows_of_part, plots.tones(len(PHASES)))
             ax.set_title(KINDS[str(workload)] if len(parts) > 1 else "", fontsize=8)
         ax.set_xlabel("Time of one read [ms]")
         handles, names = ax.get_legend_handles_labels()
@@ -275,10 +275,10 @@ def _by_engine(rows: pd.DataFrame) -> pd.Series:
 
 def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     """Yield the planner's result for least time, for each selection, in the colour of its first curve."""
-    for _, own in rows.groupby("selection", sort=False):
-        free = own[~own["fixed"] & (own[THRIFT].fillna(0) == 0) & (own[BOUND].fillna(0) == 0)]
+    for _, group in rows.groupby("selection", sort=False):
+        free = group[~group["fixed"] & (group[THRIFT].fillna(0) == 0) & (group[BOUND].fillna(0) == 0)]
         for value in free[measure.curves[0].column()].head(1):
-            yield Reference(value, series=own.loc[own["fixed"], "series"].iloc[0])
+            yield Reference(value, series=group.loc[group["fixed"], "series"].iloc[0])
 
 
 def _on_the_front(table: pd.DataFrame) -> pd.DataFrame:
@@ -304,8 +304,8 @@ def front(table: pd.DataFrame) -> "Figure | None":
         fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows.drop(columns="few", errors="ignore")))
         for ax, ((subject, selection), part) in zip(cells, panels, strict=True):
             label_texts.append([])
-            for kind, own in part.groupby("kind"):
-                label_texts[-1] += _points(ax, own, *kinds[kind])
+            for kind, rows_of_kind in part.groupby("kind"):
+                label_texts[-1] += _points(ax, rows_of_kind, *kinds[kind])
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")

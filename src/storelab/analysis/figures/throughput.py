@@ -194,9 +194,9 @@ def values_of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     table = published.load("uds1_2012_single_client_threads")
     column = "mb_per_s" if measure.curves == (MB_PER_S,) else "files_per_s"
     for workload, (operation, marker) in OPERATIONS_2012.items():
-        own = table[(table["object_size_printed"] == min(sizes)) & (table["operation"] == operation)]
+        printed = table[(table["object_size_printed"] == min(sizes)) & (table["operation"] == operation)]
         if (rows["workload"] == workload).any():
-            points = own.set_index("threads")
+            points = printed.set_index("threads")
             label = f"published 2012: {operation} (UDS 1, 1 bucket)"
             yield Reference(points[column], label=label, marker=marker, spread=points[f"{column}_err"])
 

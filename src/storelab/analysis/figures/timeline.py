@@ -120,8 +120,8 @@ def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
         for (label, columns), axes in zip(shown, cells, strict=True):
             drawn = []
             for ax, name in zip(axes, names, strict=True):
-                own, trends = rows[rows["series"] == name], found[found["series"] == name]
-                lines = list(_part_lines(own, trends, columns, colours))
+                cells_of_series, trends = rows[rows["series"] == name], found[found["series"] == name]
+                lines = list(_part_lines(cells_of_series, trends, columns, colours))
                 for hours, values, slope, look in lines:
                     ax.plot(hours, values, markersize=2.5, linewidth=0.8, **look)
                     if slope is not None:
@@ -133,13 +133,16 @@ def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
                     plots.say_inside(ax, "no failed operation", 6.5, va="center")
         named = titles(table["series"])
         for ax, name in zip(cells[0], names, strict=True):
-            own = rows[rows["series"] == name]
-            parts, lasts = labels.plural(own["part"].nunique(), "part"), labels.span(own["duration_s"], "s")
+            cells_of_series = rows[rows["series"] == name]
+            parts, lasts = (
+                labels.plural(cells_of_series["part"].nunique(), "part"),
+                labels.span(cells_of_series["duration_s"], "s"),
+            )
             ax.set_title(textwrap.fill(f"{named[name]} ({parts} of {lasts})", 70 // len(names)), fontsize=7)
         for ax in cells[-1]:
             ax.set_xlabel("Hours since the start of the first part")
-        for own in cells:
-            for ax in own[1:]:
+        for cells_of_series in cells:
+            for ax in cells_of_series[1:]:
                 ax.set_ylabel("")
         fig.align_ylabels(cells[:, 0])
         look = {"marker": "o", "markersize": 3}
@@ -161,8 +164,11 @@ def _part_lines(
             once = rows.drop_duplicates("key").sort_values("hour")
             yield *_part_line(once, found, "", column, metric), {"color": STORE, "marker": "s"}
         else:
-            for role, own in rows.groupby("role", sort=False):
-                yield *_part_line(own, found, str(role), column, metric), {"color": colours[str(role)], "marker": "o"}
+            for role, role_rows in rows.groupby("role", sort=False):
+                yield (
+                    *_part_line(role_rows, found, str(role), column, metric),
+                    {"color": colours[str(role)], "marker": "o"},
+                )
 
 
 def _part_line(
@@ -300,7 +306,7 @@ def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[st
     names, out = list(dict.fromkeys(rows["role"])), []
     for group in shown:
         part = rows[rows["group"] == group]
-        out.append({r: _role_lines(own, high) for r in names if len(own := part[part["role"] == r])})
+        out.append({r: _role_lines(role_rows, high) for r in names if len(role_rows := part[part["role"] == r])})
     return out
 
 
@@ -350,17 +356,17 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
             for ax in unused:
                 ax.remove()
         latencies = []
-        for own, group, found in zip(panels, shown, every, strict=False):
+        for axes_of_group, group, found in zip(panels, shown, every, strict=False):
             part = rows[rows["group"] == group]
-            for ax, level in zip(own, levels, strict=False):
+            for ax, level in zip(axes_of_group, levels, strict=False):
                 for role in found.keys() & level:
                     _median_line(ax, found[role].seconds, found[role].rate, colours[role])
-            latencies.append(_latencies(own[len(levels)], found, colours))
+            latencies.append(_latencies(axes_of_group[len(levels)], found, colours))
             if statuses:
-                _failed(own[-1], part, looks)
-            _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
+                _failed(axes_of_group[-1], part, looks)
+            _mark(axes_of_group, happened[happened["group"] == group], float(part["duration_s"].max()))
             runs = f"(n = {labels.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
-            own[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
+            axes_of_group[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
         _axes(panels[: len(shown)], every, levels, latencies)
         quantile = "p99" if high == "latency_p99_ms" else "longest"
         heading = labels.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
@@ -471,9 +477,9 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             ma="right",
             bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.4},
         )
-    for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
+    for state, state_rows in happened[happened["kind"] == roles.STATE].groupby("name"):
         marker, face = MARKS.get(str(state), OTHER_STATE)
-        inside = own[own["begin_s"].between(0, duration)]
+        inside = state_rows[state_rows["begin_s"].between(0, duration)]
         if inside.empty:  # an unclipped empty line would count as a mark in the corner and shrink the panels
             continue
         rate.plot(
@@ -519,22 +525,22 @@ def _axes(
     for i, level in enumerate(levels):
         rates = [[_median(found[role].rate) for role in found.keys() & level] for found in every]
         values = [pd.Series(np.concatenate([*rates_of_group, []]), dtype=float) for rates_of_group in rates]
-        plots.value_axis([own[i] for own in panels], values, "Operations/s", float("inf"))
+        plots.value_axis([axes_of_panel[i] for axes_of_panel in panels], values, "Operations/s", float("inf"))
     if any(len(values) for values in latencies):
-        plots.time_axis([own[len(levels)] for own in panels], latencies, "Latency [ms]")
+        plots.time_axis([axes_of_panel[len(levels)] for axes_of_panel in panels], latencies, "Latency [ms]")
     if len(panels[0]) > len(levels) + 1:
         plots.value_axis(
-            [own[-1] for own in panels],
-            [pd.Series([own[-1].get_ylim()[1]]) for own in panels],
+            [axes_of_panel[-1] for axes_of_panel in panels],
+            [pd.Series([axes_of_panel[-1].get_ylim()[1]]) for axes_of_panel in panels],
             "Failed/s",
             float("inf"),
         )
-    for own in panels:
-        own[-1].set_xlabel("Seconds from the agreed start")
-        for ax in own:
-            ax.tick_params(labelbottom=ax is own[-1])
+    for axes_of_panel in panels:
+        axes_of_panel[-1].set_xlabel("Seconds from the agreed start")
+        for ax in axes_of_panel:
+            ax.tick_params(labelbottom=ax is axes_of_panel[-1])
             ax.yaxis.label.set_size(7 if len(panels) <= 4 else 6)
-        own[0].figure.align_ylabels(own)
+        axes_of_panel[0].figure.align_ylabels(axes_of_panel)
 
 
 def _note(rows: pd.DataFrame) -> str:

@@ -222,6 +222,6 @@ def _entries_of_store(entries: list[Entry], store: str) -> list[Entry]:
     out = []
     for e in entries:
         if store in e.side.stores:
-            own = replace(e.side, points=e.side.points[e.side.points["store"] == store])
-            out.append(replace(e, side=own, facts=facts_of_store(e.facts, store)))
+            side = replace(e.side, points=e.side.points[e.side.points["store"] == store])
+            out.append(replace(e, side=side, facts=facts_of_store(e.facts, store)))
     return out

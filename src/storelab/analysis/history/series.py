@@ -125,10 +125,10 @@ def _worth(values: np.ndarray, every: Sequence[Sequence[int]]) -> np.ndarray:
 def _p(values: np.ndarray) -> float:
     most = min(MAX_TESTED, len(values) // MIN_STRETCH - 1)
     rng = np.random.default_rng(SEED)
-    own, seen = _worth(values, _segments(values, most)).max() - 1e-9, 0
+    statistic, seen = _worth(values, _segments(values, most)).max() - 1e-9, 0
     for draw in range(1, DRAWS + 1):
         order = rng.permutation(values)
-        seen += bool(_worth(order, _segments(order, most)).max() >= own)
+        seen += bool(_worth(order, _segments(order, most)).max() >= statistic)
         if seen == SEEN:
             return seen / draw
     return (1 + seen) / (DRAWS + 1)
@@ -296,7 +296,9 @@ def history(entries: Sequence[Entry]) -> History:
         of_points.append(_series((key[0], key[1], axes, key[-1]), 1, values, len(entries)))
         if len(each) == len(entries):
             by_kind.setdefault(groups.kind(key[-1]), []).append([each[i] for i in range(len(entries))])
-    wholes = [_overall(kind, own, dict.fromkeys(columns), len(entries)) for kind, own in by_kind.items()]
+    wholes = [
+        _overall(kind, kind_points, dict.fromkeys(columns), len(entries)) for kind, kind_points in by_kind.items()
+    ]
     return History(list(entries), columns, [*_corrected(of_points), *_corrected(wholes)])
 
 
@@ -333,9 +335,9 @@ def _overall(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str,
 def _corrected(family: list[Series]) -> list[Series]:
     """Return the series with their changes and the judged newest entry, with p values corrected for their number."""
     p = ratios.corrected([s.found.p for s in family])
-    stepped = [_stepped(s, float(own)) for s, own in zip(family, p, strict=True)]
+    stepped = [_stepped(s, float(p_value)) for s, p_value in zip(family, p, strict=True)]
     newest_p = ratios.corrected([s.newest.p for s in stepped])
-    return [_judged(s, float(own)) for s, own in zip(stepped, newest_p, strict=True)]
+    return [_judged(s, float(p_value)) for s, p_value in zip(stepped, newest_p, strict=True)]
 
 
 def _stepped(s: Series, p: float) -> Series:
@@ -357,10 +359,10 @@ def _stepped(s: Series, p: float) -> Series:
 
 
 def _judged(s: Series, newest_p: float) -> Series:
-    own = ratios.UNDECIDED
+    verdict = ratios.UNDECIDED
     if math.isfinite(newest_p):
-        own = ratios.verdict_corrected(ratios.verdict(*s.ratio[1:], s.lower_is_better), newest_p)
-    return replace(s, newest_p_corrected=newest_p, verdict=own)
+        verdict = ratios.verdict_corrected(ratios.verdict(*s.ratio[1:], s.lower_is_better), newest_p)
+    return replace(s, newest_p_corrected=newest_p, verdict=verdict)
 
 
 def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series]:

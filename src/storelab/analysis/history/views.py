@@ -125,11 +125,11 @@ def table(found: History) -> pd.DataFrame:
         steps = {c.at: c for c in s.steps}
         for v in s.values:
             step, entry = steps.get(v.entry), found.entries[v.entry]
-            own = {"entry": entry.name, "measured": entry.measured, "n": v.n}
-            own |= {"median": v.median, "low": v.low, "high": v.high, "unit": groups.UNITS.get(s.metric, "ratio")}
-            own |= {"unit": "ratio"} if s.workload == compare.ALL else {}
-            own |= {"change": step.ratio, "change_low": step.low, "change_high": step.high} if step else {}
-            out.append(row | own | ({"verdict": step.verdict} if step else {}))
+            entry_row = {"entry": entry.name, "measured": entry.measured, "n": v.n}
+            entry_row |= {"median": v.median, "low": v.low, "high": v.high, "unit": groups.UNITS.get(s.metric, "ratio")}
+            entry_row |= {"unit": "ratio"} if s.workload == compare.ALL else {}
+            entry_row |= {"change": step.ratio, "change_low": step.low, "change_high": step.high} if step else {}
+            out.append(row | entry_row | ({"verdict": step.verdict} if step else {}))
     mine = ["entry", "measured", "n", "median", "low", "high", "unit", "change", "change_low", "change_high", "verdict"]
     return pd.DataFrame(out, columns=[*head.columns, *mine]).astype(head.dtypes.to_dict())
 

@@ -67,11 +67,11 @@ HEADLINES: tuple[tuple[str, ...], ...] = (
     ("distribution.releases_headlines", "releases"),
     ("distribution.launches_headlines", "launches"),
     ("roles.collections_headlines", "collections"),
-    ("roles.of_roles", "roles"),
-    ("roles.of_faults", "recovery"),
+    ("roles.role_headlines", "roles"),
+    ("roles.fault_headlines", "recovery"),
     ("systems.capabilities_headlines", "capabilities"),
     ("systems.consistency_headlines", "consistency"),
-    ("roles.of_ledgers", "durability"),
+    ("roles.ledger_headlines", "durability"),
     ("roles.soak_headlines", "soak_trends", "soak"),
 )
 

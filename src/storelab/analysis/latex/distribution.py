@@ -48,8 +48,8 @@ def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     """
     known = rows[rows["first_median_s"].notna()] if len(rows) else rows
     known = known.assign(deployment=[labels.deployment(r) for _, r in known.iterrows()])
-    for system, own in known.groupby("deployment") if len(known) else []:
-        most = own[own["clients"] == own["clients"].max()]
+    for system, system_rows in known.groupby("deployment") if len(known) else []:
+        most = system_rows[system_rows["clients"] == system_rows["clients"].max()]
         cold = most[most["client_cache"] == "none"]
         for cache, part in (cold if len(cold) else most).groupby("http_cache"):
             r = part.loc[part["first_median_s"].astype(float).idxmin()]
@@ -125,8 +125,8 @@ def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
         only_publishing = known["workload"] == "publish" if len(known) else pd.Series(dtype=bool)
         known = known[only_publishing] if only_publishing.any() else known
         known = known.assign(deployment=[_system(r) for _, r in known.iterrows()])
-        for system, own in known.groupby("deployment") if len(known) else []:
-            r = own.loc[own[time].astype(float).idxmin()]
+        for system, system_rows in known.groupby("deployment") if len(known) else []:
+            r = system_rows.loc[system_rows[time].astype(float).idxmin()]
             value = labels.number(r[time], gap=THIN)
             days = labels.plural(r["days_published"], "day")
             setting = escape(labels.settings((c, r[c]) for c in several if c != "days"))

@@ -224,9 +224,12 @@ def limits(known: Known) -> Iterator[str]:
         about.setdefault(h.verdict, {}).setdefault(h.system, []).append(_short(h))
     for verdict, systems in sorted(about.items(), key=lambda pair: pair[0] in NO_LIMIT):
         which: dict[tuple[str, ...], list[str]] = {}
-        for name, own in systems.items():
-            which.setdefault(tuple(own), []).append(name)
-        where = "; ".join(f"{labels.listed(_names(names))} ({', '.join(own)})" for own, names in which.items())
+        for name, limits_of_system in systems.items():
+            which.setdefault(tuple(limits_of_system), []).append(name)
+        where = "; ".join(
+            f"{labels.listed(_names(names))} ({', '.join(limits_of_system)})"
+            for limits_of_system, names in which.items()
+        )
         yield f"{NO_LIMIT.get(verdict, f'Limited by {escape(verdict)}')}: {where}."
 
 

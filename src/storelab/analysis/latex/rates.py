@@ -182,8 +182,8 @@ def throughput_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterato
     rates = closed(table)
     for name, of in CLASSES.items():
         known = measured(rates, name) if len(rates) else rates
-        for system, own in known.groupby("deployment") if len(known) else []:
-            top = own.loc[own[of.median].astype(float).idxmax()]
+        for system, system_rows in known.groupby("deployment") if len(known) else []:
+            top = system_rows.loc[system_rows[of.median].astype(float).idxmax()]
             on = verdicts[(verdicts["deployment"] == system) & (verdicts["workload"] == of.workload)]
             lines = cell_lines(top, *of.metric)
             engine = [escape(top["engine"])] if rates["engine"].nunique() > 1 else []
@@ -252,9 +252,9 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
     """Yield the highest linearity over front-ends with the rates, or that the runs do not decide it."""
     curves = closed(table)
     curves = curves[curves["axis"].str.split(TOGETHER).str[0] == "front_ends"] if len(curves) else curves
-    for system, own in curves.groupby("deployment") if len(curves) else []:
-        known = own[(own["curve"] != UNDECIDED) & own["linearity_low"].notna()]
-        best = (known if len(known) else own).sort_values(["linearity_value", "most"]).iloc[-1]
+    for system, system_curves in curves.groupby("deployment") if len(curves) else []:
+        known = system_curves[(system_curves["curve"] != UNDECIDED) & system_curves["linearity_low"].notna()]
+        best = (known if len(known) else system_curves).sort_values(["linearity_value", "most"]).iloc[-1]
         runs_text = runs({"n": best["n"] / best["values"]})
         common = {
             "system": str(system),
@@ -407,11 +407,11 @@ def one_client(table: pd.DataFrame) -> str:
     printed numbers.
     """
     parts = []
-    for number, (system, own) in enumerate(_systems_with_threads(table)):
-        every = _settings(own)
+    for number, (system, system_rows) in enumerate(_systems_with_threads(table)):
+        every = _settings(system_rows)
         settings = sorted(every[:MAX_COLUMNS])
         lines: list[str] = []
-        for (operation, size), mine in own.groupby(["operation", "object_size"], sort=False):
+        for (operation, size), mine in system_rows.groupby(["operation", "object_size"], sort=False):
             printed = table[
                 (table["source"] != MEASURED) & (table["operation"] == operation) & (table["object_size"] == size)
             ]
@@ -441,15 +441,15 @@ def _systems_with_threads(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]
     by = ["operation", "object_size", "engine", "buckets", "setting"]
     systems = table[table["source"] == MEASURED].groupby("system", sort=False)
     return [
-        (str(name), own)
-        for name, own in systems
-        if own.groupby(by, dropna=False)["workers"].nunique().max() >= MIN_THREADS
+        (str(name), group)
+        for name, group in systems
+        if group.groupby(by, dropna=False)["workers"].nunique().max() >= MIN_THREADS
     ]
 
 
-def _settings(own: pd.DataFrame) -> list[tuple[str, int, str]]:
+def _settings(rows: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Return (engine, buckets, other settings) of the columns: default settings first, then by their points."""
-    counts = own.astype({"setting": object}).fillna({"setting": ""}).groupby(["engine", "buckets", "setting"]).size()
+    counts = rows.astype({"setting": object}).fillna({"setting": ""}).groupby(["engine", "buckets", "setting"]).size()
     return sorted(counts.index, key=lambda key: (key[2] != "", -counts[key]))
 
 
@@ -460,10 +460,10 @@ def _block(printed: pd.DataFrame, mine: pd.DataFrame, settings: list[tuple[str, 
         theirs = printed.loc[threads] if threads in printed.index else None
         cells = [f"{threads:g}", _printed(theirs, "rate", "per_s"), _printed(theirs, "throughput", "mb_per_s")]
         for engine, buckets, more in settings:
-            own = mine[(mine["engine"] == engine) & (mine["buckets"] == buckets) & (mine["workers"] == threads)]
-            own = own[own["setting"].astype(object).fillna("") == more]
-            values = own[[f"{name}_{part}_{unit}" for part in ("median", "low", "high")]]
-            mark = FEW if (own["few"] == True).any() else ""  # noqa: E712 (of a column of objects)
+            cell = mine[(mine["engine"] == engine) & (mine["buckets"] == buckets) & (mine["workers"] == threads)]
+            cell = cell[cell["setting"].astype(object).fillna("") == more]
+            values = cell[[f"{name}_{part}_{unit}" for part in ("median", "low", "high")]]
+            mark = FEW if (cell["few"] == True).any() else ""  # noqa: E712 (of a column of objects)
             cells.append(interval(*values.iloc[0]) + mark if len(values) else "--")
         lines.append(cells)
     return lines

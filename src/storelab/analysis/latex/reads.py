@@ -154,9 +154,9 @@ def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
     """Yield the fastest read of the smallest part of a ROOT file; reads by entries must read all branches."""
     reads = closed(table)
     reads = reads[reads["entries_median_per_s"].notna()] if len(reads) else reads
-    for system, own in reads.groupby("deployment") if len(reads) else []:
+    for system, system_reads in reads.groupby("deployment") if len(reads) else []:
         for workload, fraction in zip(FIRST, FRACTIONS, strict=True):
-            own_reads = own[own["workload"] == workload]
+            own_reads = system_reads[system_reads["workload"] == workload]
             own_reads = all_branch_reads(own_reads) if workload == "read_entries" else own_reads
             known = own_reads[own_reads[fraction] < 100] if len(own_reads) else own_reads
             if known.empty:
@@ -235,8 +235,8 @@ def events_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
     """Yield the highest rate of events of jobs in each navigation."""
     jobs = closed(table)
     jobs = jobs[jobs["events_median_per_s"].notna()] if len(jobs) else jobs
-    for (navigation, system), own in jobs.groupby(["navigation", "deployment"]) if len(jobs) else []:
-        r = own.loc[own["events_median_per_s"].astype(float).idxmax()]
+    for (navigation, system), system_jobs in jobs.groupby(["navigation", "deployment"]) if len(jobs) else []:
+        r = system_jobs.loc[system_jobs["events_median_per_s"].astype(float).idxmax()]
         on = verdicts[(verdicts["deployment"] == system) & (verdicts["workload"] == "events")]
         on = on[on["engine"] == r["engine"]]
         about = on[on["what"].fillna("").map(lambda what, part=navigation: part in what)] if len(on) else on
@@ -268,8 +268,8 @@ def storage_lab(table: pd.DataFrame) -> str:
 def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
     shown = [n for n in NAVIGATIONS if n in set(table["navigation"])]
     jobs = {
-        source: {n: sorted(set(own.loc[own["navigation"] == n, "jobs"])) for n in shown}
-        for source, own in table.groupby("source")
+        source: {n: sorted(set(source_rows.loc[source_rows["navigation"] == n, "jobs"])) for n in shown}
+        for source, source_rows in table.groupby("source")
     }
     wide = {n: max(len(of[n]) for of in jobs.values()) for n in shown}
     columns = 1 + sum(wide.values())
@@ -281,11 +281,11 @@ def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
         MEASURED: f"Here, by setting of the client: runs of {periods}",
     }
     for source in (s for s in heads if s in jobs):
-        own = table[table["source"] == source]
+        source_rows = table[table["source"] == source]
         lines += [*([r"\midrule"] if lines else []), title(columns, heads[source], "textbf")]
         numbers = [_padded([f"{j:g}" for j in jobs[source][n]], wide[n]) for n in shown]
         lines.append(rf"\emph{{jobs}} & {' & '.join(c for cells in numbers for c in cells)} \\*")
-        for (system, client), of_system in own.groupby(["system", "setting"], dropna=False, sort=False):
+        for (system, client), of_system in source_rows.groupby(["system", "setting"], dropna=False, sort=False):
             cells = []
             for n in shown:
                 by_jobs = of_system[of_system["navigation"] == n].set_index("jobs")

@@ -107,12 +107,14 @@ def _width(rows: Sequence[Sequence[str]]) -> float:
 
 def recovered(table: pd.DataFrame) -> str:
     """Return a table of the effect of each fault on each role, and of the recovery; then the published values."""
-    own, lines = roles.measured(table), []
+    measured_rows, lines = roles.measured(table), []
     for _, r in table.iterrows():
         is_own = r["source"] == roles.MEASURED
-        if not is_own and len(lines) == len(own):
+        if not is_own and len(lines) == len(measured_rows):
             lines.append(r"\midrule")
-        name = f"{settings(own, r)}: {r['role']}" if is_own else f"{CHASSIS}: {DOES[r['does']]} ({r['source']})"
+        name = (
+            f"{settings(measured_rows, r)}: {r['role']}" if is_own else f"{CHASSIS}: {DOES[r['does']]} ({r['source']})"
+        )
         name += ", more than the redundancy tolerates" if is_own and r["beyond_redundancy"] else ""
         never = [f"never in {r['never_served']:g}"] if is_own and r["never_served"] else []
         cells = [escape(name), f"{r['n']:g}" if is_own else "", labels.number(r["failed_operations"], gap=THIN)]
@@ -205,8 +207,8 @@ def role_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     if len(rows):
         rows = rows[~rows["workload"].isin(table.loc[table["does"] == COLLECTS, "workload"])]
     same = list(table.columns[: table.columns.get_loc("n")]) if len(rows) else []
-    for system, own in groups.labelled(rows).groupby("deployment") if len(rows) else []:
-        r = own.loc[own[f"{name}_median_ratio"].astype(float).idxmin()]
+    for system, system_rows in groups.labelled(rows).groupby("deployment") if len(rows) else []:
+        r = system_rows.loc[system_rows[f"{name}_median_ratio"].astype(float).idxmin()]
         group = table[table[same].astype(str).eq(r[same].astype(str)).all(axis=1)]
         others = group[(group["phase"] == DURING) & (group["role"] != r["role"])]
         did = [f"{o['role']} ran at {_short(o, 'rate', 'per_s')} operations/s" for _, o in others.iterrows()]
@@ -216,7 +218,7 @@ def role_headlines(table: pd.DataFrame) -> Iterator[Headline]:
         longer = ""
         if pd.notna(r[f"{p99}_median_ratio"]):
             longer = f", with {at_least(r, p99)}{_short(r, p99, 'ratio')} times the 99th percentile of the latency"
-        sweep = own[(own["workload"] == r["workload"]) & (own["role"] == r["role"])]
+        sweep = system_rows[(system_rows["workload"] == r["workload"]) & (system_rows["role"] == r["role"])]
         axes = [c for c in labels.axes_of(table) if sweep[c].nunique() > 1 and c not in labels.DEPLOYMENT_NAMES]
         case = escape(labels.settings((c, r[c]) for c in axes))
         where = [*filter(None, ["; ".join([case, *_rest_of_sweep(sweep.drop(index=r.name), axes)])]), runs(r)]
@@ -255,8 +257,8 @@ def _range(values: "pd.Series[float]") -> str:
 
 def fault_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """Yield the cost of each fault, the longest time until redundancy was restored, and runs without a notice."""
-    own = roles.measured(table)
-    for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
+    measured_rows = roles.measured(table)
+    for system, rows in groups.labelled(measured_rows).groupby("deployment") if len(measured_rows) else []:
         clauses, lines, points = [], [], roles.once(rows)
         worst = rows["degraded_median_ratio"].astype(float).min()
         if not rows["failed_operations"].sum():
@@ -432,12 +434,12 @@ def _times(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
 def collections_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     """Yield the fastest sweep, and the rate of uploads during the sweep."""
     found = releases.collections_summary(rows) if len(rows) else rows
-    for system, own in found.groupby("system") if len(found) else []:
+    for system, system_rows in found.groupby("system") if len(found) else []:
         for kind, name, factor, unit, of, verb in (
             ("Garbage collection", "deletes_per_s", 1.0, "deletions/s", "in garbage collection", "reached"),
             ("Uploads meanwhile", "uploads_during_ratio", 100.0, r"\%", "of its rate of uploads meanwhile", "kept"),
         ):
-            known = own[own[f"{name}_median"].notna()]
+            known = system_rows[system_rows[f"{name}_median"].notna()]
             if known.empty:
                 continue
             r = known.loc[known["deletes_per_s_median"].astype(float).idxmax()]

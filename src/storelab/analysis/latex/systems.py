@@ -219,12 +219,12 @@ def traffic(table: pd.DataFrame) -> str:
     rows, lines = groups.labelled(shown), []
     sources = {_from(source) for source in rows["source"]}
     moving = [c for c in by[2:] if rows[c].nunique() > 1 and c not in ("front_ends", *labels.DEPLOYMENT_NAMES)]
-    for _, own in rows.groupby(by, dropna=False, sort=False):
-        first = own.iloc[0]
+    for _, group in rows.groupby(by, dropna=False, sort=False):
+        first = group.iloc[0]
         heading = f"{first['deployment']}, {labels.value_text('workload', first['workload'])}"
         settings = [labels.value_text(c, first[c]) for c in moving]
-        given = list(dict.fromkeys(f"{n:g}" for n in own["given_to"]))
-        shares = [labels.number(s, places=1, gap=THIN) for s in own["share_median_percent"]]
+        given = list(dict.fromkeys(f"{n:g}" for n in group["given_to"]))
+        shares = [labels.number(s, places=1, gap=THIN) for s in group["share_median_percent"]]
         cells = [escape(", ".join(filter(None, settings))), f"{first['front_ends']:g}"]
         median, low, high = (labels.number(first[f"spread_{part}_percent"], places=1) for part in groups.PARTS)
         spread = f"{median} [{low}, {high}]" if low != high else median
@@ -272,15 +272,15 @@ def distributions(table: pd.DataFrame) -> str:
     axes = [c for c in labels.axes_of(table) if c not in PLACE]
     moving = [c for c in axes if rows[c].nunique() > 1 or c in ("engine", "clients", "workers")]
     place = ["deployment", "workload", *(c for c in ("object_size_bytes",) if c in rows), *axes]
-    for _, own in rows.groupby(place, dropna=False, sort=False):
-        first = own.iloc[0]
+    for _, group in rows.groupby(place, dropna=False, sort=False):
+        first = group.iloc[0]
         size = first.get("object_size_bytes")
         heading = [first["deployment"], labels.value_text("workload", first["workload"])]
         heading[-1] += "" if pd.isna(size) else f" of {units.format_size(int(size))}"
         heading += [labels.value_text(c, first[c]) for c in moving]
         lines.append(title(4 + len(QUANTILES), escape(", ".join(filter(None, heading)))))
-        for name in (n for n in UNITS if n in set(own["quantity"])):
-            r = own[own["quantity"] == name].iloc[0]
+        for name in (n for n in UNITS if n in set(group["quantity"])):
+            r = group[group["quantity"] == name].iloc[0]
             cells = [escape(f"{QUANTITIES[name]} [{UNITS[name]}]"), labels.number(r["samples"], gap=THIN)]
             zero = 100 * r["zeros"] / r["samples"]
             cells += [labels.number(zero, places=0) if r["zeros"] else "", labels.number(r["mean"], gap=THIN)]

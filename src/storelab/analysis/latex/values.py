@@ -148,6 +148,6 @@ def facts(tables: Mapping[str, Any]) -> dict[str, bool]:
         "replicated": holds_for_any(releases, lambda rows: rows["stratum"] == 1),
         "soak_few": holds_for_any(tables["soak_trends"], lambda rows: rows["trend"] == "too few"),
         "summary_several": len(known) > 1,
-        "summary_gaps": any(own != set.union(*kinds) for own in kinds),
+        "summary_gaps": any(kind_set != set.union(*kinds) for kind_set in kinds),
         "summary_intervals": any("[" in line for of in known for h in of for line in h.lines),
     }

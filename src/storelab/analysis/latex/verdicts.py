@@ -74,8 +74,8 @@ def _unknown(table: pd.DataFrame) -> str:
     sentences = []
     for measurement, rows in table.groupby(table["would_tell"].fillna(""), sort=False):
         systems_of_group = []
-        for system, own in rows.groupby("deployment", sort=False):
-            works = [_work(r) for r in own.itertuples(index=False)]
+        for system, system_rows in rows.groupby("deployment", sort=False):
+            works = [_work(r) for r in system_rows.itertuples(index=False)]
             systems_of_group.append(
                 f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})"
             )
@@ -129,17 +129,17 @@ def short(table: pd.DataFrame) -> str:
     lines, elsewhere = [], table.loc[[not _is_store(s) for s in table["system"].fillna(ALL_SYSTEMS)], :]
     elsewhere = set(elsewhere.loc[elsewhere["verdict"] != NOT_MEASURED, "claim"])
     for system in systems(table):
-        own = table[table["system"] == system]
+        system_rows = table[table["system"] == system]
         cells = [escape(system)]
         for verdict in (CONFIRMED, REFUTED, UNDECIDED):
-            names = list(own.loc[own["verdict"] == verdict, "claim"])
+            names = list(system_rows.loc[system_rows["verdict"] == verdict, "claim"])
             claim_names = (
                 "; ".join(map(_claim_title, names))
                 if 0 < len(names) <= MAX_NAMED_CLAIMS and verdict != UNDECIDED
                 else ""
             )
             cells.append(f"{len(names)}{': ' if claim_names else ''}{escape(claim_names)}")
-        missing = len({*table["claim"]} - {*own["claim"]} - elsewhere)
+        missing = len({*table["claim"]} - {*system_rows["claim"]} - elsewhere)
         lines.append([*cells, str(missing) if _is_store(system) else "--"])
     head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
     body = tex_table(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, caption="") if lines else ""
@@ -188,10 +188,10 @@ def claims(table: pd.DataFrame) -> str:
 def _undecided(measured: pd.DataFrame) -> str:
     """Return one sentence for each reason why claims are undecided, with the measurement that would decide them."""
     several = sum(map(_is_store, systems(measured))) > 1
-    own = measured[measured["verdict"] == UNDECIDED]
+    undecided = measured[measured["verdict"] == UNDECIDED]
     sentences = []
     for decides, why in WHY.items():
-        rows = own[own["would_decide"] == decides]
+        rows = undecided[undecided["would_decide"] == decides]
         names = [
             _claim_title(str(claim))
             + (f" ({listed_systems})" if several and (listed_systems := _names_or_count(part["system"])) else "")

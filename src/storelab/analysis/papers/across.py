@@ -75,9 +75,9 @@ def _versions(member: Member, what: str) -> Iterator[str]:
     """Yield `seaweedfs 4.48`, `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)` for measured systems, not for those that
     calibrate."""
     table = member.table("environment")
-    own = set(member.measured["store"]) if what == "store" else None
+    measured_stores = set(member.measured["store"]) if what == "store" else None
     for name in sorted(g.removeprefix(f"{what} ") for g in table["group"].unique() if g.startswith(f"{what} ")):
-        if name == "none" or (own is not None and name not in own):
+        if name == "none" or (measured_stores is not None and name not in measured_stores):
             continue
         parts = [
             part.strip() for version in member.captured(f"{what} {name}", "version") for part in version.split(",")

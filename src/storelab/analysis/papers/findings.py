@@ -144,13 +144,13 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
 
 def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
     """Yield a sentence on each finding of a subject that is confirmed or refuted, then one on undecided findings."""
-    own = [f for f in found if f.judged and f.subject == subject]
-    for f in own:
+    subject_findings = [f for f in found if f.judged and f.subject == subject]
+    for f in subject_findings:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:
             verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(UNDECIDED)) else []
             yield f"\\emph{{{escape(f.says)}}} {_expected(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
-    open_ones = [f for f in own if not f.verdicts(CONFIRMED, REFUTED)]
+    open_ones = [f for f in subject_findings if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
         undecided = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)
         yield f"Measured, but undecided: {undecided}."
@@ -172,9 +172,9 @@ def _by_campaign(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
 def _where(judged: Sequence[Judged]) -> str:
     """Return `in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`, each number with its code."""
     parts = []
-    for name, own in _by_campaign(judged).items():
+    for name, members in _by_campaign(judged).items():
         texts = []
-        for j in own:
+        for j in members:
             named = ": ".join(filter(None, (escape(j.row["system"]), judged_number(j.row))))
             texts.append(f"{named} \\Code{{{j.code}}}")
         parts.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(texts)})")
@@ -184,9 +184,10 @@ def _where(judged: Sequence[Judged]) -> str:
 def _campaigns(judged: Sequence[Judged]) -> str:
     """Return `in a and in b (6 systems)`."""
     parts = []
-    for name, own in _by_campaign(judged).items():
+    for name, members in _by_campaign(judged).items():
         parts.append(
-            rf"in \texttt{{{escape(name)}}}" + (f" ({labels.plural(len(own), 'system')})" if len(own) > 1 else "")
+            rf"in \texttt{{{escape(name)}}}"
+            + (f" ({labels.plural(len(members), 'system')})" if len(members) > 1 else "")
         )
     return labels.listed(parts)
 

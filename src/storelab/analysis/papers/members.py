@@ -56,7 +56,7 @@ class Member:
         return {}
 
     def identities(self, column: str) -> list[Any]:
-        """Return `groups.alike` of this column of `points.csv`, computed once."""
+        """Return `groups.comparable` of this column of `points.csv`, computed once."""
         if column not in self._identities:
             self._identities[column] = groups.comparable(self.table("points")[column])
         return self._identities[column]
@@ -97,8 +97,8 @@ class Member:
         """The points that have a record, without calibration; the calibration if there is nothing else."""
         points = self.table("points")
         known = points[points["state"] != "failed"]
-        own = known[known["workload"] != CALIBRATION]
-        return own if len(own) else known
+        measured_points = known[known["workload"] != CALIBRATION]
+        return measured_points if len(measured_points) else known
 
     def captured(self, group: str, item: str) -> list[str]:
         """Return the values of an item in `environment.csv`, those of most points first."""

@@ -111,8 +111,10 @@ def complete(runs: Iterable[dict[str, Any]], known: Declared) -> None:
 
 def _busiest(host: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the interface of a host, except loopback, that moved most bytes in one direction."""
-    own = {n: c for n, c in (host.get("network") or {}).items() if n != "lo" and not n.startswith(STORELAB_PREFIX)}
-    return max(own.values(), key=_moved, default=None)
+    interfaces = {
+        n: c for n, c in (host.get("network") or {}).items() if n != "lo" and not n.startswith(STORELAB_PREFIX)
+    }
+    return max(interfaces.values(), key=_moved, default=None)
 
 
 def _moved(counters: Mapping[str, Any]) -> int:

@@ -226,8 +226,8 @@ def findings() -> dict[str, dict[str, Any]]:
 
 def claims_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the campaign's own claims from its plan, followed by the findings. Older plans have no claims."""
-    own = plan.get("claims", {})
-    return {**own, **{name: claim for name, claim in findings().items() if name not in own}}
+    claims = plan.get("claims", {})
+    return {**claims, **{name: claim for name, claim in findings().items() if name not in claims}}
 
 
 def printed_number(number: Mapping[str, Any] | None) -> tuple[float, str]:

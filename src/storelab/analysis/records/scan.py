@@ -95,9 +95,9 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
     def add(relation: duckdb.DuckDBPyRelation, condition: str) -> None:
         view = f"part{len(parts)}"
         con.register(view, relation)
-        own = [c for c in relation.columns if c not in ("point", "file", "filename")]
-        columns = [f'{view}."{c}"' + " AS object" * (c == "key") for c in own]
-        columns += [f"NULL::{kind} AS {column}" for column, kind in added.items() if column not in own]
+        other_columns = [c for c in relation.columns if c not in ("point", "file", "filename")]
+        columns = [f'{view}."{c}"' + " AS object" * (c == "key") for c in other_columns]
+        columns += [f"NULL::{kind} AS {column}" for column, kind in added.items() if column not in other_columns]
         columns.append("of_file.* EXCLUDE (file)")
         parts.append(f"SELECT {', '.join(columns)} FROM {view} JOIN of_file ON {condition.format(view=view)}")
 

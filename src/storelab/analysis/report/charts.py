@@ -77,10 +77,12 @@ def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[di
         if figure.columns:  # the middle panel has the heading of the row
             row = shown.panels[i - i % shown.columns :][: shown.columns]
             content["title"] = next((p.heading for p in row if p.heading), "")
-        own, look = (panel, looks) if text or not panel.measure.hue else draw.with_separate_series(panel, figure)
+        shown_panel, look = (
+            (panel, looks) if text or not panel.measure.hue else draw.with_separate_series(panel, figure)
+        )
         if text:
             content["y"]["names"] = {str(place): name for place, name in enumerate(names)}
-        content["lines"] = _lines(figure, own, look, names)
+        content["lines"] = _lines(figure, shown_panel, look, names)
         content["lines"] += _references(figure, panel, looks)
         content["levels"] = _levels(figure, panel, looks)
         out.append(content)
@@ -287,7 +289,7 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
 
     lying: the bars are along x.
     """
-    own, other = (0, 1) if lying else (1, 0)
+    index, other = (0, 1) if lying else (1, 0)
     out, used = [], set()
     for container in ax.containers:
         if not isinstance(container, ErrorbarContainer) or container.lines[0] is None:
@@ -298,7 +300,7 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
         for collection in bars:
             for segment in collection.get_segments():
                 if len(segment) == 2 and segment[0][other] == segment[1][other]:
-                    low, high = sorted((float(segment[0][own]), float(segment[1][own])))
+                    low, high = sorted((float(segment[0][index]), float(segment[1][index])))
                     ends[float(segment[0][other])] = (low, high)
         line_data = _line(line, legends, str(container.get_label()))
         at = [float(place) for place in (line.get_ydata() if lying else line.get_xdata())]
@@ -308,11 +310,11 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
     return out, used
 
 
-def _line(line: Line2D, legends: list[Legend], own: str = "") -> dict[str, Any]:
+def _line(line: Line2D, legends: list[Legend], label: str = "") -> dict[str, Any]:
     dash = str(line.get_linestyle())
     marker = str(line.get_marker())
     return {
-        "name": ", ".join(filter(None, (_name(line, legends, own or str(line.get_label())), _dashed(line, legends)))),
+        "name": ", ".join(filter(None, (_name(line, legends, label or str(line.get_label())), _dashed(line, legends)))),
         "colour": to_hex(line.get_color()),
         "marker": "none" if marker in NO_LINE else marker,
         "dash": "none" if dash in NO_LINE else dash,
@@ -355,13 +357,13 @@ def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[
     return areas, bands
 
 
-def _name(artist: Line2D | Patch, legends: Iterable[Legend], own: str) -> str:
+def _name(artist: Line2D | Patch, legends: Iterable[Legend], label: str) -> str:
     """Return the label of an artist, or the text that a legend has for its colour.
 
     If several entries have that colour, the line style decides.
     """
-    if own and not own.startswith("_"):
-        return one_line(own)
+    if label and not label.startswith("_"):
+        return one_line(label)
     colour = _colour_of(artist)
     found = [
         (t.get_text(), h)

@@ -269,20 +269,20 @@ def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[
     if found is None or found.empty:
         return []
     cpu, memory, network = [], [], []
-    for (what, name), own in found.groupby(["what", "name"], sort=False):
-        own = own.iloc[:: max(1, len(own) // STEPS)]
-        seconds = (own["time_ns"].to_numpy(float) - run["start_ns"]) / 1e9
+    for (what, name), samples in found.groupby(["what", "name"], sort=False):
+        samples = samples.iloc[:: max(1, len(samples) // STEPS)]
+        seconds = (samples["time_ns"].to_numpy(float) - run["start_ns"]) / 1e9
         between = np.diff(seconds)
-        if len(own) < 2 or not (between > 0).all():
+        if len(samples) < 2 or not (between > 0).all():
             continue
         middle, label = (seconds[1:] + seconds[:-1]) / 2, str(name) if what != "host" else f"host {name}"
         if what == "interface":
-            moved = [np.diff(own[c].to_numpy(float)) / between / 1e6 for c in ("rx_bytes", "tx_bytes")]
+            moved = [np.diff(samples[c].to_numpy(float)) / between / 1e6 for c in ("rx_bytes", "tx_bytes")]
             if max(np.nanmax(m) for m in moved) > 0:
                 network.append((label, middle, np.maximum(*moved)))
             continue
-        cpu.append((label, middle, np.diff(own["cpu_s"].to_numpy(float)) / between))
-        memory.append((label, seconds, own["rss_bytes"].to_numpy(float) / 1e6))
+        cpu.append((label, middle, np.diff(samples["cpu_s"].to_numpy(float)) / between))
+        memory.append((label, seconds, samples["rss_bytes"].to_numpy(float) / 1e6))
     return [
         panel
         for label, lines in (

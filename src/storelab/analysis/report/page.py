@@ -101,7 +101,7 @@ def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], var
 
 
 def frame(figures: Mapping[str, Any], packed: Mapping[str, str]) -> str:
-    """Return an `<iframe>` that draws these figures, as `charts.of` describes them, in any HTML page.
+    """Return an `<iframe>` that draws these figures, as `charts.charts_of_plan` describes them, in any HTML page.
 
     packed: the libraries (`packed_libraries`). The frame contains everything and loads nothing.
     """

@@ -211,6 +211,6 @@ def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = Fa
     return replace(found, low=low, high=high, p=p, verdict=verdict(low, high, lower_is_better))
 
 
-def verdict_corrected(own: str, p_corrected: float) -> str:
+def verdict_corrected(uncorrected: str, p_corrected: float) -> str:
     """Return the verdict of one ratio of many: `own` where the corrected p is below 5 %, else CANNOT_TELL."""
-    return own if p_corrected < 1 - CONFIDENCE else UNDECIDED
+    return uncorrected if p_corrected < 1 - CONFIDENCE else UNDECIDED

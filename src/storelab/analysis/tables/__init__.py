@@ -75,7 +75,7 @@ GIVEN = {
     "used": Maker("resources.with_points", "campaign", "rated"),
     "roles_axes": Maker("roles.axis_columns", "plan"),
     "roles_by": Maker("roles.identity", "roles_axes"),
-    "role_phases": Maker("roles.of_runs", "campaign"),
+    "role_phases": Maker("roles.run_rows", "campaign"),
     "recoveries": Maker("roles.recoveries_of_runs", "campaign", "role_phases"),
     "couplings": Maker("throughput.couplings", "plan"),
     "read_runs": Maker("reads.read_points", "campaign", "plain", "axes"),

@@ -231,13 +231,17 @@ def comparable_rows(throughput: pd.DataFrame) -> pd.DataFrame:
     if throughput.empty or not needed <= set(throughput):
         return throughput.iloc[:0].assign(object_size="")
     size = throughput["object_size_bytes"].astype("Float64").map(PRINTED)
-    own = throughput[(throughput["clients"] == 1) & throughput["workload"].isin(ONE_CLIENT_OPERATIONS) & size.notna()]
-    own = groups.closed_loops(own)
-    if own.empty:
-        return own.assign(object_size="")
-    axes = [c for c in labels.axes_of(own) if c not in (*SHOWN, *labels.DEPLOYMENT_NAMES)]
-    texts = [[labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c])] for _, r in own.iterrows()]
-    return groups.labelled(own).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in texts])
+    measured = throughput[
+        (throughput["clients"] == 1) & throughput["workload"].isin(ONE_CLIENT_OPERATIONS) & size.notna()
+    ]
+    measured = groups.closed_loops(measured)
+    if measured.empty:
+        return measured.assign(object_size="")
+    axes = [c for c in labels.axes_of(measured) if c not in (*SHOWN, *labels.DEPLOYMENT_NAMES)]
+    texts = [
+        [labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c])] for _, r in measured.iterrows()
+    ]
+    return groups.labelled(measured).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in texts])
 
 
 def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
@@ -251,10 +255,14 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
 
 def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
     """Return the printed rows and ours, for each operation and size that was measured here."""
-    own, out = comparable_rows(throughput), []
+    measured, out = comparable_rows(throughput), []
     for size in dict.fromkeys(PRINTED.values()):
         for workload, operation in ONE_CLIENT_OPERATIONS.items():
-            mine = own[(own["workload"] == workload) & (own["object_size"] == size)] if len(own) else own
+            mine = (
+                measured[(measured["workload"] == workload) & (measured["object_size"] == size)]
+                if len(measured)
+                else measured
+            )
             if mine.empty:
                 continue
             head = {"operation": operation, "object_size": size}
@@ -292,12 +300,12 @@ def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
     for run in campaign.runs.values():
         store = run.get("store") or {}
         facts = store.get("deployment") or {}
-        own = out.setdefault(store.get("name", ""), {"name": facts.get("system") or store.get("kind")})
-        own["version"] = store.get("version")
-        own["redundancy"] = facts.get("redundancy")
+        system = out.setdefault(store.get("name", ""), {"name": facts.get("system") or store.get("kind")})
+        system["version"] = store.get("version")
+        system["redundancy"] = facts.get("redundancy")
         for column, fact in (("front_ends", "front_ends"), ("storage_nodes", "servers")):
-            known = [n for n in (own.get(column), facts.get(fact)) if n is not None]
-            own[column] = max(known) if known else None
+            known = [n for n in (system.get(column), facts.get(fact)) if n is not None]
+            system[column] = max(known) if known else None
     return out
 
 
@@ -308,8 +316,8 @@ def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
         out += [{"source": PUBLISHED, **r} for r in published.load("systems_2015").to_dict("records")]
         facts = deployed(campaign)
         rows = groups.labelled(capabilities)
-        for (deployment, store), own in rows.groupby(["deployment", "store"], sort=False):
-            given = own.set_index(["topic", "check"])["answer"]
+        for (deployment, store), store_rows in rows.groupby(["deployment", "store"], sort=False):
+            given = store_rows.set_index(["topic", "check"])["answer"]
             answers = {column: given.get(question) for column, question in PROBE_QUESTIONS.items()}
             out.append({"source": MEASURED, "system": deployment} | facts.get(store, {}) | answers)
     return pd.DataFrame(out, columns=list(TABLE1_COLUMNS)).astype({"front_ends": "Int64", "storage_nodes": "Int64"})
@@ -382,11 +390,11 @@ def best_settings(found: pd.DataFrame) -> pd.DataFrame:
     as in 2010.
     """
     kept = []
-    for _, own in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
-        widest = own[own["jobs"] == own["jobs"].max()].dropna(subset=["events_per_s"])
+    for _, group in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
+        widest = group[group["jobs"] == group["jobs"].max()].dropna(subset=["events_per_s"])
         if len(widest):
             best = widest.loc[widest["events_per_s"].astype(float).idxmax(), "setting"]
-            kept.append(own[own["setting"] == best])
+            kept.append(group[group["setting"] == best])
     return pd.concat(kept) if kept else found.iloc[:0]
 
 

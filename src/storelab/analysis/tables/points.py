@@ -231,8 +231,10 @@ def _steadiness(judged: pd.Series) -> str:
 
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about the points: measured, valid and disturbed ones."""
-    own = every[every["workload"] != calibration.WORKLOAD]
-    points = own if len(own) else every  # a calibration is not a result of a store, but may be the only workload
+    measured = every[every["workload"] != calibration.WORKLOAD]
+    points = (
+        measured if len(measured) else every
+    )  # a calibration is not a result of a store, but may be the only workload
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
     most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, the sum over all roles
@@ -243,9 +245,9 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("points_tried_again", int((every["tries"] > 1).sum()), ""),
         ("operations", ok["operations"].sum(), ""),
         ("errors", ok["errors"].sum(), ""),
-        ("hung", own["hung"].sum(min_count=1), ""),
-        ("hung_runs", (own["hung"].dropna() > 0).sum(min_count=1), ""),
-        ("hung_unknown", int((own["cut_off"] > 0).sum()), ""),
+        ("hung", measured["hung"].sum(min_count=1), ""),
+        ("hung_runs", (measured["hung"].dropna() > 0).sum(min_count=1), ""),
+        ("hung_unknown", int((measured["cut_off"] > 0).sum()), ""),
         ("paused", (ok["pause_longest_ms"].dropna() >= PAUSED_MS).sum(min_count=1), ""),
         ("paused_from", PAUSED_MS, "ms"),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),

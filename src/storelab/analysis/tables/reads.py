@@ -5,8 +5,8 @@
 `events.csv` follows the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010), where
 useful work is more important than MB/s. An event counts once for each completed step that decoded it. Rates and bytes
 per event are estimates of `windows.closed_loop` in the `overlap` window, for all jobs, and of reading only
-(`windows.apart` separates it from opening). The totals are those of all steps from the agreed start until the first job
-stopped, including the opening of the files.
+(`windows.separate_reads` separates it from opening). The totals are those of all steps from the agreed start until the
+first job stopped, including the opening of the files.
 """
 
 from typing import Any
@@ -231,7 +231,7 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     for navigation in NAVIGATIONS:
         rows = found[found["navigation"] == navigation] if len(found) else found
         rows = rows[rows["events_median_per_s"] > 0] if len(rows) else rows
-        stores = [comparable(own) for _, own in rows.groupby("store")] if len(rows) else []
+        stores = [comparable(store_rows) for _, store_rows in rows.groupby("store")] if len(rows) else []
         out += _planned(navigation, stores)
         factors = [g["events_median_per_s"].max() / g["events_median_per_s"].min() for g in stores if len(g) > 1]
         rows = comparable(rows) if len(rows) else rows
@@ -267,8 +267,8 @@ def _planned(navigation: str, stores: list[pd.DataFrame]) -> list[tuple[str, Any
         planned = rows[rows.apply(setting, axis=1) == "planned"].head(1)
         if len(ahead) and len(planned):
             known = "wire" if ahead["wire_median_mb_per_s"].notna().all() else "asked"
-            speeds = [own["events_median_per_s"].iloc[0] for own in (ahead, planned)]
-            each = [own[f"{known}_median_mb_per_s"].iloc[0] for own in (ahead, planned)]
+            speeds = [reads["events_median_per_s"].iloc[0] for reads in (ahead, planned)]
+            each = [reads[f"{known}_median_mb_per_s"].iloc[0] for reads in (ahead, planned)]
             events.append(speeds[1] / speeds[0])
             moved.append(each[1] / speeds[1] / (each[0] / speeds[0]))
     if not moved:

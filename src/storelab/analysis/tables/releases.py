@@ -339,8 +339,8 @@ def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[st
 
 def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
     fixed = run["point"]["fixed"]
-    own = fixed if role is None else next(r["fixed"] for r in fixed["roles"] if r["name"] == role)
-    return own["release"]
+    role_fixed = fixed if role is None else next(r["fixed"] for r in fixed["roles"] if r["name"] == role)
+    return role_fixed["release"]
 
 
 def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -356,27 +356,33 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
     for key in dict.fromkeys(key for key, _ in campaign.files("collections")):
         run = campaign.runs[key]
         for role, axes, ranks, seen in _collecting(run):
-            own = tries[(tries["key"] == key) & tries["client"].isin(ranks)].sort_values(["client", "number"])
+            role_tries = tries[(tries["key"] == key) & tries["client"].isin(ranks)].sort_values(["client", "number"])
             row = {
                 "key": key,
                 "role": role,
                 "system": labels.deployment(run["point"]["axes"] | {"store": run["point"]["store"]}),
             }
             row |= {name: axes[name] for name in AXES}
-            row |= {"factor": _release(run, role)["factor"], "tries": len(own)} | _times(own)
-            row |= {name: int(own[name].sum()) for name in SUMS} | {name: int(own[name].iloc[-1]) for name in LAST}
+            row |= {"factor": _release(run, role)["factor"], "tries": len(role_tries)} | _times(role_tries)
+            row |= {name: int(role_tries[name].sum()) for name in SUMS} | {
+                name: int(role_tries[name].iloc[-1]) for name in LAST
+            }
             row |= {name: seen[name] for name in SEEN} | {"dead_mb": seen["dead_bytes"] / 1e6}
             rows.append(row | {name: felt.get((key, phase)) for name, phase in UPLOAD_RATIOS.items()})
     found = pd.DataFrame(rows)
     return points[["order", *RUN_KEYS]].merge(found, on="key").sort_values("order").reindex(columns=COLLECTION_COLUMNS)
 
 
-def _times(own: pd.DataFrame) -> dict[str, Any]:
+def _times(tries_of_client: pd.DataFrame) -> dict[str, Any]:
     """Return the seconds of marking, and seconds and deletions per second of sweeping, over all tries."""
-    begun = own[own["marked_ns"].notna()]
+    begun = tries_of_client[tries_of_client["marked_ns"].notna()]
     sweep = float((begun["end_ns"] - begun["marked_ns"]).sum()) / 1e9
     mark = float((begun["marked_ns"] - begun["begin_ns"]).sum()) / 1e9
-    return {"mark_s": mark, "sweep_s": sweep, "deletes_per_s": own["deletes"].sum() / sweep if sweep else None}
+    return {
+        "mark_s": mark,
+        "sweep_s": sweep,
+        "deletes_per_s": tries_of_client["deletes"].sum() / sweep if sweep else None,
+    }
 
 
 def _upload_ratios(phases: pd.DataFrame) -> dict[tuple[str, str], float]:

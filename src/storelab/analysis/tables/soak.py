@@ -267,7 +267,9 @@ def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, st
         out.append(("soak_moving", "; ".join(dict.fromkeys(trends)), ""))
     more = ok.assign(memory=100 * ok["client_rss_mb_more"] / (ok["client_rss_mb"] - ok["client_rss_mb_more"]))
     for name, column, unit in (("memory", "memory", "%"), ("files", "client_files_more", "")):
-        own = more.groupby(["series", "role"])[column].median().dropna()
-        if len(own):
-            out.append((f"soak_own_{name}", own.iloc[int(own.abs().to_numpy().argmax())], unit))
+        medians_by_series = more.groupby(["series", "role"])[column].median().dropna()
+        if len(medians_by_series):
+            out.append(
+                (f"soak_own_{name}", medians_by_series.iloc[int(medians_by_series.abs().to_numpy().argmax())], unit)
+            )
     return out

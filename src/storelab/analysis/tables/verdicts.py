@@ -167,7 +167,7 @@ class Known:
         self._curves = RowIndex(curves, used, kept) if len(curves) else None
 
     def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
-        """Return the subject of these runs. keys: `identities` of each run; speeds: its value (`groups.of_points`)."""
+        """Return the subject of these runs. keys: `identities` of each run; speeds: its value (`groups.point_rows`)."""
         values: dict[tuple[Any, ...], list[float]] = {}
         for key, value in zip(keys, speeds, strict=True):
             values.setdefault(key, []).append(float(value))
@@ -314,8 +314,8 @@ def sockets(s: Subject) -> str | None:
 
 
 def memory(s: Subject) -> str | None:
-    used, own = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
-    evidence = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
+    used, client_mb = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
+    evidence = f"{_n(used)} % of the memory of the clients' host in use, {_n(client_mb)} MB of it by the clients"
     return evidence if used >= MEMORY_FULL else None
 
 

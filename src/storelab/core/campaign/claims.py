@@ -214,8 +214,8 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     plain = (*EVERYWHERE, *TOLD.get(table, ()))
 
     def axis(name: str) -> Axis | None:
-        own = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role
-        return axes.get(name) or axes.get(own)
+        axis_name = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role
+        return axes.get(name) or axes.get(axis_name)
 
     def column(key: str, name: str) -> str:
         if name not in plain and (known_axis := axis(name)):

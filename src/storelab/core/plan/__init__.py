@@ -54,10 +54,16 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     figures.resolved(config.figures, [w for n, w in known.items() if n in used])
     _claims(config, [w for n, w in known.items() if n in used])
     for name, sweep in config.sweeps.items():
-        place, own, several = f"sweeps.{name}", workload_of(name, sweep), None
+        place, workload_name, several = f"sweeps.{name}", workload_of(name, sweep), None
         if not sweep.roles:
-            require_known(f"{place}.workload", own, workloads, f"the workload {own!r} does not exist", "one of:")
-        workload = known[own]
+            require_known(
+                f"{place}.workload",
+                workload_name,
+                workloads,
+                f"the workload {workload_name!r} does not exist",
+                "one of:",
+            )
+        workload = known[workload_name]
         if not sweep.roles:
             buckets_filled(place, sweep, sweep, workload)
             sweep = scaled(sweep, config.scale, place, workload, roles.names(sweep))

@@ -28,7 +28,7 @@ WHERE = "together"
 def names(sweep: Sweep, role: str = "") -> list[str]:
     """Return the plain names of the axes in `together`, of the sweep itself or of one role."""
     parts = [axis.rpartition(OF_ROLE) for axis in sweep.together]
-    return [own for name, _, own in parts if name == role]
+    return [axis_name for name, _, axis_name in parts if name == role]
 
 
 def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[dict[str, Any]]:
@@ -42,10 +42,10 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
     for axis in sweep.together:
         problem = f"{workload.name} has no axis {axis!r}"
         require_known(f"{here}.{axis}", axis, known, problem, "its axes:")
-        role, _, own = axis.rpartition(OF_ROLE)
-        if own in (sweep.roles[role].axes if role else sweep.axes):
+        role, _, axis_name = axis.rpartition(OF_ROLE)
+        if axis_name in (sweep.roles[role].axes if role else sweep.axes):
             raise UserError(f"{here}.{axis}", f"{axis} is also in `axes`", "write it in one of them")
-        if own == PART.name:
+        if axis_name == PART.name:
             raise UserError(f"{here}.{axis}", "parts are numbered automatically", f"write {place}.parts: 24")
     length = len(next(iter(sweep.together.values())))
     if length > MAX_POINTS:

@@ -210,14 +210,14 @@ def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
 def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data set with copies of a generated ROOT file or of a user's file. Raises UserError."""
     scale, codec, copies, files = axes["scale"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
-    own = config.files.get(scale)
-    if scale not in SCALES and own is None:
+    user_file = config.files.get(scale)
+    if scale not in SCALES and user_file is None:
         raise UserError(
             f"{place}.scale",
             f"{scale!r} is not a scale and not a name in `files`",
             f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`",
         )
-    if own and codec != "zstd":
+    if user_file and codec != "zstd":
         raise UserError(
             f"{place}.codec", f"{scale} is a user's file, whose compression stays unchanged", "leave the axis out"
         )
@@ -226,7 +226,7 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     name += (f"-{copies}" if copies > 1 else "") + (f"-{files}files" if files > 1 else "")
     dataset = {"name": name, "kind": "root", "scale": scale, "buckets": copies, "seed": config.seed, **packed}
     dataset |= {"files": files} if files > 1 else {}
-    return dataset | ({"file": own.path, "tree": own.tree} if own else {})
+    return dataset | ({"file": user_file.path, "tree": user_file.tree} if user_file else {})
 
 
 def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Workload) -> None:

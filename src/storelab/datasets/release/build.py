@@ -160,8 +160,8 @@ class Release:
         writer = objects.Writer(self.settings, part, None, n)
         scratch = part / "catalog.sqlite"
         written = list(catalogs.night(state, n, os.fsencode(name), scratch, writer.object))
-        own = written[-1]
-        night = (os.fsencode(name), own.name, own.size, json.dumps(own.counts))
+        last = written[-1]
+        night = (os.fsencode(name), last.name, last.size, json.dumps(last.counts))
         rows = state.db.execute(
             "SELECT name, hash, size, counts FROM nights WHERE day > ? AND name <> ?",
             (
@@ -212,7 +212,7 @@ class Release:
             "skipped": [[os.fsdecode(path), why] for path, why in skipped],
             "zlib": objects.library(),
             "zlib_level": self.settings.zlib_level,
-            "night_catalog": [own.name, own.size, own.counts],
+            "night_catalog": [last.name, last.size, last.counts],
         }
         write_day(part, facts, self._items(state, sent, len(log), len(text)))
 

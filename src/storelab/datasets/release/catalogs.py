@@ -170,7 +170,7 @@ def _fill(book: Book, state: State, at: bytes, folder: bytes, nested: dict[bytes
 def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iterator[Catalog]:
     """Write the catalogs of a night, children before parents; the last one is that of the night."""
     folders = _folders(state)
-    own, made = set(folders), {path: {} for path in folders}
+    folder_set, made = set(folders), {path: {} for path in folders}
     for folder in folders:
         at = b"/" + name
         book = Book(file, at + b"/" + folder if folder else at, day)
@@ -186,7 +186,7 @@ def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iter
         catalog = Catalog(folder, object_name, stored, len(data), counts)
         if folder:
             above = folder.rpartition(b"/")[0]
-            while above not in own:
+            while above not in folder_set:
                 above = above.rpartition(b"/")[0]
             made[above][folder] = catalog
         yield catalog

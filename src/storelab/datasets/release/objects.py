@@ -134,9 +134,12 @@ def _code(rng: Any) -> bytes:
     sequences = [rng.bytes(n) for n in rng.integers(4, 40, _SEQUENCES).tolist()]
     out = bytearray()
     while len(out) < _POOL:
-        ranks, own = _ranked(rng, _SEQUENCES, 20_000).tolist(), rng.integers(0, _MAX_RANDOM_BYTES, 20_000).tolist()
+        ranks, random_bytes = (
+            _ranked(rng, _SEQUENCES, 20_000).tolist(),
+            rng.integers(0, _MAX_RANDOM_BYTES, 20_000).tolist(),
+        )
         addresses = rng.bytes(_MAX_RANDOM_BYTES * 20_000)
-        for i, (rank, n) in enumerate(zip(ranks, own, strict=True)):
+        for i, (rank, n) in enumerate(zip(ranks, random_bytes, strict=True)):
             out += sequences[rank] + addresses[_MAX_RANDOM_BYTES * i : _MAX_RANDOM_BYTES * i + n]
         out += bytes(2000)
     return bytes(out[:_POOL])

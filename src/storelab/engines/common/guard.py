@@ -67,7 +67,7 @@ def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
 def total_progress(counts: Iterable[Done]) -> Done:
     """Return the sums over all processes."""
     every = list(counts)
-    return Done(*(sum(own) for own in zip(*every, strict=True))) if every else Done(0, 0, 0)
+    return Done(*(sum(values) for values in zip(*every, strict=True))) if every else Done(0, 0, 0)
 
 
 class LimitExceeded(Exception):

@@ -68,13 +68,13 @@ def staged_objects(job: Job) -> tuple[dict[str, Any], list[Staged]]:
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
     rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)
-    own = [Staged(b, places[b], name, body) for b, name, body in rows if job.owns(places[b])]
+    staged = [Staged(b, places[b], name, body) for b, name, body in rows if job.owns(places[b])]
     if not read_once(job):
-        return manifest, own
+        return manifest, staged
     accounts = 1 + max(b.account for b in places)  # client i uses account i mod n
     sharers = len(range(job.account, job.point.axes["clients"], accounts))
-    random.Random(derive_seed(job.point.seed, job.account, "once")).shuffle(own)
-    return manifest, own[job.client // accounts :: sharers]
+    random.Random(derive_seed(job.point.seed, job.account, "once")).shuffle(staged)
+    return manifest, staged[job.client // accounts :: sharers]
 
 
 def key_folders(job: Job) -> list[tuple[int, str]]:
@@ -83,22 +83,24 @@ def key_folders(job: Job) -> list[tuple[int, str]]:
     Clients begin with different buckets.
     """
     dataset = read_json(job.manifest)["dataset"]
-    own = [(i, b.prefix + payload.keys_folder(dataset)) for i, b in enumerate(job.buckets) if job.owns(b)]
-    first = job.client % len(own)
-    return own[first:] + own[:first]
+    folders = [(i, b.prefix + payload.keys_folder(dataset)) for i, b in enumerate(job.buckets) if job.owns(b)]
+    first = job.client % len(folders)
+    return folders[first:] + folders[:first]
 
 
-def job_columns(own: list[Staged]) -> dict[str, list[Any]]:
+def job_columns(staged: list[Staged]) -> dict[str, list[Any]]:
     """Return the objects as columns of loadgen's job."""
-    return {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
+    return {"key": [o.key for o in staged], "bucket": [o.number for o in staged], "body": [o.body for o in staged]}
 
 
 def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
     """Return (bucket's index, whole keys) per request, at most `batch` keys each, ordered by the point's seed."""
-    own: dict[int, list[str]] = {}
+    keys_by_bucket: dict[int, list[str]] = {}
     for bucket, name in job.extra["objects"][job.client]:
-        own.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
-    pieces = [(b, tuple(names[i : i + batch])) for b, names in own.items() for i in range(0, len(names), batch)]
+        keys_by_bucket.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
+    pieces = [
+        (b, tuple(names[i : i + batch])) for b, names in keys_by_bucket.items() for i in range(0, len(names), batch)
+    ]
     random.Random(derive_seed(job.point.seed, job.client)).shuffle(pieces)
     return pieces
 

@@ -265,7 +265,7 @@ class SelectionClient(Client):
             self.is_open = False
         self.pages.drop()
 
-    def hurry(self) -> None:
+    def check_deadline(self) -> None:
         """Raise Late when the grace period is over."""
         if clock.now_ns() > self.latest_ns:
             raise Late

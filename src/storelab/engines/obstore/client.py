@@ -306,9 +306,11 @@ class ObstoreClient(TransferClient):
             by_account = {a: s3_clients.store(self.endpoint, None, waits, a, **options) for a in each}
             self.stores = [by_account[self._further(b)] for b in buckets]
             self.paths = [f"{b.name}/" for b in buckets]
-        for own in {buckets[i].account: i for i in reversed(self.own)}.values():
+        for bucket_index in {buckets[i].account: i for i in reversed(self.own)}.values():
             with contextlib.suppress(Exception):  # the answer does not matter
-                self.obstore.head(self.stores[own], f"{self.paths[own]}{buckets[own].prefix}storelab-hello")
+                self.obstore.head(
+                    self.stores[bucket_index], f"{self.paths[bucket_index]}{buckets[bucket_index].prefix}storelab-hello"
+                )
 
     def _further(self, bucket: Bucket) -> int | None:
         """Return the account of a bucket that this client reaches with the keys of a further account; else None."""

@@ -60,8 +60,8 @@ class ObstoreGet(ObstoreClient):
         self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
 
     def orders(self, worker: int) -> Iterator[Task]:
-        own = range(worker, len(self.objects), self.workers) if (once := read_once(self.job)) else None
-        for i in orders(range(len(self.objects)) if own is None else own, self.rng(worker), once):
+        numbers = range(worker, len(self.objects), self.workers) if (once := read_once(self.job)) else None
+        for i in orders(range(len(self.objects)) if numbers is None else numbers, self.rng(worker), once):
             staged = self.objects[i]
             yield Task(i, staged.number, self.paths[staged.number] + staged.key, staged.body, 0, self.size)
 

@@ -88,7 +88,7 @@ class CondorLauncher(RemoteLauncher):
         before = [str(self.folder.resolve() / SCRIPT)] if self.settings.setup else []
         executable, *arguments = [*before, *self.agent(), "$(Node)" if parallel else "$(ProcId)"]
         number = arguments[-1]
-        mine, wanted = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._wanted()
+        mine, wanted = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._requirements()
         lines = {
             "universe": self.settings.universe,
             "executable": executable,
@@ -120,13 +120,13 @@ class CondorLauncher(RemoteLauncher):
         queue = [",".join(machines) or NOWHERE for machines in shares]
         return "\n".join([*text, "queue Machines from (", *queue, ")"]) + "\n"
 
-    def _wanted(self) -> str:
+    def _requirements(self) -> str:
         """Return the requirements in `launcher.options`."""
         return " && ".join(f"({m[1]})" for o in self.settings.options if (m := REQUIREMENTS.fullmatch(o)))
 
     def _machines(self) -> list[str]:
         """Return the machines that may run a job of the gang, idle ones first. Raises MeasurementFailed."""
-        constraint = f"({self._wanted() or 'true'}) =!= false"  # conditions on the job only are undefined here
+        constraint = f"({self._requirements() or 'true'}) =!= false"  # conditions on the job only are undefined here
         if self.settings.universe == "parallel":
             constraint += " && DedicatedScheduler =!= undefined"
         done = self._command("condor_status", "-constraint", constraint, "-af", "Machine", "State", "Cpus")
@@ -185,7 +185,7 @@ class CondorLauncher(RemoteLauncher):
         self._share_more(queue)
         gone = self._gone(queue)
         self._gone_since = (self._gone_since or now) if gone else None
-        return self._farewell(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
+        return self._last_report(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
 
     def _gone(self, queue: dict[int, Job]) -> list[int]:
         """Return the jobs that have left the queue, and whose nodes have not reported their end."""
@@ -225,7 +225,7 @@ class CondorLauncher(RemoteLauncher):
             self._given.update(machines)
         return done.returncode == 0
 
-    def _farewell(self, job: int) -> str:
+    def _last_report(self, job: int) -> str:
         """Return what HTCondor knows of a job that has left the queue, and the agent's last output."""
         done = self._command(
             "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
@@ -244,7 +244,7 @@ class CondorLauncher(RemoteLauncher):
         """Return why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
         if queue is not None and (gone := self._gone(queue)):
-            return self._farewell(gone[0])
+            return self._last_report(gone[0])
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         if any(not self._shares[job] for job in waiting):
             return (

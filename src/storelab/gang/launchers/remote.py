@@ -125,7 +125,7 @@ class RemoteLauncher(Launcher):
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
         if not self.settings.shared_folder:
-            manifests = [own.manifest for own in (job, *job.roles) if own.manifest]
+            manifests = [role_job.manifest for role_job in (job, *job.roles) if role_job.manifest]
             self.relay_server = relay.RelayServer(
                 self.folder, manifests, host_names(self.settings.address)[0], self.settings.port
             )
@@ -210,11 +210,11 @@ class RemoteLauncher(Launcher):
 
     def telling(self, lines: list[str]) -> str:
         """Return the line with the reason: an agent's message, else the last line."""
-        own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
-        if not own.endswith(f"{SETUP} failed"):
-            return own
+        first = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
+        if not first.endswith(f"{SETUP} failed"):
+            return first
         detail = next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
-        return f"{own} ({detail})" if detail else own
+        return f"{first} ({detail})" if detail else first
 
     def running(self) -> bool:
         """Return whether agents may still run."""

@@ -122,12 +122,12 @@ class SrunLauncher(RemoteLauncher):
         lines = [line for line in lines if NOISE not in line]
         if not lines:
             return ""
-        own = super().telling(lines)
-        if own.startswith("storelab: "):
-            return own
+        usual = super().telling(lines)
+        if usual.startswith("storelab: "):
+            return usual
         first = next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")
         marks = [EXECVE, *([] if TASK.search(first) else [CANCELLED]), "error: "]
-        return next((line for mark in marks for line in lines if mark in line), own)
+        return next((line for mark in marks for line in lines if mark in line), usual)
 
     def last_words(self) -> str:
         """Return srun's last line, or possible reasons if its step cannot begin: srun prints nothing then."""

@@ -115,9 +115,9 @@ class Network:
             write = f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}"
             run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", write)
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
-            own, table = FRONT_END_LINK.format(i + 1), str(100 + i)
-            self._link(plan, plan.head, own, address, own, rate, bits=32)
-            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", own, "src", address, "table", table)
+            link, table = FRONT_END_LINK.format(i + 1), str(100 + i)
+            self._link(plan, plan.head, link, address, link, rate, bits=32)
+            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", link, "src", address, "table", table)
             _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
     def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:

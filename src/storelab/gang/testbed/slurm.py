@@ -274,8 +274,8 @@ class Cluster:
 
     def _kill_steps(self) -> None:
         """End what the daemons cannot end any more: steps, their processes, and processes started by salloc."""
-        own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
-        begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
+        ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+        begun = [p for p in psutil.process_iter() if p.pid not in ancestors and self._of_a_job(p)]
         for p in begun:
             send(p.pid, signal.SIGTERM)
         for p in psutil.wait_procs(begun, KILL_S)[1]:

@@ -47,7 +47,7 @@ class Admin:
         """Return the environment of Ceph's programs, without CEPH_ARGS or PYTHONPATH of the user."""
         return environment(self.folder, TCMALLOC)
 
-    def _mortal(self) -> list[str]:
+    def _ends_with_parent(self) -> list[str]:
         """Return a prefix for programs that must end with storelab; without a monitor they would run for minutes."""
         setpriv = shutil.which("setpriv")
         return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
@@ -81,7 +81,7 @@ class Admin:
         Raises MeasurementFailed with its last line if it fails, or if it takes more than `timeout` s.
         """
         what = " ".join((name, *arguments[:2]))
-        command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
+        command = [*self._ends_with_parent(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
         try:
             done = subprocess.run(
                 command,
@@ -120,7 +120,7 @@ class Admin:
             path = log / f"{name}.log"
             with path.open("ab") as f:
                 done = subprocess.run(
-                    [*self._mortal(), *command],
+                    [*self._ends_with_parent(), *command],
                     cwd=self.folder,
                     env=self.environ(),
                     stdin=subprocess.DEVNULL,

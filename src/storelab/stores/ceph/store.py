@@ -188,9 +188,9 @@ class Ceph(Managed):
         self.admin.tool("monmaptool", "--create", "--fsid", fsid, "--addv", "a", self._monitor(), monmap)
         mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
         make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
-        own = ["--monmap", monmap, "--no-mon-config"]
+        options = ["--monmap", monmap, "--no-mon-config"]
         make |= {
-            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *own]
+            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *options]
             for i, name in enumerate(self.osds)
         }
         self.admin.run_parallel(make, self.daemons.logs)
@@ -272,13 +272,13 @@ class Ceph(Managed):
         """Give a suspended OSD time to join again; stopping it would cost more, in memory even its data."""
         return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Keep healthy daemons, which find each other again by themselves.
 
         Gateways that could reach none of their data delay the creation of buckets for 40 s. They are restarted.
         """
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
-        return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
+        return super()._keep_running(daemon, stale=blocked and daemon.name.startswith(self.front))
 
     def started(self, daemon: Daemon) -> None:
         if daemon.name == "mon" and not self.cluster()["made"]:
@@ -450,17 +450,29 @@ class Ceph(Managed):
         return size_bytes > conf.HEAD
 
     def administration(self) -> list[AdminAnswer]:
-        tool, own = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
-        users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), own)
+        tool, user_names = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
+        users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), user_names)
 
         def keys() -> set[str]:
-            return {k["access_key"] for k in json.loads(tool("radosgw-admin", "user", "info", "--uid", own[0]))["keys"]}
+            return {
+                k["access_key"]
+                for k in json.loads(tool("radosgw-admin", "user", "info", "--uid", user_names[0]))["keys"]
+            }
 
         before = keys()
-        tool("radosgw-admin", "key", "create", "--uid", own[0], "--key-type=s3", "--gen-access-key", "--gen-secret")
+        tool(
+            "radosgw-admin",
+            "key",
+            "create",
+            "--uid",
+            user_names[0],
+            "--key-type=s3",
+            "--gen-access-key",
+            "--gen-secret",
+        )
         made = keys() - before
         for key in made:
-            tool("radosgw-admin", "key", "rm", "--uid", own[0], "--key-type=s3", "--access-key", key)
+            tool("radosgw-admin", "key", "rm", "--uid", user_names[0], "--key-type=s3", "--access-key", key)
         good = len(made) == 1 and keys() == before
         return [
             users,

@@ -232,9 +232,9 @@ class HDFS(Managed):
         argv = (*self._java(name), CLASSES[kind]) if install.java() else ("java", CLASSES[kind])
         if kind == "namenode":
             return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, ENVIRON)
-        own = {"data.dir": f"file://{self.data}/{name}"}
-        own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
-        argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
+        properties = {"data.dir": f"file://{self.data}/{name}"}
+        properties |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
+        argv += tuple(word for key, value in properties.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
         return Daemon(
             name,
             argv,
@@ -246,11 +246,14 @@ class HDFS(Managed):
         )
 
     def make_ready(self) -> None:
-        own = self.folder / "conf"
-        for folder in (self.folder / "tmp", *(own / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
+        conf_folder = self.folder / "conf"
+        for folder in (
+            self.folder / "tmp",
+            *(conf_folder / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static")),
+        ):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the web servers need them, and the jars lack them
         for name, text in self._files.items():
-            (own / name).write_text(text)
+            (conf_folder / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 

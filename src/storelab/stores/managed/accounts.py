@@ -111,9 +111,9 @@ def make_certificate(folder: Path, names: Iterable[str]) -> None:
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
 
 
-def listed(tool: str, found: Iterable[str], own: Iterable[str]) -> AdminAnswer:
+def listed(tool: str, found: Iterable[str], expected: Iterable[str]) -> AdminAnswer:
     """Return whether the users that a tool lists are those that storelab uses."""
-    found, own = set(found), set(own)
-    there = len(found & own)
-    answer = YES if there == len(own) else DIFFERS if there else NO
-    return AdminAnswer(USERS, answer, f"{tool}: {len(found)} users, {there} of the {len(own)} that storelab uses")
+    found, expected = set(found), set(expected)
+    there = len(found & expected)
+    answer = YES if there == len(expected) else DIFFERS if there else NO
+    return AdminAnswer(USERS, answer, f"{tool}: {len(found)} users, {there} of the {len(expected)} that storelab uses")

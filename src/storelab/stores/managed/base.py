@@ -164,7 +164,7 @@ class Managed(Store):
 
     def actors(self) -> dict[str, int]:
         """Return name -> pid of the running daemons and their workers."""
-        return self.daemons.everyone()
+        return self.daemons.all_processes()
 
     def _number(self, name: str) -> int:
         return int(name.removeprefix(self.front))
@@ -300,7 +300,7 @@ class Managed(Store):
         wanted = sorted(asked | set(self.front_ends()), key=self._number)
         fresh = False
         for stage in self.stages(wanted):
-            started = [d for n in stage if not self._taken_over(d := self.daemon(n), stale=fresh)]
+            started = [d for n in stage if not self._keep_running(d := self.daemon(n), stale=fresh)]
             self.daemons.check_ports(started)
             for daemon in started:
                 self.daemons.start(daemon)
@@ -311,7 +311,7 @@ class Managed(Store):
             # more reliable.
             fresh = fresh or bool(started)
 
-    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+    def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
         """Return True if the daemon already runs as configured and is healthy; otherwise stop it if it runs."""
         pid = self.daemons.running().get(daemon.name) or self.daemons.adopt(daemon)
         if not pid:

@@ -115,7 +115,7 @@ class Daemons:
         away = self.elsewhere()
         return {name: r["pid"] for name, r in self.records().items() if away or self.process(r)}
 
-    def everyone(self) -> dict[str, int]:
+    def all_processes(self) -> dict[str, int]:
         """Return name -> pid of the running daemons and of their workers, named `<daemon>/1` and so on."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
         workers = workers_of(leaders.values())
@@ -416,6 +416,6 @@ def other_host(records: Mapping[str, Mapping[str, Any]]) -> str:
 
     The boot id changes with every boot, so the host name is compared too.
     """
-    own = this_host()
-    others = (r["machine"] for r in records.values() if r.get("boot_id", own["boot_id"]) != own["boot_id"])
-    return next((machine for machine in others if machine != own["machine"]), "")
+    host = this_host()
+    others = (r["machine"] for r in records.values() if r.get("boot_id", host["boot_id"]) != host["boot_id"])
+    return next((machine for machine in others if machine != host["machine"]), "")

@@ -130,13 +130,13 @@ class Namespace:
 
         out: list[psutil.Process] = []
         try:
-            own = (NAMES / self.name).stat()
+            namespace = (NAMES / self.name).stat()
         except OSError:
             return out
         for pid in psutil.pids():
             with contextlib.suppress(OSError, psutil.Error):  # it ended meanwhile
                 theirs = Path(f"/proc/{pid}/ns/net").stat()
-                if (theirs.st_dev, theirs.st_ino) == (own.st_dev, own.st_ino):
+                if (theirs.st_dev, theirs.st_ino) == (namespace.st_dev, namespace.st_ino):
                     out.append(psutil.Process(pid))
         return out
 

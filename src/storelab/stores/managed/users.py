@@ -36,10 +36,10 @@ def use(state: Path, stores: Iterable[str]) -> None:
 
 def others(state: Path, store: str) -> list[int]:
     """Return the pids of processes that use a store, without this one and its parents."""
-    own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+    ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = []
     for path in sorted(_folder(state, store).glob("*")):
-        if not path.name.isdigit() or int(path.name) in own:
+        if not path.name.isdigit() or int(path.name) in ancestors:
             continue
         with suppress(FileNotFoundError), open(path, "r+") as file:
             try:

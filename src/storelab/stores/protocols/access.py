@@ -149,7 +149,7 @@ class Access(ABC):
         """Return how the bucket keeps deleted data, as far as the server reports it."""
         return Retention()
 
-    def held_by(self, bucket: str, entry: Entry) -> str:
+    def protected_by(self, bucket: str, entry: Entry) -> str:
         """Return what protects this version from deletion, such as `GOVERNANCE until 2026-12-01`; '' if unknown."""
         return ""
 
@@ -196,5 +196,5 @@ class PatientAccess(Access):
     def retention(self, bucket: str) -> Retention:
         return self._call(f"inspecting bucket {bucket}", lambda: self.way.retention(bucket))
 
-    def held_by(self, bucket: str, entry: Entry) -> str:
-        return self._call(f"inspecting {bucket}/{entry.key}", lambda: self.way.held_by(bucket, entry))
+    def protected_by(self, bucket: str, entry: Entry) -> str:
+        return self._call(f"inspecting {bucket}/{entry.key}", lambda: self.way.protected_by(bucket, entry))

@@ -276,7 +276,7 @@ class S3Access(Access):
                 lock = f"{rule.get('Mode')} for {time_}" if time_ else "on" if found.get("ObjectLockEnabled") else ""
         return Retention(versioning, mfa, lock)
 
-    def held_by(self, bucket: str, entry: Entry) -> str:
+    def protected_by(self, bucket: str, entry: Entry) -> str:
         this, out = {"Bucket": bucket, "Key": entry.key, "VersionId": entry.id}, []
         if entry.id and entry.kind in (OBJECT, OLD_VERSION):
             with suppress(ClientError, KeyError):

@@ -258,13 +258,13 @@ def _refuse_writes(model: Any, **_: Any) -> None:
 def keys(account: int | None = None) -> Credentials:
     """Return the keys in this process's environment, or those of a further account. Raises UserError without keys."""
     prefix = "AWS_" if account is None else account_prefix(account)
-    if not (own := Credentials.found(os.environ, prefix)):
+    if not (found := Credentials.found(os.environ, prefix)):
         raise UserError(
             f"{prefix}ACCESS_KEY_ID",
             "the client has no credentials in its environment",
             f"set it and {prefix}SECRET_ACCESS_KEY",
         )
-    return own
+    return found
 
 
 def store(
@@ -282,7 +282,7 @@ def store(
     """
     from obstore.store import S3Store
 
-    own, virtual = keys(account), endpoint.addressing == "virtual"
+    credentials, virtual = keys(account), endpoint.addressing == "virtual"
     connection: dict[str, Any] = {
         "allow_http": True,
         "http1_only": True,
@@ -297,10 +297,10 @@ def store(
         endpoint=endpoint.url.replace("://", f"://{bucket}.", 1) if bucket and virtual else endpoint.url,
         virtual_hosted_style_request=virtual or not bucket,
         region=endpoint.region,
-        access_key_id=own.access_key,
-        secret_access_key=own.secret_key,
+        access_key_id=credentials.access_key,
+        secret_access_key=credentials.secret_key,
         client_options=connection | dict(client_options),
         retry_config={"max_retries": 0},
-        **({"session_token": own.session_token} if own.session_token else {}),
+        **({"session_token": credentials.session_token} if credentials.session_token else {}),
         **options,
     )

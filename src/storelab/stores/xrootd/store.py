@@ -177,9 +177,9 @@ class XRootD(Managed):
 
         The ports may be the same, because each deployment has its own namespaces.
         """
-        own = ipaddress.IPv4Network(settings.subnet, strict=False)
-        first = own.network_address + own.num_addresses * index
-        return settings.model_copy(update={"subnet": f"{first}/{own.prefixlen}"})
+        subnet = ipaddress.IPv4Network(settings.subnet, strict=False)
+        first = subnet.network_address + subnet.num_addresses * index
+        return settings.model_copy(update={"subnet": f"{first}/{subnet.prefixlen}"})
 
     # Nodes and daemons
 

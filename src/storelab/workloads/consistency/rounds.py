@@ -317,8 +317,8 @@ def stem(bucket: Bucket, attempt: str) -> str:
 
     With a number of five digits, names have at most 63 characters.
     """
-    own = re.sub(r"[^a-z0-9-]", "-", attempt.lower())[:16]
-    return f"{bucket.name[:-4].rstrip('-')[: 63 - len(own) - 8].rstrip('-')}-x{own}-"
+    name = re.sub(r"[^a-z0-9-]", "-", attempt.lower())[:16]
+    return f"{bucket.name[:-4].rstrip('-')[: 63 - len(name) - 8].rstrip('-')}-x{name}-"
 
 
 class Many:

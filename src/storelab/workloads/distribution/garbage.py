@@ -83,8 +83,10 @@ def _upload(
     name = f"days {made[0].n} to {made[-1].n} of a release"
     upload.put_items(store, name, [(bucket, prefix + item.key, path) for item, path in every])
     if last:
-        own = [item for item in made[-1].objects() if names.parts(item.key) is None]
-        upload.put_items(store, "its manifest", [(bucket, prefix + item.key, made[-1].path(item)) for item in own])
+        catalog_items = [item for item in made[-1].objects() if names.parts(item.key) is None]
+        upload.put_items(
+            store, "its manifest", [(bucket, prefix + item.key, made[-1].path(item)) for item in catalog_items]
+        )
     return {item.key: item.bytes for item, _ in every}
 
 

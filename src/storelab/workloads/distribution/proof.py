@@ -115,19 +115,19 @@ def look(
     others: foreign objects in the repository.
     """
     dead = staged.dead
-    own = [f"{repository}/{name}" for name in (names.REFLOG, names.MANIFEST)]
+    root_keys = [f"{repository}/{name}" for name in (names.REFLOG, names.MANIFEST)]
     every = sorted(staged.alive)
     asked = sorted(dead)[:: max(1, -(-len(dead) // MAX_REQUESTED))]
-    seen, strangers = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*own}, listed)
+    seen, strangers = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*root_keys}, listed)
     first = time.monotonic()
-    problems = [*_wrong_ends(staged, keep, repository, fetch), *verified(fetch, [*every, *own])]
+    problems = [*_wrong_ends(staged, keep, repository, fetch), *verified(fetch, [*every, *root_keys])]
     time.sleep(max(0.0, first + (LATER_S if later_s is None else later_s) - time.monotonic()))
-    left, strangers_left = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*own}, listed)
+    left, strangers_left = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*root_keys}, listed)
     counts = {
         "alive": len(every),
         "dead": len(dead),
         "dead_bytes": sum(staged.objects[key] for key in dead),
-        "read": len(every) + len(own),
+        "read": len(every) + len(root_keys),
         "asked": len(asked),
         "lost": len(problems),
         "lingering": len(seen),

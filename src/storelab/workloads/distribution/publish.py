@@ -301,19 +301,19 @@ class PublishClient(Client):
         self, check: Check, settings: dict[str, Any], requests: dict[str, int], tables: dict[str, Any]
     ) -> Result:
         """Return the result of the stratum in the point's store, with more settings; requests: of each operation."""
-        own = self.recorded()
+        record = self.recorded()
         settings = {"workers": self.axes["workers"]} | settings | {"x_amz_acl": self.pattern.acl or ""}
         return Result(
-            own.log.ops(),
+            record.log.ops(),
             engine={
                 "name": self.axes["engine"],
                 "version": self.version(),
                 "settings": settings | WAITS,
                 "requests_per_operation": requests,
-                "errors": own.log.messages,
+                "errors": record.log.messages,
             },
             checks=[check],
-            connections={"max": len(own.wires) or self.axes["workers"], "samples": []},
+            connections={"max": len(record.wires) or self.axes["workers"], "samples": []},
             tables=tables,
         )
 

@@ -223,15 +223,15 @@ def make_keys(folder: Path, repository: str, now: datetime | None = None) -> Mad
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     now = now or datetime.now(UTC)
-    master, own = (rsa.generate_private_key(65537, BITS) for _ in range(2))
-    certificate = _certificate(own, repository, now)
+    master, repository_key = (rsa.generate_private_key(65537, BITS) for _ in range(2))
+    certificate = _certificate(repository_key, repository, now)
     made = Made(*(folder / name for name in ("master.pub", "release.crt", "release.key", "whitelist")))
     pem = serialization.Encoding.PEM
     spki = serialization.PublicFormat.SubjectPublicKeyInfo
     plain = serialization.NoEncryption()
     _write(made.public, master.public_key().public_bytes(pem, spki))
     _write(made.certificate, certificate.public_bytes(pem))
-    _write(made.key, own.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain))
+    _write(made.key, repository_key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain))
     der = certificate.public_bytes(serialization.Encoding.DER)
     _write(made.whitelist, whitelist(repository, der, now, master.private_numbers()))
     return made
@@ -360,8 +360,8 @@ class ToolClient(PublishClient):
         self.config = -1
 
     def prepare(self) -> None:
-        own, bucket = Credentials.found(os.environ), self.job.own_buckets[0]
-        values = settings(self.job.endpoint, bucket, own, self.axes["workers"])
+        credentials, bucket = Credentials.found(os.environ), self.job.own_buckets[0]
+        values = settings(self.job.endpoint, bucket, credentials, self.axes["workers"])
         path = binary()
         self.program_version_text = program_version(path)
         self.settings = Settings.model_validate(self.job.point.fixed["release"])

@@ -318,7 +318,7 @@ class CachedEvents(Steps):
             self.stale = False
         data = []
         for at, length in zip(offset.tolist(), size.tolist(), strict=True):
-            self.hurry()
+            self.check_deadline()
             data.append(np.frombuffer(self.file.read(at, at + length), np.uint8))
         return data, self.transport.requests - before, self.transport.asked - asked, 0
 

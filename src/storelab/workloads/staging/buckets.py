@@ -320,10 +320,10 @@ class _Purge:
         before, self.found, self.theirs = self.kinds.copy(), {}, (0, "")
         held: set[str] = set()
         tried: Counter[str] = Counter()
-        own = self._own(held, markers)
+        entries = self._own(held, markers)
         with ThreadPoolExecutor(8) as pool:
             step = self.access.deletes_at_once
-            while wave := list(itertools.islice(own, 8 * step)):  # bounded: a bucket may hold millions
+            while wave := list(itertools.islice(entries, 8 * step)):  # bounded: a bucket may hold millions
                 if not delete:
                     continue
                 parts = [wave[i : i + step] for i in range(0, len(wave), step)]
@@ -371,7 +371,7 @@ class _Purge:
         reasons = self.access.retention(self.bucket.name).reason() if kept else ""
         out = []
         for why, entries in kept.items():
-            by = self.access.held_by(self.bucket.name, entries[0]) if why != HIDING else ""
+            by = self.access.protected_by(self.bucket.name, entries[0]) if why != HIDING else ""
             reason = why if why == HIDING else f"{reasons}, {why}" if reasons else f"the server refuses: {why}"
             out.append(Kept(reason, len(entries), self._shown(entries[0]) + (f" ({by})" if by else "")))
         if self._again():
@@ -497,15 +497,17 @@ def remove(
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
     named = _named(store, campaign)
-    own = [(bucket, mark) for bucket, mark in named if mark and mark["campaign"] == campaign]
-    ways = accesses(store, [bucket for bucket, _ in own])
+    campaign_buckets = [(bucket, mark) for bucket, mark in named if mark and mark["campaign"] == campaign]
+    ways = accesses(store, [bucket for bucket, _ in campaign_buckets])
     unmarked = tuple(f"{bucket.name}/{bucket.prefix}".rstrip("/") for bucket, mark in named if not mark)
     gone, failed = Removed(0, unmarked=unmarked), []
-    for bucket, mark in own:  # a failure in one bucket must not prevent removing the others
+    for bucket, mark in campaign_buckets:  # a failure in one bucket must not prevent removing the others
         try:
             gone = gone.and_(drop(ways[bucket.account], bucket, ours, foreign(mark)))
         except MeasurementFailed as error:
             failed.append(str(error))
     if failed:
-        raise MeasurementFailed(f"{failed[0]}; {len(failed)} of {len(own)} buckets failed; of the others: {gone}")
+        raise MeasurementFailed(
+            f"{failed[0]}; {len(failed)} of {len(campaign_buckets)} buckets failed; of the others: {gone}"
+        )
     return gone

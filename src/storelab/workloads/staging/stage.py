@@ -306,14 +306,14 @@ def scratch_bytes(point: Point) -> int:
 
 def summarise(points: list[Point], store: str) -> Summary:
     """Return the totals of the points of one store; a data set counts once."""
-    out, own = Summary(), [p for p in points if p.store == store]
-    for p in own:
+    out, store_points = Summary(), [p for p in points if p.store == store]
+    for p in store_points:
         out.points[p.workload] += 1
         out.seconds[p.workload] += p.fixed["duration_ns"] / 1e9
         out.buckets = max(out.buckets, p.axes.get("buckets", p.axes.get("accounts", 1)))
         out.scratch_bytes = max(out.scratch_bytes, sum(scratch_bytes(part.point) for part in p.parts()))
-    datasets = {q.dataset["name"]: q.dataset for q in in_parts(own) if q.dataset}.values()
-    made = [_made(p) for p in own]
+    datasets = {q.dataset["name"]: q.dataset for q in in_parts(store_points) if q.dataset}.values()
+    made = [_made(p) for p in store_points]
     out.staged_bytes = sum(map(dataset_bytes, datasets)) + max((size for _, size in made), default=0)
     staged = (d.get("objects") or root_copies(d) for d in datasets)
     out.staged_objects = sum(staged) + max((n for n, _ in made), default=0)
@@ -323,15 +323,15 @@ def summarise(points: list[Point], store: str) -> Summary:
 def _made(point: Point) -> tuple[int, int]:
     """Return (number, bytes) of the objects that are made for a point before its clients start."""
     parts = in_parts([point])
-    own: list[tuple[int, float]] = [
+    sizes: list[tuple[int, float]] = [
         (q.fixed["objects"], q.axes["object_size"]) for q in parts if q.workload == "delete"
     ]
     for q in parts:
         if q.workload == "collect_garbage":
             n, size = a_day(q.fixed["release"])
-            own.append((n * q.axes["days"], size / n))
-    own += [(q.fixed["objects"], mixes.mean(q.fixed["sizes"])) for q in parts if "sizes" in q.fixed]
-    return sum(n for n, _ in own), round(sum(n * size for n, size in own))
+            sizes.append((n * q.axes["days"], size / n))
+    sizes += [(q.fixed["objects"], mixes.mean(q.fixed["sizes"])) for q in parts if "sizes" in q.fixed]
+    return sum(n for n, _ in sizes), round(sum(n * size for n, size in sizes))
 
 
 def in_parts(points: list[Point]) -> list[Point]:

@@ -253,7 +253,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert len(medians) == 6 and "get" in drill.measured(picker.opened)[0][0]
     assert picker.selection_text() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     kept = len(picker.opened.table("environment"))
-    assert kept == len(picker.opened.whole("environment")) > 0, "a table without this column is not filtered"
+    assert kept == len(picker.opened.full_table("environment")) > 0, "a table without this column is not filtered"
 
 
 def test_what_has_no_engine_or_size_stays():
@@ -281,7 +281,7 @@ def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(example,
     shown = list(drill.down(o, figure, symbol, key))
     row, behind, *tables = of_kind(shown, pd.DataFrame)
     assert len(row) == 1 and row["n"].iloc[0] == (behind["state"] == "ok").sum()
-    whole = o.whole(catalogue.figures_of_plan(o.plan)[figure].table).loc[symbol]
+    whole = o.full_table(catalogue.figures_of_plan(o.plan)[figure].table).loc[symbol]
     for one in behind["key"]:  # every point agrees with the row in all axes that it has
         point = next(p for p in o.plan["points"] if p["key"] == one)
         assert (point["store"], point["workload"]) == (whole["store"], whole["workload"])
@@ -345,7 +345,7 @@ def test_drill_offers_every_point_that_counts(example, kept):
     o = kept(example)
     name, figure = drill.figures(o)[-1]
     keys = {key for _, key in drill.points(o, figure, drill.symbols(o, figure)[0][1])}
-    points = o.whole("points")
+    points = o.full_table("points")
     assert name == drill.ANY and keys == {*points.loc[points["state"] == "ok", "key"]}
     key = next(iter(keys))
     assert "".join(of_kind(drill.down(o, figure, drill.ANY, key), str)).startswith("#### ")
@@ -533,7 +533,7 @@ def test_overlay_draws_what_two_campaigns_have_in_common(upgraded):
     (panel,) = charts.figures["overlay"]["panels"]
     drawn = {line["name"]: dict(zip(line["x"], line["y"], strict=True)) for line in panel["lines"]}
     every = {
-        f"{name}: alpha": opened.open_campaign(upgraded.folder.parent / name).whole("throughput")
+        f"{name}: alpha": opened.open_campaign(upgraded.folder.parent / name).full_table("throughput")
         for name in ("before", "after")
     }
     small = {name: rows[rows["object_size_bytes"] == 4000] for name, rows in every.items()}
@@ -631,7 +631,7 @@ def test_verdicts_show_evidence_and_what_to_try(there):
 
 def test_each_verdict_has_the_groups_that_it_is_about(lab):
     o = opened.open_campaign(lab / "results/broad")
-    for _, row in o.whole("verdicts").iterrows():
+    for _, row in o.full_table("verdicts").iterrows():
         groups = verdicts._groups(o, row)
         column = "throughput_median_mb_per_s" if row["unit"] == "MB/s" else "rate_median_per_s"
         assert groups[column].iloc[0] == pytest.approx(row["best"], rel=1e-6)

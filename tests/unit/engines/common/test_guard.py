@@ -172,7 +172,9 @@ def test_threads_of_obstore_write_their_totals(tmp_path, monkeypatch):
         return Outcome(3, 100, 0)
 
     tasks = [Task(n, 0, "x", count=3) for n in range(30)]
-    loop = Loop(operation, lambda worker: iter(tasks), [0, 1], 1, 1, Guard({}, 1), progress=tmp_path / "progress.0.0")
+    loop = Loop(
+        operation, lambda worker: iter(tasks), [0, 1], 1, 1, Guard({}, 1), progress_file=tmp_path / "progress.0.0"
+    )
     seen, tell = [], progress.ProgressWriter.note
     monkeypatch.setattr(progress.ProgressWriter, "note", lambda *a: (seen.append(a[2:]), tell(*a)))
     now = time.time_ns()

@@ -212,10 +212,10 @@ def test_grace_after_the_deadline_ends(time):
     reader = Reader(time)
     start, _ = read(reader, 0)
     assert reader.latest_ns == start + 5 * S and reader.reads == []
-    reader.hurry()
+    reader.check_deadline()
     time.ns = reader.latest_ns + 1
     with pytest.raises(selections.Late):
-        reader.hurry()
+        reader.check_deadline()
 
 
 def test_draws_differ_by_read_and_client_and_repeat(time):

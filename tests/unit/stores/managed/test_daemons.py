@@ -178,7 +178,7 @@ def test_daemon_is_known_by_its_command_line():
 
 
 def test_workers_are_suspended_and_stopped_too(daemons, master):
-    pids = daemons.everyone()
+    pids = daemons.all_processes()
     assert set(pids) == {"web-1", "web-1/1", "web-1/2"} and daemons.running() == {"web-1": pids["web-1"]}
     daemons.suspend()
     assert {psutil.Process(p).status() for p in pids.values()} == {psutil.STATUS_STOPPED}
@@ -189,7 +189,7 @@ def test_workers_are_suspended_and_stopped_too(daemons, master):
 
 
 def test_workers_of_a_killed_daemon_are_swept_up(daemons, master):
-    pids = daemons.everyone()
+    pids = daemons.all_processes()
     os.kill(pids["web-1"], signal.SIGKILL)
     os.kill(pids["web-1/1"], signal.SIGSTOP)
     until(lambda: not daemons.running())
@@ -201,7 +201,7 @@ def test_workers_of_a_killed_daemon_are_swept_up(daemons, master):
 
 
 def test_running_daemon_is_not_swept(daemons, master):
-    pids = daemons.everyone()
-    assert daemons.sweep() == [] and daemons.everyone() == pids
+    pids = daemons.all_processes()
+    assert daemons.sweep() == [] and daemons.all_processes() == pids
     daemons.file.unlink()  # never recorded
     assert sorted(Daemons(daemons.folder, "stores.d").sweep()) == sorted(pids.values())

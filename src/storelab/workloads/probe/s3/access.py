@@ -171,8 +171,8 @@ def _policy(bucket: str, owner: str | None = None) -> bytes:
         "Resource": [f"arn:aws:s3:::{bucket}/public/*"],
     }
     resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
-    own = {"Effect": "Allow", "Principal": {"AWS": [owner]}, "Action": ["s3:*"], "Resource": resources}
-    return json.dumps({"Version": "2012-10-17", "Statement": [public, *([own] if owner else [])]}).encode()
+    owner_statement = {"Effect": "Allow", "Principal": {"AWS": [owner]}, "Action": ["s3:*"], "Resource": resources}
+    return json.dumps({"Version": "2012-10-17", "Statement": [public, *([owner_statement] if owner else [])]}).encode()
 
 
 def public_policy(c: S3) -> Answer:
@@ -214,16 +214,16 @@ def second_usable(c: S3) -> Answer:
 
 
 def _separate_accounts(c: S3, act: str) -> Answer:
-    own, mine = c.other, c.second  # raises NotTried
-    usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=own.name, keys=mine)
+    other_bucket, mine = c.other, c.second  # raises NotTried
+    usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=other_bucket.name, keys=mine)
     demand(usable.good, f"the second account cannot even list its own bucket ({status_text(usable)})", NotTried)
-    key, stolen = c.stored("victim"), f"{own.prefix}{c.key('stolen').removeprefix(c.bucket.prefix)}"
+    key, stolen = c.stored("victim"), f"{other_bucket.prefix}{c.key('stolen').removeprefix(c.bucket.prefix)}"
     match act:
         case "read":
             replies = [c.send("GET", key, keys=mine), c.send("HEAD", key, keys=mine)]
             source = {"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"}
-            copied = c.send("PUT", stolen, headers=source, bucket=own.name, keys=mine)
-            c.send("DELETE", stolen, bucket=own.name, keys=mine)
+            copied = c.send("PUT", stolen, headers=source, bucket=other_bucket.name, keys=mine)
+            c.send("DELETE", stolen, bucket=other_bucket.name, keys=mine)
             demand(
                 not copied.good or bool(error_code(copied.body)),
                 f"it can copy the object into its own bucket: {copied.status}",
@@ -246,12 +246,12 @@ def _separate_accounts(c: S3, act: str) -> Answer:
 
 
 def buckets_not_shown(c: S3) -> Answer:
-    own = c.other
+    other_bucket = c.other
     reply = c.send("GET", bucket="", keys=c.second)
     require_status(reply, "the second account's list of buckets", 200, Otherwise)
     names = [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
     demand(c.bucket.name not in names, f"it sees the other account's buckets ({len(names)} in total)")
-    demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)
+    demand(other_bucket.name in names or bool(other_bucket.prefix), "it does not see its own bucket either", Otherwise)
     return confirm(f"{len(names)} buckets, none of the first account")
 
 
