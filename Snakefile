@@ -79,7 +79,7 @@ if WORKFLOW.measuring:
 
 onsuccess:
     WORKFLOW.measuring and shell("{SL} down --all")
-    flow.say_made(CAMPAIGN)
+    flow.report_made(CAMPAIGN)
 
 
 include: "rules/tables.smk"

@@ -142,7 +142,7 @@ def test_the_go_tests(scratch, command):
     race = ["-race"] if shutil.which("gcc") else []
     environ = golang.go_environ(scratch) | ({"CGO_ENABLED": "1"} if race else {})
     words, quiet = ["go", command, *race, "./..."], {"capture_output": True, "text": True}
-    done = subprocess.run(words, cwd=golang.LOADGEN.own, env=environ, timeout=900, **quiet)
+    done = subprocess.run(words, cwd=golang.LOADGEN.source_folder, env=environ, timeout=900, **quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     if not race and command == "test":
         pytest.skip("passed, but without the race detector, which needs gcc: apt install gcc")

@@ -101,7 +101,7 @@ def test_answers_of_seaweedfs(probed):
 
 def test_probe_leaves_nothing(probed, seaweedfs):
     s3 = for_store(seaweedfs)
-    own = buckets.own_buckets(seaweedfs, "probed")
+    own = buckets.campaign_buckets(seaweedfs, "probed")
     assert [b.name for b in own] == [seaweedfs.bucket("probed", 0, account).name for account in range(2)]
     left = [[k for k, _ in buckets.list_keys(buckets.accesses(seaweedfs, [b])[b.account], b)] for b in own]
     assert left == [["data/kept", "probe/mine"], []]

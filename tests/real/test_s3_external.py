@@ -112,9 +112,9 @@ def test_given_bucket_is_shared_by_prefix(keys, urls, raw):
     assert list(buckets.list_keys(way, places[1], "get/")) == []
     with pytest.raises(UserError, match="prefix lab/foreign/b0000/: belongs to someone else"):
         buckets.ensure(store, "foreign", [store.bucket("foreign", 0)])
-    assert buckets.own_buckets(store, "c1") == places
+    assert buckets.campaign_buckets(store, "c1") == places
     assert buckets.delete_prefix(way, places[0], "put/", ours=anything).objects == 1
-    assert buckets.own_buckets(store, "foreign") == []
+    assert buckets.campaign_buckets(store, "foreign") == []
     assert buckets.remove(store, "foreign", anything)[:2] == (0, 0)
     assert buckets.remove(store, "c1", anything)[:2] == (2, 3)
     assert content(raw, "given") == before
@@ -172,7 +172,7 @@ def test_foreign_old_versions_stay(keys, urls, raw):
     assert gone[:3] == (0, 0, 2) and "thesis" in str(gone), "the version and its delete marker"
     versions = raw.list_object_versions(Bucket=bucket.name)["Versions"]
     assert [v["Key"] for v in versions if v["Key"] == "thesis"] == ["thesis"]
-    assert buckets.own_buckets(store, "versioned") == [bucket], "the mark is there again"
+    assert buckets.campaign_buckets(store, "versioned") == [bucket], "the mark is there again"
     assert buckets.remove(store, "versioned", anything)[:3] == (0, 1, 0)
 
 

@@ -162,6 +162,6 @@ def test_many_buckets_are_made_and_removed(fresh):
     access, other = fresh.access(), bucket_for(fresh, "many-others")
     for place in places[::50]:
         access.write(place.name, "k", b"1")
-    assert buckets.own_buckets(fresh, "many") == places and access.read(places[-50].name, "k") == b"1"
+    assert buckets.campaign_buckets(fresh, "many") == places and access.read(places[-50].name, "k") == b"1"
     assert buckets.remove(fresh, "many", anything)[:2] == (12, 600)
-    assert buckets.own_buckets(fresh, "many") == [] and buckets.marked(access, other) == "many-others"
+    assert buckets.campaign_buckets(fresh, "many") == [] and buckets.marked(access, other) == "many-others"

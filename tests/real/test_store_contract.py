@@ -208,12 +208,12 @@ class TestContract:
         wanted = [store.bucket("many", i) for i in range(12)]
         buckets.ensure(store, "many", wanted)
         buckets.ensure(store, "many", wanted)
-        assert buckets.own_buckets(store, "many") == wanted
+        assert buckets.campaign_buckets(store, "many") == wanted
         with pytest.raises(UserError, match="marked for the campaign 'many'"):
             buckets.ensure(store, "other", [wanted[0]])
         store.access().write(wanted[3].name, "a/b", b"x")
         assert buckets.remove(store, "many", anything)[:2] == (1, 12)
-        assert buckets.own_buckets(store, "many") == [] and wanted[0].name not in store.access().bucket_names()
+        assert buckets.campaign_buckets(store, "many") == [] and wanted[0].name not in store.access().bucket_names()
 
     @cases(lambda kind, store: kind in OWNERS)
     def test_accounts_are_kept_apart(self, lab, store):
@@ -232,7 +232,7 @@ class TestContract:
                     list(way.keys(mine[i].name))
                 assert mine[i].name not in way.bucket_names()
             assert way.read(mine[other].name, "k") == b"%d" % other
-        assert buckets.own_buckets(store, "own") == mine
+        assert buckets.campaign_buckets(store, "own") == mine
         assert buckets.remove(store, "own", anything)[:2] == (3, 3)
         with pytest.raises(UserError, match="account 32 has no keys"):
             store.credentials(32)

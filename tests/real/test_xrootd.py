@@ -181,8 +181,8 @@ def test_door(xrootd, kind, path):
         fs.invalidate_cache()  # a file that it holds open for reading cannot be replaced
     with pytest.raises(UserError, match="marked for the campaign 'door'"):
         buckets.ensure(store, "other", [places[0]])
-    assert buckets.own_buckets(store, "door") == places
-    assert buckets.remove(store, "door", anything)[:2] == (60, 3) and buckets.own_buckets(store, "door") == []
+    assert buckets.campaign_buckets(store, "door") == places
+    assert buckets.remove(store, "door", anything)[:2] == (60, 3) and buckets.campaign_buckets(store, "door") == []
     read_only = door(xrootd, kind, path, read_only=True)
     read_only.up()
     with pytest.raises(UserError, match="read-only"):

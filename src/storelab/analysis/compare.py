@@ -147,8 +147,8 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
         known = {w for w, c in usual if c == column}
         values = rows[column] if column in rows else [None] * len(rows)
         missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
-        own_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))
-        axes.append(groups.comparable(own_or_default))
+        measured_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))
+        axes.append(groups.comparable(measured_or_default))
     stores = list(rows["store"]) if side.store is None else [None] * len(rows)
     places: dict[Key, list[int]] = {}
     for i, key in enumerate(zip(stores, workloads, *axes, rows["metric"], strict=True)):

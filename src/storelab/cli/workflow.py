@@ -280,7 +280,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
     )
 
 
-def say_made(campaign_dir: str) -> None:
+def report_made(campaign_dir: str) -> None:
     """Print the files that a run made, and commands to view them. Files older than the tables are left out."""
     folder = Path(campaign_dir)
     tables = folder / "tables" / "points.csv"

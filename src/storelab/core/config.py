@@ -206,13 +206,13 @@ def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, An
     Return None otherwise, and if a further file or the command line sets `use_stores`, which is deliberate.
     """
     (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
-    mine, its = here.get("use_stores") or [], there.get("use_stores") or []
+    mine, theirs = here.get("use_stores") or [], there.get("use_stores") or []
     mine = [str(name) for name in mine] if isinstance(mine, list) else [str(mine)]
-    left = [name for name in mine if name not in (its or mine)]
+    left = [name for name in mine if name not in (theirs or mine)]
     if not left or any("use_stores" in doc for _, doc in others):
         return None
     return (
-        f"{campaign}: measures its own stores, {', '.join(its)}, not {', '.join(left)} of {main_name}; "
+        f"{campaign}: measures its own stores, {', '.join(theirs)}, not {', '.join(left)} of {main_name}; "
         f"to measure {'it' if len(left) == 1 else 'them'}, choose a campaign without use_stores, "
         f"or set use_stores=[{','.join(mine)}]"
     )

@@ -48,7 +48,7 @@ class Job:
         return self.client if self.rank < 0 else self.rank
 
     @property
-    def own_buckets(self) -> list[Bucket]:
+    def account_buckets(self) -> list[Bucket]:
         """The buckets of this client's accounts."""
         return [b for b in self.buckets if self.owns(b)]
 

@@ -159,7 +159,7 @@ class Program:
         if endpoint.ca_file:
             environment_of_client["SSL_CERT_FILE"] = endpoint.ca_file
         self.file = os.memfd_create("storelab-davix")
-        self.buffer, self.room = memoryview(b""), 0
+        self.buffer, self.capacity = memoryview(b""), 0
         self.process = subprocess.Popen(
             [str(binary()), str(self.file)],
             stdin=subprocess.PIPE,
@@ -193,12 +193,12 @@ class Program:
 
     def ensure_capacity(self, size: int) -> None:
         """Enlarge the memory file to at least this number of bytes."""
-        if size <= self.room:
+        if size <= self.capacity:
             return
-        self.room = max(MIN_MEMORY, size)
-        os.ftruncate(self.file, self.room)
-        self.buffer = memoryview(mmap.mmap(self.file, self.room))
-        self.ask(f"size {self.room}")
+        self.capacity = max(MIN_MEMORY, size)
+        os.ftruncate(self.file, self.capacity)
+        self.buffer = memoryview(mmap.mmap(self.file, self.capacity))
+        self.ask(f"size {self.capacity}")
 
     def ask(self, line: str, more: str = "") -> int:
         """Send a request; return the number of bytes received. Raises DavixError."""

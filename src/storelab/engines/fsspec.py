@@ -121,7 +121,7 @@ class FsspecClient(TransferClient):
     def prepare(self) -> None:
         self.prepare_tasks()
         # This takes imports, certificates and the first connection out of the measurement. The answer does not matter.
-        question = filesystems.path(self.endpoint, self.job.own_buckets[0])
+        question = filesystems.path(self.endpoint, self.job.account_buckets[0])
         if self.asynchronous:
             self.loop = asyncio.new_event_loop()
             self.systems = [self.loop.run_until_complete(self._connect(question))]
@@ -299,7 +299,7 @@ class FsspecPut(FsspecClient):
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
             # Each client has its own folder, as the jobs of an experiment do.
-            for bucket in self.job.own_buckets:
+            for bucket in self.job.account_buckets:
                 first = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0))
                 fs.makedirs(first.rpartition("/")[0], exist_ok=True)
 

@@ -122,7 +122,7 @@ class LoadgenClient(TransferClient):
         self.files, name = self.body_files(), objects.put_folder(self.job.attempt, self.job.client)
         return {
             "bodies": [str(f) for f in self.files],
-            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
+            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.bucket_indices],
             "first_put": self.job.client,
         }
 

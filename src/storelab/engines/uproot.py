@@ -57,7 +57,7 @@ class TrafficCounter:
 
     def attach(self, events: Any) -> None:
         events.register("before-send.s3", self._sent)
-        events.register("after-call.s3", self._answered)
+        events.register("after-call.s3", self._count_answer)
 
     def _sent(self, request: Any = None, **_: Any) -> None:
         self.requests += 1
@@ -65,7 +65,7 @@ class TrafficCounter:
         if match := _RANGE.match(value.decode() if isinstance(value, bytes) else value):
             self.asked += int(match[2]) - int(match[1]) + 1
 
-    def _answered(self, http_response: Any = None, parsed: Any = None, model: Any = None, **_: Any) -> None:
+    def _count_answer(self, http_response: Any = None, parsed: Any = None, model: Any = None, **_: Any) -> None:
         status = http_response.status_code
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if status < 300 and model is not None and model.name == "GetObject":

@@ -63,7 +63,7 @@ class Patience:
             )
 
 
-def own_traffic() -> float:
+def process_traffic() -> float:
     """Return the bytes that this process has transferred, updated every LOOK_S, because counting also reads files."""
     with _traffic_lock:
         if (now := time.monotonic()) - _traffic[0] >= LOOK_S:
@@ -89,7 +89,7 @@ def call(what: str, function: Callable[[], T]) -> T:
             out.append((False, error))
         ended.set()
 
-    patience = Patience(what, traffic=own_traffic)
+    patience = Patience(what, traffic=process_traffic)
     threading.Thread(target=run, daemon=True, name="store").start()
     while not ended.wait(LOOK_S):
         patience.look()
@@ -133,7 +133,7 @@ def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
             put("error", error)
 
     came = 0
-    patience = Patience(what, lambda: f"{came} came" if came else "", own_traffic)
+    patience = Patience(what, lambda: f"{came} came" if came else "", process_traffic)
     threading.Thread(target=run, daemon=True, name="store").start()
     shown = time.monotonic()
     try:

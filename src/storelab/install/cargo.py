@@ -39,7 +39,7 @@ class Program:
     least: tuple[int, ...]
     tools: tuple[tuple[str, str], ...]
     needs: str
-    room: float
+    needed_bytes: float
 
     def parts(self, tools: Path) -> list[Part]:
         """Return the recipe of this program."""
@@ -111,7 +111,7 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     there = partial(present, program, tools)
     build_once(
         program.kind,
-        program.room,
+        program.needed_bytes,
         tools,
         progress,
         there,

@@ -81,8 +81,8 @@ class Program:
     module: str
     package: str
     needs: str
-    room: float
-    own: Path | None = None
+    needed_bytes: float
+    source_folder: Path | None = None
     several: tuple[str, ...] = ()
 
     @property
@@ -119,9 +119,9 @@ loadgen = LOADGEN.parts
 
 
 def _pins(program: Program) -> Path:
-    folder = program.own or PINS / program.kind
+    folder = program.source_folder or PINS / program.kind
     if not (folder / "go.sum").exists():
-        what = "sources" if program.own else "pins"
+        what = "sources" if program.source_folder else "pins"
         hint = "install a wheel of storelab that has them, or run storelab from a checkout"
         raise UserError("install", f"the {what} of {program.kind} are missing ({folder})", hint)
     return folder
@@ -132,7 +132,7 @@ def pinned(program: Program) -> str:
 
     Raises UserError: sources or pins are missing.
     """
-    if program.own:
+    if program.source_folder:
         return _hash(program)[:12]
     file = _pins(program) / "go.mod"
     found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", file.read_text(), re.MULTILINE)
@@ -144,7 +144,9 @@ def pinned(program: Program) -> str:
 def _hash(program: Program) -> str:
     """Return the SHA-256 of the pins, and of storelab's own sources without their tests."""
     folder = _pins(program)
-    sources = sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.own else []
+    sources = (
+        sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.source_folder else []
+    )
     return hashlib.sha256(
         b"".join(p.read_bytes() for p in (folder / "go.mod", folder / "go.sum", *sources))
     ).hexdigest()
@@ -175,7 +177,12 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     """
     there = partial(present, program, tools)
     build_once(
-        program.kind, program.room, tools, progress, there, lambda scratch: _build(program, tools, scratch, progress)
+        program.kind,
+        program.needed_bytes,
+        tools,
+        progress,
+        there,
+        lambda scratch: _build(program, tools, scratch, progress),
     )
 
 
@@ -200,7 +207,7 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
     temporary = tools / "bin" / f".{program.kind}.{os.getpid()}"
     progress(f"downloading and building with {go}")
     try:
-        flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.own else "")
+        flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.source_folder else "")
         temporary.mkdir()
         command = [str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package]
         run(command, pins, environ, scratch / "build.log", progress)
@@ -216,7 +223,7 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
 def _check(program: Program, binary: Path) -> None:
     """Raise MeasurementFailed if the binary has another version, or does not run."""
     shown = run_command([binary, "--version"], 60)
-    version = shown.stdout.strip() if program.own else module_version(binary, program.module)
+    version = shown.stdout.strip() if program.source_folder else module_version(binary, program.module)
     if shown.returncode or version != pinned(program):
         raise MeasurementFailed(
             f"install: the built {binary.name} does not have version {pinned(program)}, or does not run on this host"

@@ -77,7 +77,7 @@ def single_build(tools: Path, progress: Progress) -> Iterator[None]:
 
 def build_once(
     kind: str,
-    room: float,
+    needed_bytes: float,
     tools: Path,
     progress: Progress,
     there: Callable[[], bool],
@@ -95,7 +95,7 @@ def build_once(
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if not there():
-                require_space(tools, room, f"the build needs {room / 1e9:.1f} GB")
+                require_space(tools, needed_bytes, f"the build needs {needed_bytes / 1e9:.1f} GB")
                 build(scratch)
     except OSError as error:
         where = error.filename or tools

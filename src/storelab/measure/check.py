@@ -374,8 +374,8 @@ def factor(config: Config, point: Point, axis: str, most: int) -> str:
     sweep = config.sweeps.get(name)
     if sweep is None or axis not in (sweep.roles[role] if role else sweep).scaled_axes:
         return ""
-    asked = point.axes[axis] / config.scale  # approximately the value in the campaign file
-    fits = math.floor(1000 * (most + 0.4) / asked) / 1000
+    requested = point.axes[axis] / config.scale  # approximately the value in the campaign file
+    fits = math.floor(1000 * (most + 0.4) / requested) / 1000
     return f", or set `scale` to {fits:g}" if fits > 0 else ""
 
 
@@ -426,12 +426,12 @@ def _obeyed(point: Point) -> None:
 
 def enough_accounts(point: Point) -> None:
     """Raise UserError if an account has no bucket, or no client that can sign for it."""
-    asked, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
+    requested, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
     role = f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""
-    if asked > buckets:
-        problem = f"{asked} accounts need at least {asked} buckets{role}"
-        raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {asked}, or lower `accounts`")
-    if asked <= clients:
+    if requested > buckets:
+        problem = f"{requested} accounts need at least {requested} buckets{role}"
+        raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {requested}, or lower `accounts`")
+    if requested <= clients:
         return
     engine = CATALOGUE[point.axes["engine"]]
     kept = point.workload == "rewrite" or point.axes.get("ledger") == "kept"
@@ -439,8 +439,10 @@ def enough_accounts(point: Point) -> None:
         return
     why = "a ledger belongs to one account" if kept else f"engine {engine.name} signs for one account per client"
     able = [e.name for e in engines_of(point.workload) if e.many_accounts and not kept]
-    hint = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
-    raise UserError(place(point, "accounts"), f"{asked} accounts need at least {asked} clients{role}: {why}", hint)
+    hint = f"raise `clients` to {requested}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
+    raise UserError(
+        place(point, "accounts"), f"{requested} accounts need at least {requested} clients{role}: {why}", hint
+    )
 
 
 def _binned(point: Point) -> None:

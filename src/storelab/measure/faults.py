@@ -310,7 +310,7 @@ class Runner:
             self._quiet.wait(POLL_S)
 
     def _ask(self) -> None:
-        asked = clock.now_ns()
+        requested = clock.now_ns()
         try:
             now = self.store.condition()
         except Exception as error:  # noqa: BLE001 - client libraries raise many classes for a broken store
@@ -318,7 +318,7 @@ class Runner:
         with self._lock:
             if self._state is None or now.state != self._state.state:
                 # The first state holds from the start. A later one has the time of the answer, which may have waited.
-                known = clock.now_ns() if self._state else max(asked, self._t0_ns)
+                known = clock.now_ns() if self._state else max(requested, self._t0_ns)
                 event = {"kind": "state", "time_ns": known, "state": now.state, "detail": now.detail}
                 self.events.append(event)
                 self.events.sort(key=lambda e: e["time_ns"])

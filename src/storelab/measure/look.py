@@ -134,7 +134,7 @@ class Looker:
         self.books, self.bodies, self.ends = books, bodies, endpoints
         self.stores: dict[tuple[int, str], Any] = {}
         self.lock = threading.Lock()
-        self.own = threading.local()  # file systems: each thread has its own
+        self.local = threading.local()  # file systems: each thread has its own
 
     def _answer(self, end: int, bucket: Bucket, name: str) -> Iterable[Any]:
         """Return the object in pieces. Raise an OSError that is `absent` if it does not exist."""
@@ -143,7 +143,7 @@ class Looker:
             import obstore
 
             return obstore.get(self._store(end, bucket), name).stream(min_chunk_size=CHUNK)
-        systems = self.own.__dict__.setdefault("systems", {})
+        systems = self.local.__dict__.setdefault("systems", {})
         if end not in systems:
             systems[end] = filesystems.data(endpoint, os.environ, 1)
         return [systems[end].cat_file(filesystems.path(endpoint, bucket, name.removeprefix(bucket.prefix)))]

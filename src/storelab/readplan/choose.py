@@ -151,17 +151,17 @@ class _Tried:
         self.cuts: list[np.ndarray] = []
         columns: list[tuple[Any, ...]] = []
         for cuts, lengths in ways:
-            asked, longest = lengths.sum(1), int(lengths.max())
+            requested, longest = lengths.sum(1), int(lengths.max())
             for piece in (0, *(p for p in pieces if p < longest)):
                 counts = -(-lengths // piece) if piece else (lengths > 0).astype("i8")
                 n = counts.sum(1)
                 seconds = link.seconds(-(-lengths // np.maximum(counts, 1)), counts)
-                columns.append((np.full(len(cuts), piece), n, asked, link.wire(n, asked), seconds))
+                columns.append((np.full(len(cuts), piece), n, requested, link.wire(n, requested), seconds))
                 self.cuts += cuts
         self.piece, self.pieces, self.asked, self.wire, self.seconds = map(np.concatenate, zip(*columns, strict=True))
 
-    def best(self, wish: "_Goal") -> int:
-        return wish.best(self.pieces, self.wire, self.seconds)
+    def best(self, goal: "_Goal") -> int:
+        return goal.best(self.pieces, self.wire, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[i
         t = _Tried([runs.way(gap)], link, pieces)
         i = int(np.lexsort((t.piece, t.pieces, t.seconds))[0])
         rows.append((gap, t.piece[i], t.pieces[i], t.asked[i], t.wire[i], t.seconds[i]))
-    gap, piece, pieces_of, asked, wire, seconds = (np.array(column) for column in zip(*rows, strict=True))
-    return Front(gap, piece, pieces_of, asked, wire, seconds, runs.needed)
+    gap, piece, pieces_of, requested, wire, seconds = (np.array(column) for column in zip(*rows, strict=True))
+    return Front(gap, piece, pieces_of, requested, wire, seconds, runs.needed)
 
 
 def plan(
@@ -238,10 +238,10 @@ def plan(
         empty = np.empty(0, "i8")
         return Requests(empty, empty, 0, 0, 0.0, 0, 0)
     runs = Runs(offsets, sizes)
-    wish = _Goal(link, thrift, np.inf if max_amplification is None else max_amplification * runs.needed)
-    cuts, piece = _merged(runs, wish, pieces)
+    goal = _Goal(link, thrift, np.inf if max_amplification is None else max_amplification * runs.needed)
+    cuts, piece = _merged(runs, goal, pieces)
     start, stop = runs.merged(cuts)
-    counts = _parts(stop - start, piece, wish, pieces)
+    counts = _parts(stop - start, piece, goal, pieces)
     parts = split(start, stop, counts, np.empty(0, "i8"))
     seconds = link.seconds(parts[1] - parts[0])
     if len(parts[0]) > len(start):
@@ -260,25 +260,25 @@ def plan(
     )
 
 
-def _merged(runs: Runs, wish: _Goal, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
+def _merged(runs: Runs, goal: _Goal, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
     """Return (runs after which a request ends, length at which longer requests are split)."""
     if len(runs.start) <= EVERY:
-        tried = _Tried([runs.every()], wish.link, pieces)
-        i = tried.best(wish)
+        tried = _Tried([runs.every()], goal.link, pieces)
+        i = tried.best(goal)
         return tried.cuts[i], int(tried.piece[i])
     some = pieces if len(pieces) <= COARSE else pieces[::COARSE]
-    tried = _Tried((runs.way(int(gap)) for gap in runs.thresholds()), wish.link, some)
-    cuts = tried.cuts[tried.best(wish)]
+    tried = _Tried((runs.way(int(gap)) for gap in runs.thresholds()), goal.link, some)
+    cuts = tried.cuts[tried.best(goal)]
     for _ in range(STEPS):
-        tried = _Tried([runs.near(cuts)], wish.link, pieces)
-        i = tried.best(wish)
+        tried = _Tried([runs.near(cuts)], goal.link, pieces)
+        i = tried.best(goal)
         if np.array_equal(cuts, tried.cuts[i]):
             break
         cuts = tried.cuts[i]
     return tried.cuts[i], int(tried.piece[i])
 
 
-def _parts(lengths: np.ndarray, piece: int, wish: _Goal, pieces: Sequence[int]) -> np.ndarray:
+def _parts(lengths: np.ndarray, piece: int, goal: _Goal, pieces: Sequence[int]) -> np.ndarray:
     """Return the number of parts of each request, shape (n,).
 
     All are split at one length; if there are few, they are then changed one by one.
@@ -295,9 +295,9 @@ def _parts(lengths: np.ndarray, piece: int, wish: _Goal, pieces: Sequence[int]) 
                 ways.append(counts.copy())
                 ways[-1][i] = n
         rows = np.array(ways)
-        asked, n = np.full(len(rows), lengths.sum()), rows.sum(1)
-        seconds = wish.link.seconds(-(-lengths // rows), rows)
-        best = wish.best(n, wish.link.wire(n, asked), seconds)
+        requested, n = np.full(len(rows), lengths.sum()), rows.sum(1)
+        seconds = goal.link.seconds(-(-lengths // rows), rows)
+        best = goal.best(n, goal.link.wire(n, requested), seconds)
         if not best:
             break
         counts = rows[best]

@@ -94,11 +94,11 @@ class Link:
         """Return the number of requests for these pieces: fewer if ranges are combined, but at least `parallel`."""
         return int(self._requests(np.asarray(pieces)))
 
-    def wire(self, pieces: Any, asked: Any) -> Any:
+    def wire(self, pieces: Any, requested: Any) -> Any:
         """Return the wire bytes of this many pieces and total bytes: numbers, or arrays of one shape."""
         pieces = np.asarray(pieces)
         heads = self._requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
-        return (asked + heads)[()]
+        return (requested + heads)[()]
 
     def busy(self, lengths: np.ndarray) -> np.ndarray:
         """Return the seconds that requests of these bytes take beyond small ones, with all connections busy.
@@ -117,14 +117,14 @@ class Link:
         For several plans at once, both have shape (…, n), and the result shape (…); count 0 means no piece.
         """
         counts = np.broadcast_to(counts, lengths.shape)
-        pieces, asked = counts.sum(-1), (lengths * counts).sum(-1)
+        pieces, requested = counts.sum(-1), (lengths * counts).sum(-1)
         requests = self._requests(pieces)
         first = np.minimum(requests, self.parallel)
         answering = self.rtt_s + (first - 1) * self.first_s + (requests - first) * self.request_s
         if self.ranges > 1:
             answering = answering + pieces * self.part_s
-        total = self.wire(pieces, asked)
-        moving = (self.busy(lengths) * counts).sum(-1) + (total - asked) / self.bandwidth
+        total = self.wire(pieces, requested)
+        moving = (self.busy(lengths) * counts).sum(-1) + (total - requested) / self.bandwidth
         longest = np.where(counts, lengths, 0).max(-1) / self.stream
         return (answering + np.maximum(np.maximum(moving, total / (first * self.stream)), longest))[()]
 

@@ -178,7 +178,7 @@ class ObstoreTransport:
         self.requests += 1
         return int(obstore.head(self.store, self.path)["size"])
 
-    def _some(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    def _fetch_several(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         import obstore
 
         return obstore.get_ranges(self.store, self.path, starts=starts, ends=stops, coalesce=0)
@@ -187,8 +187,8 @@ class ObstoreTransport:
         self.requests += len(starts)
         lanes = min(self.threads, len(starts))
         if lanes <= 1:
-            return checked(self._some(starts, stops), starts, stops) if starts else []
-        calls = [self.pool.submit(self._some, starts[i::lanes], stops[i::lanes]) for i in range(lanes)]
+            return checked(self._fetch_several(starts, stops), starts, stops) if starts else []
+        calls = [self.pool.submit(self._fetch_several, starts[i::lanes], stops[i::lanes]) for i in range(lanes)]
         parts: list[Any] = [None] * len(starts)
         for i, call in enumerate(calls):
             parts[i::lanes] = call.result()
@@ -325,18 +325,18 @@ class HttpTransport:
 
     def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         """Send one request for all these ranges. Raises as `fetch()`."""
-        asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
+        requested = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
             self.requests += 1
         reply = self.http.request(
-            "GET", self.url, headers={**self.headers, "Range": range_header(asked)}, preload_content=False
+            "GET", self.url, headers={**self.headers, "Range": range_header(requested)}, preload_content=False
         )
         try:
             mark = boundary(reply.headers.get("content-type", ""))
             place = content_range(reply.headers.get("content-range"))
             if reply.status != 206 or (mark is None and place is None):
                 answer = f"status {reply.status}, Content-Range {reply.headers.get('content-range')!r}"
-                raise WrongAnswer(f"{len(asked)} ranges were answered with {answer}", reply.status)
+                raise WrongAnswer(f"{len(requested)} ranges were answered with {answer}", reply.status)
             body = reply.read()
         except BaseException:
             reply.close()  # without reading the rest of the answer
@@ -345,8 +345,10 @@ class HttpTransport:
             reply.release_conn()  # otherwise the pool waits for it forever
         if mark is None:
             assert place is not None  # checked above
-            if [place[:2]] != asked:
-                raise WrongAnswer(f"{len(asked)} ranges, the first {asked[0]}, were answered with only {place[:2]}")
+            if [place[:2]] != requested:
+                raise WrongAnswer(
+                    f"{len(requested)} ranges, the first {requested[0]}, were answered with only {place[:2]}"
+                )
             return [body]
         try:
             parts = sorted(parse(body, mark), key=lambda p: p.first)
@@ -354,10 +356,10 @@ class HttpTransport:
             raise WrongAnswer(f"the answer to several ranges cannot be parsed: {error}") from None
         begins = [p.first for p in parts]
         out = []
-        for first, last in asked:
+        for first, last in requested:
             at = bisect.bisect_right(begins, first) - 1
             if at < 0 or parts[at].last < last:
-                raise WrongAnswer(f"the {len(parts)} parts of {len(asked)} ranges do not contain {first} to {last}")
+                raise WrongAnswer(f"the {len(parts)} parts of {len(requested)} ranges do not contain {first} to {last}")
             out.append(memoryview(parts[at].body)[first - begins[at] : last + 1 - begins[at]])
         with self.lock:
             self.extra += len(body) - sum(stops) + sum(starts)

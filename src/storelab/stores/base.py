@@ -310,7 +310,7 @@ class Store(ABC):
         """Return the space for data in the empty store, in bytes; None if it is unknown or shared with others."""
         return None
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return whether overwriting an object of this size frees its old space only with `reclaim`."""
         return False
 

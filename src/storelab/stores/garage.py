@@ -27,7 +27,7 @@ from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import ListeningSettings
 
 CAPACITY = 10**12  # of each node that holds data: a weight, not a limit
-TOGETHER_S = 30.0  # seconds until all nodes must know each other and the layout
+JOIN_TIMEOUT_S = 30.0  # seconds until all nodes must know each other and the layout
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ def join(nodes: Sequence[Node], ids: Mapping[str, str], peers: Sequence[str], st
     if changes := layout_changes(known, ids, storage):
         first.ask("UpdateClusterLayout", {"roles": changes})
         first.ask("ApplyClusterLayout", {"version": known["version"] + 1})
-    version, end = first.ask("GetClusterLayout")["version"], time.monotonic() + TOGETHER_S
+    version, end = first.ask("GetClusterLayout")["version"], time.monotonic() + JOIN_TIMEOUT_S
     while late := [n.name for n in nodes if not _knows(n, version, storage)]:
         if time.monotonic() > end:
-            raise MeasurementFailed(f"{first.place}: {', '.join(late)} did not join the others in {TOGETHER_S:g} s")
+            raise MeasurementFailed(f"{first.place}: {', '.join(late)} did not join the others in {JOIN_TIMEOUT_S:g} s")
         time.sleep(0.05)
 
 
@@ -307,7 +307,7 @@ class Garage(Managed):
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {"gateways": max(0, len(self.front_ends()) - self.settings.servers)}
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return True for large objects: unused blocks are deleted after ten minutes, which cannot be made faster."""
         return size_bytes >= INLINE
 

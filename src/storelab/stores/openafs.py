@@ -118,7 +118,7 @@ class OpenAFS(Mounted):
         return (["ptserver-1", "vlserver-1"], ["fileserver-1", "salvager-1"], ["volserver-1"], front_ends)
 
     @property
-    def _own(self) -> Path:
+    def _runtime(self) -> Path:
         """Runtime folder of its programs, with their configuration."""
         return self.folder / "spool"
 
@@ -126,7 +126,7 @@ class OpenAFS(Mounted):
         host, kind = self.namespace.server, name.partition("-")[0]
         if kind == "mount":
             return self._mount(name)
-        places = (self._own / "root", self._own, self.data)
+        places = (self._runtime / "root", self._runtime, self.data)
         enter = ("/bin/sh", "-c", ENTER, "sh", *map(str, places))
         server, *words = WORDS[kind]
         argv = (str(SERVERS / server), *words)
@@ -139,7 +139,7 @@ class OpenAFS(Mounted):
         place = self.mount_point(name)
         argv = (
             *(str(program("afsd.fuse", "openafs", self.place)), "-dynroot", "-fakestat", "-memcache"),
-            *("-blocks", str(CACHE_KB), "-confdir", str(self._own / "etc"), "-mountdir", str(place), "-f"),
+            *("-blocks", str(CACHE_KB), "-confdir", str(self._runtime / "etc"), "-mountdir", str(place), "-f"),
         )
         network = (str(program("nsenter", "openafs", self.place)), f"--net=/run/netns/{self.namespace.name}", "--")
         prefix = (*REMOUNT, str(place), *network)
@@ -155,7 +155,7 @@ class OpenAFS(Mounted):
 
     def make_ready(self) -> None:
         super().make_ready()
-        runtime_folder, server = self._own, self.namespace.server
+        runtime_folder, server = self._runtime, self.namespace.server
         folders = [
             runtime_folder / "root",
             runtime_folder / "log",

@@ -272,7 +272,7 @@ class SeaweedFS(Managed):
             AdminAnswer(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab writes one"),
         ]
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return True, because volumes are append-only."""
         return True
 

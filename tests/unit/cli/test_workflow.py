@@ -29,7 +29,7 @@ def test_only_existing_and_fresh_files_are_listed(tmp_path, capsys, monkeypatch)
     (tmp_path / "raw/plan.json").touch()
 
     def listed() -> list[str]:
-        workflow.say_made(str(tmp_path))
+        workflow.report_made(str(tmp_path))
         return [line.split()[0] for line in capsys.readouterr().err.splitlines()[2:]]
 
     assert listed() == ["(no", "raw/"]

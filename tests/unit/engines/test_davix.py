@@ -97,7 +97,7 @@ def test_memory_grows_with_the_answer(fake, monkeypatch):
     one = fake[0]()
     kept = bytes(one.read("u", 0, 10))
     assert bytes(one.read("u", 100, 400)) == expected(100, 400)
-    assert kept == expected(0, 10) and one.room == 400
+    assert kept == expected(0, 10) and one.capacity == 400
 
 
 def test_credentials_are_named_and_not_passed_on(fake):

@@ -42,7 +42,7 @@ def test_buckets_are_made_marked_found_and_removed(store):
     access.write(places[1].name, "a/b/c", b"replaced")
     assert access.read(places[1].name, "a/b/c") == b"replaced"
     assert not list(store.path.rglob("*tmp*"))
-    assert buckets.own_buckets(store, "camp") == places and buckets.own_buckets(store, "cam") == []
+    assert buckets.campaign_buckets(store, "camp") == places and buckets.campaign_buckets(store, "cam") == []
     assert "marked for the campaign 'camp'" in refusal(buckets.ensure, store, "other", [places[0]])
     assert buckets.delete_prefix(access, places[1], "a/b/", ours=anything).objects == 2
     assert list(buckets.list_keys(access, places[1], "a/")) == [("a/bc", 2)]
@@ -94,7 +94,7 @@ def test_foreign_files_stay(store):
     (store.path / bucket.name).mkdir()  # has the name, but not the mark
     (store.path / bucket.name / "file").write_text("precious")
     assert "has no mark of storelab" in refusal(buckets.ensure, store, "camp", [bucket])
-    assert buckets.own_buckets(store, "camp") == [] and buckets.remove(store, "camp", anything)[:2] == (0, 0)
+    assert buckets.campaign_buckets(store, "camp") == [] and buckets.remove(store, "camp", anything)[:2] == (0, 0)
     with pytest.raises(MeasurementFailed, match="still contains 'file'"):
         store.access().drop_bucket(bucket.name)
     assert (mine / "file").exists() and (store.path / bucket.name / "file").exists()
@@ -136,7 +136,7 @@ def test_read_only_folder_is_not_written(store):
     read_only = folder(store.path, read_only=True)
     read_only.up()
     access = read_only.access()
-    assert access.read(bucket.name, "k") == b"staged" and buckets.own_buckets(read_only, "camp") == [bucket]
+    assert access.read(bucket.name, "k") == b"staged" and buckets.campaign_buckets(read_only, "camp") == [bucket]
     buckets.ensure(read_only, "camp", [bucket])
     both = [bucket, read_only.bucket("camp", 1)]
     assert "not staged, and the store is read-only" in refusal(buckets.ensure, read_only, "camp", both)

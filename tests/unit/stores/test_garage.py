@@ -142,7 +142,7 @@ def test_redundancy_decides_losses_and_space(tmp_path):
         store(tmp_path, redundancy=r, servers=3).tolerated_failures() for r in ("none", "replica-2", "replica-3")
     ] == [0, 1, 2]
     # Below three KiB an object is stored with its metadata, and has no block that waits to be removed.
-    assert [store(tmp_path).keeps_overwritten(size) for size in (0, 3071, 3072, 10**6)] == [False, False, True, True]
+    assert [store(tmp_path).retains_overwritten(size) for size in (0, 3071, 3072, 10**6)] == [False, False, True, True]
 
 
 # The layout
@@ -178,7 +178,7 @@ def test_joining_asks_for_a_layout_once(cluster):
 
 def test_nodes_that_do_not_find_each_other_are_named(cluster, monkeypatch):
     node, answers, asked = cluster
-    monkeypatch.setattr(garage, "TOGETHER_S", 0.05)
+    monkeypatch.setattr(garage, "JOIN_TIMEOUT_S", 0.05)
     nodes, ids = ["aa@127.0.0.1:1", "bb@127.0.0.1:2"], {"node-1": "aa", "node-2": "bb"}
     for status, up in (("degraded", 2), ("healthy", 1)):
         health = {"status": status, "storageNodesUp": up}

@@ -78,7 +78,7 @@ def test_store_of_a_bucket_signs_for_its_account(job, monkeypatch):
     client = ObstorePut(job)
     client.obstore = SimpleNamespace(head=lambda *_: None)
     client.open()
-    assert [client.stores[i] for i in client.own] == [None, 2, 4, None, 2, 4], "None means the first account"
+    assert [client.stores[i] for i in client.bucket_indices] == [None, 2, 4, None, 2, 4], "None means the first account"
     assert sorted(asked, key=str) == [(None, 2), (None, 4), (None, None)]
 
 

@@ -103,12 +103,12 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
     outside = [name for name in files if not any(name.startswith(folder) for folder in folders)]
     papers = (f"{about.folder}/{name}" for name in PAPERS)
     results = [*(f for f in folders if not f.endswith("/raw/")), *(n for n in papers if n in files)]
-    raw, asked = f"{about.folder}/raw/", ["config.yaml", *_below("campaigns/", files)]
-    passed = sorted({*asked, raw, *results})
+    raw, requested = f"{about.folder}/raw/", ["config.yaml", *_below("campaigns/", files)]
+    passed = sorted({*requested, raw, *results})
     programs = [_program(name, version) for name, version in about.software]
     authors = _ids(f"#author-{number}" for number in range(1, len(about.authors) + 1))
     actions = [
-        _action("#measured", "Measuring the campaign", asked, [raw], authors)
+        _action("#measured", "Measuring the campaign", requested, [raw], authors)
         | {"startTime": about.begin, "endTime": about.end},
         _action(
             "#rebuilt", "Making tables, figures and paper from the records", ["config.yaml", raw], results, authors
@@ -136,7 +136,7 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
         *actions,
         *(_folder(name, described, files) for name, described in folders.items()),
         *(_file(name, size) for name, size in sorted(files.items()) if name != WORKFLOW),
-        _workflow(about, files[WORKFLOW], asked, [raw, *results], authors),
+        _workflow(about, files[WORKFLOW], requested, [raw, *results], authors),
     ]
     examples = {_id(name)["@id"]: name for name in passed}
     for entity in graph:
@@ -366,14 +366,14 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
     them holds what looks like a token.
     """
     name, merged = campaign.folder.name, config.merged(layers)
-    (_, _), (file, asked), *_ = layers
+    (_, _), (file, requested), *_ = layers
     effective = {k: v for k, v in merged.items() if k not in LOCAL_FOLDERS} | {"campaign": name, "measure": False}
     if stores := _named(merged.get("stores"), {*campaign.plan["stores"], *merged.get("use_stores", ())}):
         effective["stores"] = {n: _without_local(store) for n, store in stores.items()}
     if "launcher" in effective:
         effective["launcher"] = _without_local(effective["launcher"])
-    planned = {key: merged[key] for key in asked}
-    written = Path(file).read_bytes() if planned == asked else _yaml("The campaign as it was planned.", planned)
+    planned = {key: merged[key] for key in requested}
+    written = Path(file).read_bytes() if planned == requested else _yaml("The campaign as it was planned.", planned)
     about = "The effective configuration of this campaign: config.yaml, campaign file and options, merged."
     out = {"config.yaml": _yaml(about, effective), f"campaigns/{name}.yaml": written}
     for place, text in out.items():

@@ -164,8 +164,8 @@ def resolved(now: Opened, options: Mapping[str, Any], wanted: Mapping[str, Any] 
             continue
         menus[name] = option(now, **chosen)
         values = [value for _, value in menus[name]]
-        asked = (wanted or {}).get(name)
-        chosen[name] = asked if asked in values else values[0] if values else None
+        requested = (wanted or {}).get(name)
+        chosen[name] = requested if requested in values else values[0] if values else None
     return menus, chosen
 
 

@@ -241,7 +241,7 @@ def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: 
         plots.value_axis(axes, values, label, measure.log_from if measure.scale == "auto" else float("inf"))
     for ax, ticks in zip(axes, values, strict=True):
         if not ticks.notna().any():
-            plots.say_inside(ax, "not recorded", color="0.35")
+            plots.write_inside(ax, "not recorded", color="0.35")
 
 
 def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:

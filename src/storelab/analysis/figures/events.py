@@ -168,7 +168,7 @@ EVENTS_THROUGHPUT = Function(
     function=events_throughput,
     count=points,
     least=MIN_VALUES,
-    things="points",
+    counted_as="points",
     caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of "
     "local files, bytes asked for), by setting of the client; a line goes from the fewest jobs to the number at its "
     "end, each job on a separate file. Medians; {bars}. {shared} On grey, in other units: the points published "
@@ -259,7 +259,7 @@ EVENTS_BARS = Function(
     function=events_bars,
     count=lambda table: points(table[table["source"] == MEASURED]) if len(table) else 0,
     least=MIN_VALUES,
-    things="points",
+    counted_as="points",
     caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each system "
     "with the client setting that processed the most events at the largest number of jobs. {bars}. {shared} "
     "Hollow, on grey and in other units: published in 2010 for other systems, files and machines, counted over "

@@ -204,7 +204,7 @@ LATENCY_SPECTRUM = Function(
     function=latency_spectrum,
     count=lambda table: rows["panel"].nunique() if len(rows := _spectrum_rows(table)) else 0,
     most=max_panels(),
-    things="panels",
+    counted_as="panels",
     caption="Latency by quantile, by system, loop and load; the load is at the end of each curve or in the title. "
     "Medians of the runs; {bars}. {shared}",
 )
@@ -351,7 +351,7 @@ def _panel(
     ax.set(xlabel="", ylabel="", ylim=(0, 104))
     ax.tick_params(labelsize=6.5)
     if not ax.lines:
-        plots.say_inside(ax, "not recorded", color="0.35")
+        plots.write_inside(ax, "not recorded", color="0.35")
 
 
 DISTRIBUTIONS = Function(
@@ -359,7 +359,7 @@ DISTRIBUTIONS = Function(
     function=distributions,
     count=lambda table: len(_places(table)),
     most=MAX_LINES,
-    things="operations and sizes",
+    counted_as="operations and sizes",
     caption="Cumulative distributions at the largest number of clients, by system and engine: times of "
     "operations that succeeded; bytes per second that the busiest interface of a client's host received (solid) and "
     "sent (dotted; the loopback interface carries both ends of each connection); CPU and resident "
@@ -450,7 +450,7 @@ ERRORS_OVER_TIME = Function(
     function=errors_over_time,
     count=lambda table: len(_worst(table)),
     most=MAX_RUNS,
-    things="groups of points with errors",
+    counted_as="groups of points with errors",
     caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
     "operations. Single runs. {shared}",
 )

@@ -293,7 +293,7 @@ def too_few(spec: Declared, table: pd.DataFrame) -> str:
     """Return why a figure has too few values to be drawn, as `2 values of clients`; an empty text without data."""
     if isinstance(spec, Function):
         number = spec.count(table) if spec.least > 1 else 0
-        return f"{number} {spec.things}" if 0 < number < spec.least else ""
+        return f"{number} {spec.counted_as}" if 0 < number < spec.least else ""
     assert isinstance(spec, Specification)
     rows = spec.captioned_rows(table)
     rows, spec = spec.prepare(rows) if len(rows) else rows, spec.otherwise or spec
@@ -341,7 +341,7 @@ def left(figure: Declared, table: pd.DataFrame, shown: Layout | None = None) -> 
         return shown.left if shown else ""
     assert isinstance(figure, Function)
     every, parts = figure.count(table), _fixed_values(figure, table)
-    parts += [f"{figure.most} of {every} {figure.things}"] if every > figure.most else []
+    parts += [f"{figure.most} of {every} {figure.counted_as}"] if every > figure.most else []
     return _with_table(figure, parts)
 
 

@@ -121,7 +121,7 @@ def role_colours(roles: pd.Series) -> dict[str, Any]:
     return {role: tones[i] for role, i in zip(dict.fromkeys(roles), order, strict=False)}
 
 
-def say_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
+def write_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
     """Write a text into the middle of a panel, usually the reason why it is empty."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", fontsize=size, **look)
 

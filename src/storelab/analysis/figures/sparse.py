@@ -203,7 +203,7 @@ READ_PHASES = Function(
     count=lambda table: len(_bars(table)),
     least=MIN_VALUES,
     most=MAX_BARS,
-    things="bars",
+    counted_as="bars",
     caption="Where the time of one read goes, at the smallest number of clients: planning, transfer, decompression, "
     "deserialisation ({engine}). Medians of the runs' medians. {shared}",
 )
@@ -370,7 +370,7 @@ FRONT = Function(
     function=front,
     count=lambda table: len(_on_the_front(table)[["subject", "selection"]].drop_duplicates()),
     most=max_panels(),
-    things="panels",
+    counted_as="panels",
     caption="Time against bytes: the transfer time of one read and its bytes on the network, with fixed gaps and "
     "with requests planned for least time, with thrift, and with a bound on the amplification ({engine}), at the "
     "smallest number of clients. The line is the bytes needed. Medians; {bars}. {shared}",

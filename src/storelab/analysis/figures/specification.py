@@ -148,11 +148,11 @@ class Function(Declared):
     """A figure that a specification cannot describe.
 
     function: takes the table and those in `further_tables`, and returns the Figure, or None without data. The figure
-    requires `least` and shows up to `most` of its `things`; `count` returns how many a table has.
+    requires `least` and shows up to `most` of its `counted_as`; `count` returns how many a table has.
     """
 
     function: Callable[..., "Figure | None"]
     count: Callable[[pd.DataFrame], int] = len
     least: int = 1
     most: float = float("inf")
-    things: str = "rows"
+    counted_as: str = "rows"

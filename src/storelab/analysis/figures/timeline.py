@@ -130,7 +130,7 @@ def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
             plots.value_axis(list(axes), drawn, label, float("inf"))
             for ax, values in zip(axes, drawn, strict=True):
                 if label.startswith("Failed") and not values.sum():
-                    plots.say_inside(ax, "no failed operation", 6.5, va="center")
+                    plots.write_inside(ax, "no failed operation", 6.5, va="center")
         named = titles(table["series"])
         for ax, name in zip(cells[0], names, strict=True):
             cells_of_series = rows[rows["series"] == name]
@@ -190,7 +190,7 @@ SOAK = Function(
     function=soak,
     count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
     most=MAX_SERIES,
-    things="series",
+    counted_as="series",
     caption="Results of each part over time: rate, p99 of the latency, failed operations, memory and open files of "
     "clients and store, by role, at the middle of each part. Clients are started again for each part; the store "
     "runs through all of them. Dashed: the Theil-Sen slope of a rise or fall. {shared}",
@@ -444,7 +444,7 @@ def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
         below = top
     ax.set_ylim(0, max(1.1 * below.max(), 1.0))
     if not rows["errors"].sum():
-        plots.say_inside(ax, "no failed operation", 6.5, va="center")
+        plots.write_inside(ax, "no failed operation", 6.5, va="center")
 
 
 def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:

@@ -135,10 +135,10 @@ def question(known: Known) -> str:
     """Return the question of the campaign as a sentence; empty if no table has an answer."""
     if not known:
         return ""
-    asked = list(dict.fromkeys(h.asks for h in _all(known)))
+    requested = list(dict.fromkeys(h.asks for h in _all(known)))
     limits = ["what limits these rates"] if any(_judged(h) for h in _all(known)) else []
     names = labels.listed(_names(known)) if len(known) <= BY_SYSTEM else labels.counted(len(known), "storage system")
-    return f"We ask of {names} {labels.listed([*asked, *limits])}."
+    return f"We ask of {names} {labels.listed([*requested, *limits])}."
 
 
 def _names(systems: Iterable[str]) -> list[str]:

@@ -130,8 +130,8 @@ def accesses(table: pd.DataFrame) -> str:
     if rows.empty:
         return ""
     apart = [c for c in ("store", "workload", *labels.axes_of(table)) if c != "access"]
-    asked = {tuple(map(str, values)) for values in rows[apart].to_numpy()}
-    rows = table[[tuple(map(str, values)) in asked for values in table[apart].to_numpy()]]
+    requested = {tuple(map(str, values)) for values in rows[apart].to_numpy()}
+    rows = table[[tuple(map(str, values)) in requested for values in table[apart].to_numpy()]]
     moving = [c for c in apart[2:] if rows[c].nunique() > 1]
     lines = []
     for _, r in rows.sort_values([*apart, "access"], kind="stable").iterrows():

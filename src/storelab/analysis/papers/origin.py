@@ -105,8 +105,10 @@ class PaperItem:
             table = self.member.table(rows.table)
             found |= points_of(self.member, table.iloc[list(rows.places)], rows.table)
         if self.kind == CLAIM and not found:  # an answer has no points; use those of the queried table
-            asked = str(self.member.table("claims").iloc[self.row or 0]["query"]).partition(".csv")[0]
-            found = points_of(self.member, self.member.table(asked), asked) if asked in build.NAMES else found
+            requested = str(self.member.table("claims").iloc[self.row or 0]["query"]).partition(".csv")[0]
+            found = (
+                points_of(self.member, self.member.table(requested), requested) if requested in build.NAMES else found
+            )
         return [key for key in self.member.table("points")["key"] if key in found]
 
 

@@ -139,7 +139,7 @@ class Displayed:
             self.appendix.append(block.text)
         return [] if block is None or block.long else [block.text]
 
-    def leave_out(self, member: Member, name: str) -> None:
+    def omit(self, member: Member, name: str) -> None:
         """Note a figure that has too few values."""
         table = breakable(escape(member.figures[name]["table"]))
         figure_of_campaign = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
@@ -232,7 +232,7 @@ def _part(paper: Joined, part: fragments.Part, shown: Displayed) -> dict[str, An
                 blocks.append(fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code))
                 shown.picture(member, name)
             else:
-                shown.leave_out(member, name)
+                shown.omit(member, name)
         texts += [text for block in blocks for text in shown.here(block)]
         named = ", ".join(filter(None, (block.named for block in blocks)))
         references += [f"of \\texttt{{{escape(member.name)}}}: {named}"] if named else []

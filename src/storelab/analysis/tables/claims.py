@@ -40,7 +40,7 @@ from storelab.core.campaign.claims import (
     MEASURED,
     PART,
     ROOT_FILE,
-    TOLD,
+    TABLE_COLUMNS,
     is_named,
 )
 from storelab.core.figures import EVERYWHERE
@@ -213,7 +213,9 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
     if along == "does":
         free |= {"role", "workload"}
     axes = [c for c in rows if labels.split_role(c)[1] in BY_COLUMN]
-    columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
+    columns = [
+        c for c in ("store", "workload", *axes, *TABLE_COLUMNS.get(claim["table"], ())) if c in rows and c not in free
+    ]
     if not along:
         return rows, columns
     not_null, side = rows[columns].notna().to_numpy(), pd.factorize(rows[along], use_na_sentinel=False)[0]
@@ -487,7 +489,7 @@ def _known(table: str) -> frozenset[str]:
     """Return the columns, other than axes, that a claim may use."""
     counted = COUNTED.get(table, {})
     metrics = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
-    return frozenset({*EVERYWHERE, *TOLD.get(table, ()), *metrics, *EXTRA_COLUMNS})
+    return frozenset({*EVERYWHERE, *TABLE_COLUMNS.get(table, ()), *metrics, *EXTRA_COLUMNS})
 
 
 def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:

@@ -246,10 +246,10 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
             *([(f"{name}_factor_span", _span(factors), "")] if len(factors) > 1 else []),
         ]
         for which, row in (("least", least), ("most", most)):
-            wire, asked = row["wire_median_mb_per_s"], row["asked_median_mb_per_s"]
+            wire, requested = row["wire_median_mb_per_s"], row["asked_median_mb_per_s"]
             out += [
                 (f"{name}_{which}", row["events_median_per_s"], "events/s"),
-                (f"{name}_{which}_moved", asked if pd.isna(wire) else wire, "MB/s"),
+                (f"{name}_{which}_moved", requested if pd.isna(wire) else wire, "MB/s"),
                 (f"{name}_{which}_setting", setting(row), ""),
             ]
     return out

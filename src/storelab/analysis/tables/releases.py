@@ -216,8 +216,8 @@ def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
     estimates = windows.closed_loop(con, _LANES, _RATES)
     found = con.execute(_RUNS).df().join(estimates, on="key")
     caches = [(campaign.runs[key].get("observed") or {}).get("http_cache") for key in found["key"]]
-    asked = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
-    rows = zip(caches, asked, found["fetched_mb"], strict=True)
+    requested = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
+    rows = zip(caches, requested, found["fetched_mb"], strict=True)
     return found.assign(
         hit_percent=[_hits(cache) for cache in caches],
         origin_mb=[_origin(cache, name, fetched) for cache, name, fetched in rows],
@@ -235,9 +235,9 @@ def _hits(cache: Mapping[str, Any] | None) -> float | None:
     return 100 * (1 - cache["origin_requests"] / cache["requests"])
 
 
-def _origin(cache: Mapping[str, Any] | None, asked: str, fetched_mb: float) -> float | None:
+def _origin(cache: Mapping[str, Any] | None, requested: str, fetched_mb: float) -> float | None:
     """Return the MB that the store sent: the count of the cache, or without a cache the MB received by the clients."""
-    if asked == "none":
+    if requested == "none":
         return fetched_mb
     return cache["origin_bytes"] / 1e6 if cache else None
 

@@ -45,7 +45,7 @@ COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "releases": {"behind": ("published_days",)},
 }
 CAPABILITIES = "capabilities"
-TOLD = {  # columns of a table, in addition to the axes
+TABLE_COLUMNS = {  # columns of a table, in addition to the axes
     **COLUMNS,
     "roles": ("role", "does", "phase"),
     "recovery": ("role", "does", "beyond_redundancy"),
@@ -158,7 +158,7 @@ class Claim(StrictModel):
     )
 
     @model_validator(mode="after")
-    def _fits_its_rule(self) -> "Claim":
+    def _matches_rule(self) -> "Claim":
         given = {k: getattr(self, k) for k in KEYS[:-1]} | {"bound": self.at_least is not None or None}
         if self.at_most is not None:
             if given["bound"]:
@@ -211,7 +211,7 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     figures.known(f"{place}.table", table, which, f"table of the rule `{claim.rule}`")
     if claim.metric:
         figures.known(f"{place}.metric", claim.metric, known[table], f"metric of {table}")
-    plain = (*EVERYWHERE, *TOLD.get(table, ()))
+    plain = (*EVERYWHERE, *TABLE_COLUMNS.get(table, ()))
 
     def axis(name: str) -> Axis | None:
         axis_name = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role

@@ -49,7 +49,7 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
 
 def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     points: dict[str, Point] = {}
-    asked, known = 0, every(config, workloads)
+    requested, known = 0, every(config, workloads)
     used = {workload_of(name, sweep) for name, sweep in config.sweeps.items()}
     figures.resolved(config.figures, [w for n, w in known.items() if n in used])
     _claims(config, [w for n, w in known.items() if n in used])
@@ -78,11 +78,11 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = roles.rows(place, sweep, workload, config.scale)
         among, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
-        asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
-        if asked > MAX_POINTS:
+        requested += math.prod(map(len, columns)) * len(rows) * len(among) * reps
+        if requested > MAX_POINTS:
             raise UserError(
                 place,
-                f"the plan has {shown(asked)} points or more, the maximum is {MAX_POINTS}",
+                f"the plan has {shown(requested)} points or more, the maximum is {MAX_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
         names = [a.name for a in workload.axes]

@@ -97,16 +97,16 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
     known = {name: w for name, w in workloads.items() if name not in ALONE}
     out = {}
     for name, sweep in config.sweeps.items():
-        for role, asked in sweep.roles.items():
-            problem = f"{asked.workload!r} is not a workload for a role"
-            require_known(f"sweeps.{name}.roles.{role}.workload", asked.workload, known, problem, "one of:")
+        for role, requested in sweep.roles.items():
+            problem = f"{requested.workload!r} is not a workload for a role"
+            require_known(f"sweeps.{name}.roles.{role}.workload", requested.workload, known, problem, "one of:")
         if sweep.roles:
             out[f"{PREFIX}{name}"] = _workload(name, sweep, config, known)
     return out
 
 
 def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, Workload]) -> Workload:
-    every = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
+    every = {role: workloads[requested.workload] for role, requested in sweep.roles.items()}
     parts = ", ".join(f"{role} ({w.name})" for role, w in every.items())
     writes = any(w.direction == "write" for w in every.values())
     axes = axes_of_roles.all_axes(config.faults, every, in_parts(sweep, every))
@@ -123,36 +123,36 @@ class Roles:
 
     def __init__(self, config: Config, name: str, sweep: Sweep, workloads: Mapping[str, Workload]):
         self.config, self.place = config, f"sweeps.{name}"
-        self.workloads = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
+        self.workloads = {role: workloads[requested.workload] for role, requested in sweep.roles.items()}
         self.whole = Workload(
             f"{PREFIX}{name}", axes_of_roles.point_axes(config.faults, in_parts(sweep, self.workloads)), ""
         )
-        for role, asked in sweep.roles.items():
-            for axis in asked.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
+        for role, requested in sweep.roles.items():
+            for axis in requested.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
                 hint = f"write it in {self.place}.axes"
                 raise UserError(f"{self._at(role)}.axes.{axis}", f"{axis} is an axis of the whole point", hint)
-            buckets_filled(self._at(role), asked, sweep, self.workloads[role])
+            buckets_filled(self._at(role), requested, sweep, self.workloads[role])
         scale = config.scale
         self.sweep = scaled(sweep, scale, self.place, self.whole)
         self.roles = {
-            role: scaled(asked, scale, self._at(role), self._own(role), names(sweep, role))
-            for role, asked in sweep.roles.items()
+            role: scaled(requested, scale, self._at(role), self._role_workload(role), names(sweep, role))
+            for role, requested in sweep.roles.items()
         }
-        self.times = {role: self._times(role, asked) for role, asked in self.roles.items()}
+        self.times = {role: self._times(role, requested) for role, requested in self.roles.items()}
 
     def _at(self, role: str) -> str:
         return f"{self.place}.roles.{role}"
 
-    def _own(self, role: str) -> Workload:
+    def _role_workload(self, role: str) -> Workload:
         """Return the role's workload with only those axes that belong to the role."""
         workload = self.workloads[role]
         return Workload(workload.name, axes_of_roles.role_axes(workload), "")
 
-    def _times(self, role: str, asked: Role) -> tuple[int, int]:
+    def _times(self, role: str, requested: Role) -> tuple[int, int]:
         """Return begin and end of a role, in ns after the start."""
         place, whole = self._at(role), self.sweep.duration
-        begin = asked.begin.after(whole, self.config.scale)
-        end = asked.end.after(whole, self.config.scale) if asked.end else whole
+        begin = requested.begin.after(whole, self.config.scale)
+        end = requested.end.after(whole, self.config.scale) if requested.end else whole
         text = units.human_duration
         for key, at, late in (("begin", begin, begin >= whole), ("end", end, end > whole)):
             if late:
@@ -170,7 +170,9 @@ class Roles:
 
     def columns(self) -> list[list[Any]]:
         """Return the values of every axis of the sweep's workload, in its order."""
-        every = [sweep_axes(self._at(role), asked, self._own(role)) for role, asked in self.roles.items()]
+        every = [
+            sweep_axes(self._at(role), requested, self._role_workload(role)) for role, requested in self.roles.items()
+        ]
         return [*sweep_axes(self.place, self.sweep, self.whole), *itertools.chain.from_iterable(every)]
 
     def fixed(self, axes: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
@@ -186,10 +188,12 @@ class Roles:
         return resolved(acts, self.sweep.duration, self.config.scale, f"faults.{fault}")
 
     def _entry(self, role: str, axes: Mapping[str, Any]) -> dict[str, Any]:
-        workload, asked, (begin, end) = self.workloads[role], self.roles[role], self.times[role]
+        workload, requested, (begin, end) = self.workloads[role], self.roles[role], self.times[role]
         shares = [a.name for a in workload.axes if a.name in axes_of_roles.WHOLE_NAMES]
         plain = {a.name: axes[self._name(role, a)] for a in workload.axes}
-        fixed, dataset = staged_for(self.config, self._at(role), asked, workload, plain | {"buckets": axes["buckets"]})
+        fixed, dataset = staged_for(
+            self.config, self._at(role), requested, workload, plain | {"buckets": axes["buckets"]}
+        )
         if "objects" in workload.needs and "mix" not in fixed:  # a mix does not use up its objects
             self._enough(role, fixed["objects"], plain, end - begin)
         head = {"name": role, "workload": workload.name, "begin_ns": begin, "end_ns": end, "shares": shares}

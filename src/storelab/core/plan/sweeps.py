@@ -247,8 +247,8 @@ def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Work
 
 def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
     """Return the number of objects to stage or to create; every bucket gets at least one."""
-    asked = axes.get("working_set", 0)
-    count: int = max(-(-asked // max(1, axes["object_size"])) if asked else sweep.objects, axes["buckets"])
+    requested = axes.get("working_set", 0)
+    count: int = max(-(-requested // max(1, axes["object_size"])) if requested else sweep.objects, axes["buckets"])
     return count
 
 

@@ -109,11 +109,11 @@ class Guard:
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
         room, disk = (limits.get(k) for k in ("room_bytes", "disk_bytes"))
-        self.room, self.disk = [None if v is None else v / clients for v in (room, disk)]
+        self.space, self.disk = [None if v is None else v / clients for v in (room, disk)]
         self.kept, self.progress = kept, progress or ProgressWriter(None)
         self.error_fraction = limits.get("error_fraction")
         self.active = any(
-            bound is not None for bound in (self.throughput, self.requests, self.room, self.disk, self.error_fraction)
+            bound is not None for bound in (self.throughput, self.requests, self.space, self.disk, self.error_fraction)
         )
         self.last: tuple[int, int, int] | None = None
 
@@ -127,9 +127,9 @@ class Guard:
                 f"{self.error_fraction:g}"
             )
         stored = size_bytes if self.kept is None else min(size_bytes, self.kept[0] + errors * self.kept[1])
-        if self.room is not None and stored > self.room:
+        if self.space is not None and stored > self.space:
             raise LimitExceeded(
-                f"a client uploaded {stored / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB "
+                f"a client uploaded {stored / 1e6:.0f} MB: more than its share {self.space / 1e6:.0f} MB "
                 "of the room in the store (limits.stored_bytes, free disk)"
             )
         if self.disk is not None and size_bytes > self.disk:

@@ -60,7 +60,7 @@ def begin(job: Job, rewritten: bool) -> Path:
         "schema": SCHEMA,
         "attempt": job.attempt,
         "client": job.client,
-        "buckets": [asdict(b) for b in job.own_buckets],
+        "buckets": [asdict(b) for b in job.account_buckets],
         "account": job.account,
         "object_size": job.point.axes["object_size"],
         "data_seed": job.point.fixed["data_seed"],

@@ -35,7 +35,7 @@ class TransferClient(Client):
         self.size, self.workers = axes.get("object_size", 0), axes["workers"]
         self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
         self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers), ProgressWriter(job.progress_file))
-        self.own = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
+        self.bucket_indices = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
         self.messages: dict[str, str] = {}  # the first one of each error class
         job.scratch.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ class TransferClient(Client):
 
     def upload(self, n: int) -> Staged:
         """Return the client's `n`-th upload: a new key; its accounts' buckets and the bodies take turns."""
-        number = self.own[(self.job.client + n) % len(self.own)]
+        number = self.bucket_indices[(self.job.client + n) % len(self.bucket_indices)]
         key = put_key(self.job.attempt, self.job.client, n)
         return Staged(number, self.job.buckets[number], key, n % payload.BODIES)
 

@@ -166,7 +166,7 @@ class Loop:
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
 
-    def _write_progress(self, teller: ProgressWriter) -> None:
+    def _write_progress(self, writer: ProgressWriter) -> None:
         """Write the totals of all workers periodically, in a separate thread: no operation waits for it."""
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
@@ -177,7 +177,7 @@ class Loop:
                 operations, errors = operations + sum(counts) - failed, errors + failed
                 moved += sum(part["bytes"][rows])
                 seen[i] = rows.stop
-            teller.note(clock.now_ns(), operations, errors, moved)
+            writer.note(clock.now_ns(), operations, errors, moved)
             time.sleep(EVERY_NS / 1e9)
 
     def _watch(self, now_ns: int, size: int, failed: bool) -> None:
@@ -306,7 +306,7 @@ class ObstoreClient(TransferClient):
             by_account = {a: s3_clients.store(self.endpoint, None, waits, a, **options) for a in each}
             self.stores = [by_account[self._further(b)] for b in buckets]
             self.paths = [f"{b.name}/" for b in buckets]
-        for bucket_index in {buckets[i].account: i for i in reversed(self.own)}.values():
+        for bucket_index in {buckets[i].account: i for i in reversed(self.bucket_indices)}.values():
             with contextlib.suppress(Exception):  # the answer does not matter
                 self.obstore.head(
                     self.stores[bucket_index], f"{self.paths[bucket_index]}{buckets[bucket_index].prefix}storelab-hello"

@@ -293,23 +293,23 @@ class ObstoreMix(ObstoreClient):
             Sizes(point.fixed["sizes"]),
             sizes_at_start(point, job.client),
             objects_at_a_time(point, job.client),
-            lambda n: (job.client + n) % len(self.own),
+            lambda n: (job.client + n) % len(self.bucket_indices),
             self.key,
-            [job.buckets[i].prefix + name for i in self.own],
+            [job.buckets[i].prefix + name for i in self.bucket_indices],
             random.Random(derive_seed(point.seed, job.client, "mix")),
         )
         self.performs = tuple(self.objects.ops)
 
     def key(self, n: int) -> str:
         """Return the whole name of upload n."""
-        place = self.job.buckets[self.own[(self.job.client + n) % len(self.own)]]
+        place = self.job.buckets[self.bucket_indices[(self.job.client + n) % len(self.bucket_indices)]]
         return place.prefix + put_key(self.job.attempt, self.job.client, n)
 
     def tasks(self, worker: int) -> Iterator[Task]:
         while True:
             while (given := self.objects.give()) is None:
                 time.sleep(WAIT_S)
-            bucket = self.own[given.place]
+            bucket = self.bucket_indices[given.place]
             path = self.objects.folder[given.place] if given.op == "LIST" else self.key(given.number)
             body = (given.number + given.version) % payload.BODIES
             number = max(given.number, 0) * len(OPS) + OPS.index(given.op)

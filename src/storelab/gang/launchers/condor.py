@@ -26,7 +26,7 @@ from storelab.host import processes
 SCRIPT = "agent.sh"  # the site's setup lines, then the agent
 LOOK_S = 5.0  # between two queries of the queue while a gang runs
 SHARE_S = 9.0  # between two queries of the pool while jobs wait
-LEAVE_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
+REMOVAL_TIMEOUT_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
 SPARE_S = 600  # a job removes itself this long after its gang's coordinator should have ended
 MAX_MACHINES = 200  # of one job
 RUNNING, REMOVED, HELD, SENDING = 2, 3, 5, 6  # states of a job (HTCondor manual, JobStatus)
@@ -265,5 +265,5 @@ class CondorLauncher(RemoteLauncher):
             return
         for force in ((), ("-forcex",)):
             self._command("condor_rm", *force, self.cluster)
-            if clock.wait_for(lambda: self._queue() == {}, LEAVE_S, self.look_s):
+            if clock.wait_for(lambda: self._queue() == {}, REMOVAL_TIMEOUT_S, self.look_s):
                 return

@@ -445,7 +445,7 @@ class Ceph(Managed):
         s = self.settings
         return int(int(s.osd_size * conf.FULL) * s.servers / conf.SHARE[s.redundancy])
 
-    def keeps_overwritten(self, size_bytes: int) -> bool:
+    def retains_overwritten(self, size_bytes: int) -> bool:
         """Return True for objects over 4 MiB; their data after the head are only deleted by garbage collection."""
         return size_bytes > conf.HEAD
 

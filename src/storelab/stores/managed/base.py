@@ -243,10 +243,10 @@ class Managed(Store):
         self.make_ready()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
-            if not 1 <= asked <= self.most(what):
+        for what, requested in (("front_ends", front_ends), ("accounts", accounts)):
+            if not 1 <= requested <= self.most(what):
                 raise UserError(
-                    self.place, f"{what.replace('_', '-')}: {asked} requested", f"request 1 to {self.most(what)}"
+                    self.place, f"{what.replace('_', '-')}: {requested} requested", f"request 1 to {self.most(what)}"
                 )
         if there := self.daemons.elsewhere():
             return self._look(there, front_ends, accounts)
@@ -296,8 +296,8 @@ class Managed(Store):
                 raise UserError(self.place, f"{name} on {there} does not answer: {error}", hint) from None
 
     def _start(self, front_ends: int) -> None:
-        asked = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
-        wanted = sorted(asked | set(self.front_ends()), key=self._number)
+        requested = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
+        wanted = sorted(requested | set(self.front_ends()), key=self._number)
         fresh = False
         for stage in self.stages(wanted):
             started = [d for n in stage if not self._keep_running(d := self.daemon(n), stale=fresh)]

@@ -151,11 +151,11 @@ def away(drive: Path) -> Path:
     return drive.with_name(f".{drive.name}.away")
 
 
-def require_removable(drive: Path, how: str, place: str, own_disk: bool = False) -> None:
+def require_removable(drive: Path, how: str, place: str, separate_disk: bool = False) -> None:
     """Raise UserError if a drive cannot be removed in this way."""
     if how == "read-only" and os.geteuid() != 0:
         raise UserError(place, "a read-only drive needs a mount, which needs root", "run as root, or use `how: gone`")
-    if how == "gone" and own_disk:
+    if how == "gone" and separate_disk:
         problem = f"{drive.name} is a mounted file system, which cannot be renamed"
         raise UserError(place, problem, "use `how: read-only`, or remove `drive_size`")
 

@@ -156,7 +156,7 @@ class S3Access(Access):
         following: dict[str, Any] = {}
         before: set[str] = set()  # entries of the last page: some servers repeat its last entry
         firsts: set[str] = set()
-        asked: list[dict[str, Any]] = []
+        requested: list[dict[str, Any]] = []
         empty = 0
         for _ in range(MAX_PAGES):
             page = getattr(self.s3, operation)(**query, **following)
@@ -175,9 +175,9 @@ class S3Access(Access):
                 return
             if not following:
                 raise self._incomplete(operation, query, "the server reports more entries, but no token to continue")
-            if following in asked or empty > MAX_EMPTY_PAGES:
+            if following in requested or empty > MAX_EMPTY_PAGES:
                 raise self._incomplete(operation, query, "its pages repeat")
-            asked = [*asked[-9:], following]
+            requested = [*requested[-9:], following]
         raise self._incomplete(operation, query, f"it has no end after {MAX_PAGES} pages")
 
     def _incomplete(self, operation: str, query: Mapping[str, Any], why: str) -> MeasurementFailed:

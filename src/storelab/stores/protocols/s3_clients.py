@@ -59,21 +59,21 @@ def _note_range(params: dict[str, Any], context: dict[str, Any], **_: Any) -> No
 
 
 def _check_range(http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    status, asked = http_response.status_code, _RANGE.fullmatch(context.get("storelab_range", ""))
-    if status >= 300 or not asked:
+    status, requested = http_response.status_code, _RANGE.fullmatch(context.get("storelab_range", ""))
+    if status >= 300 or not requested:
         return
     came = _CONTENT_RANGE.fullmatch(parsed.get("ContentRange", ""))
     # Some servers (rclone) answer a range with status 200 and a correct Content-Range.
     if (
         status in (200, 206)
         and came
-        and came[1] == asked[1]
-        and (came[2] == asked[2] or (came[3] != "*" and int(came[2]) == int(came[3]) - 1))
+        and came[1] == requested[1]
+        and (came[2] == requested[2] or (came[3] != "*" and int(came[2]) == int(came[3]) - 1))
     ):
         return
     parsed["Body"].close()
     if status == 206:
-        raise _wrong(f"Content-Range {parsed.get('ContentRange')!r} instead of {asked[1]}-{asked[2]}", status)
+        raise _wrong(f"Content-Range {parsed.get('ContentRange')!r} instead of {requested[1]}-{requested[2]}", status)
     raise _wrong(f"the answer to a range has status {status}", status, "NotPartial")
 
 

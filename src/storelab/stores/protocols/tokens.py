@@ -36,12 +36,12 @@ def bearer(name: str | None, environ: Mapping[str, str]) -> str:
     """
     value = environ.get(name or "", "")
     if value and is_file(name or ""):
-        value = own_file(name or "", value).decode(errors="replace").strip()
+        value = credential_file(name or "", value).decode(errors="replace").strip()
     conceal(value)
     return value
 
 
-def own_file(name: str, path: str) -> bytes:
+def credential_file(name: str, path: str) -> bytes:
     """Return the content of a file that a variable names.
 
     Raises UserError if it is unreadable, open to others, or not a regular file: a pipe can block, and it can be read
@@ -123,7 +123,7 @@ def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError 
 def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> None:
     """Give a TLS context the certificate and key of the file that the variable names. Raises UserError."""
     path = environ.get(name, "")
-    own_file(name, path)
+    credential_file(name, path)
     try:
         context.load_cert_chain(path)
     except (OSError, ValueError):  # includes ssl.SSLError
@@ -137,4 +137,4 @@ def named(names: Mapping[str, str], environ: Mapping[str, str]) -> None:
         if not (value := environ.get(name)):
             raise UserError(place, f"the environment variable {name} is not set", "set it to the credential")
         if is_file(name):
-            own_file(name, value)
+            credential_file(name, value)

@@ -100,11 +100,11 @@ class WebHDFS(webhdfs.WebHDFS):
         begin = start or 0
         if end is not None and end <= begin:
             return b""
-        asked: dict[str, Any] = {"offset": begin} if begin else {}
+        requested: dict[str, Any] = {"offset": begin} if begin else {}
         if end is not None:
-            asked["length"] = end - begin
+            requested["length"] = end - begin
         try:
-            answer = self._call("OPEN", path=path, redirect=False, **asked)
+            answer = self._call("OPEN", path=path, redirect=False, **requested)
             if "Location" in answer.headers:  # otherwise a gateway has sent the data itself
                 answer = judged(self.session.get(self._apply_proxy(answer.headers["Location"]), timeout=TIMEOUT))
         except HdfsError as error:

@@ -249,7 +249,7 @@ class ConsistencyClient(Client):
     def prepare(self) -> None:
         job, axes = self.job, self.job.point.axes
         self.endpoints = job.endpoints or [job.endpoint]
-        self.bucket, self.size = job.own_buckets[0], axes["object_size"]
+        self.bucket, self.size = job.account_buckets[0], axes["object_size"]
         self.special = job.client == 0
         scenarios = OBJECTS + (ONCE if self.special and not self.bucket.prefix else ONCE[:1] if self.special else ())
         self.ledger = Ledger(job.client, job.limits, axes["clients"], scenarios, len(self.endpoints))

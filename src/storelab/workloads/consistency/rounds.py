@@ -111,8 +111,8 @@ class Worker:
                 if again.state != FAILED and wrong(again) is None:
                     lasted = last - begin
         finally:
-            asked = f", asked {(seen.start_ns - begin) / 1e6:.1f} ms later" if since else ""
-            self.ledger.anomaly(scenario, same, key, begin, lasted, last - begin, f"{story}{asked}: {finding}")
+            requested = f", asked {(seen.start_ns - begin) / 1e6:.1f} ms later" if since else ""
+            self.ledger.anomaly(scenario, same, key, begin, lasted, last - begin, f"{story}{requested}: {finding}")
         return NEVER if lasted is None else LATE
 
     # The rounds

@@ -166,7 +166,7 @@ class Collector:
 
         Catalogs that an earlier collection deleted are skipped: a catalog is deleted after all objects that it names.
         """
-        alive, asked = self.found.alive, set[str]()
+        alive, requested = self.found.alive, set[str]()
         level = [names.key(self.repository, root, names.CATALOG) for root in self.found.dropped]
         seen = {*level}
         while level := [catalog for catalog in level if catalog not in alive]:
@@ -186,8 +186,8 @@ class Collector:
                             if key not in seen:
                                 seen.add(key)
                                 below.append(key)
-                        elif key not in alive and key not in asked:
-                            asked.add(key)
+                        elif key not in alive and key not in requested:
+                            requested.add(key)
                             self.found.dead += 1
                             yield key
                 except ValueError as error:

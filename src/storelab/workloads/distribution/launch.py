@@ -103,20 +103,20 @@ def drawn(weights: list[int], at: float) -> int:
 class _Pool:
     """A collection with fast random access and removal."""
 
-    def __init__(self, things: Iterable[Place]) -> None:
-        self.things = list(things)
-        self.at = {thing: i for i, thing in enumerate(self.things)}
+    def __init__(self, items: Iterable[Place]) -> None:
+        self.items = list(items)
+        self.at = {item: i for i, item in enumerate(self.items)}
 
     def __len__(self) -> int:
-        return len(self.things)
+        return len(self.items)
 
     def one(self, at: float) -> Place:
-        return self.things[int(at * len(self.things))]
+        return self.items[int(at * len(self.items))]
 
-    def remove(self, thing: Place) -> None:
-        i, last = self.at.pop(thing), self.things.pop()
-        if last != thing:
-            self.things[i], self.at[last] = last, i
+    def remove(self, item: Place) -> None:
+        i, last = self.at.pop(item), self.items.pop()
+        if last != item:
+            self.items[i], self.at[last] = last, i
 
 
 def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> list[Place]:
@@ -184,7 +184,7 @@ class LaunchClient(Client):
         self.rows: dict[str, list[Any]] = {name: [] for name in records.LAUNCHES}
         self.messages: dict[str, str] = {}
         self.sums = dict.fromkeys(("bytes", "gets", "done", "failures", "kept", "objects"), 0)
-        self.lock, self.own, self.numbers = threading.Lock(), threading.local(), count()
+        self.lock, self.local, self.numbers = threading.Lock(), threading.local(), count()
         self.wires: list[Connection] = []
         self.pool: ThreadPoolExecutor | None = None
         self.deadline_ns = 0
@@ -257,12 +257,12 @@ class LaunchClient(Client):
 
     def _missing(self, keys: Iterator[str]) -> Iterator[str]:
         """Yield each of these keys once, without those that the client has."""
-        asked: set[str] = set()
+        requested: set[str] = set()
         for key in keys:
-            if key in asked or key in self.kept:
+            if key in requested or key in self.kept:
                 self._count(objects=1, kept=1)
             else:
-                asked.add(key)
+                requested.add(key)
                 yield key
 
     def _fetch_all(self, keys: Iterator[str]) -> None:
@@ -332,13 +332,13 @@ class LaunchClient(Client):
 
     def _wire(self) -> tuple[int, Connection]:
         """Return number and connection of this thread."""
-        if not hasattr(self.own, "wire"):
-            self.own.number = next(self.numbers)
+        if not hasattr(self.local, "wire"):
+            self.local.number = next(self.numbers)
             url, endpoint = self.proxy or self.url, self.job.endpoint
             context = filesystems.tls_context(endpoint) if url.startswith("https") else None
-            self.own.wire = Connection(url, context, TIMEOUT_S)
-            self.wires.append(self.own.wire)
-        return self.own.number, self.own.wire
+            self.local.wire = Connection(url, context, TIMEOUT_S)
+            self.wires.append(self.local.wire)
+        return self.local.number, self.local.wire
 
     def _count(self, **more: int) -> None:
         with self.lock:

@@ -117,18 +117,18 @@ def look(
     dead = staged.dead
     root_keys = [f"{repository}/{name}" for name in (names.REFLOG, names.MANIFEST)]
     every = sorted(staged.alive)
-    asked = sorted(dead)[:: max(1, -(-len(dead) // MAX_REQUESTED))]
-    seen, strangers = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*root_keys}, listed)
+    requested = sorted(dead)[:: max(1, -(-len(dead) // MAX_REQUESTED))]
+    seen, strangers = _remaining_objects(dead, requested, fetch, staged.objects.keys() | {*root_keys}, listed)
     first = time.monotonic()
     problems = [*_wrong_ends(staged, keep, repository, fetch), *verified(fetch, [*every, *root_keys])]
     time.sleep(max(0.0, first + (LATER_S if later_s is None else later_s) - time.monotonic()))
-    left, strangers_left = _remaining_objects(dead, asked, fetch, staged.objects.keys() | {*root_keys}, listed)
+    left, strangers_left = _remaining_objects(dead, requested, fetch, staged.objects.keys() | {*root_keys}, listed)
     counts = {
         "alive": len(every),
         "dead": len(dead),
         "dead_bytes": sum(staged.objects[key] for key in dead),
         "read": len(every) + len(root_keys),
-        "asked": len(asked),
+        "asked": len(requested),
         "lost": len(problems),
         "lingering": len(seen),
         "left": len(left),
@@ -148,7 +148,7 @@ def _with(summary: str, examples: list[str]) -> str:
 
 
 def _remaining_objects(
-    dead: set[str], asked: list[str], fetch: catalogs.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
+    dead: set[str], requested: list[str], fetch: catalogs.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
 ) -> tuple[set[str], set[str]]:
     """Return (dead objects that are listed or answer, listed keys that are not known)."""
     keys = set(listed())
@@ -161,7 +161,7 @@ def _remaining_objects(
         return True
 
     with ThreadPoolExecutor(THREADS) as pool:
-        answered = {key for key, there in zip(asked, pool.map(answers, asked), strict=True) if there}
+        answered = {key for key, there in zip(requested, pool.map(answers, requested), strict=True) if there}
     return (keys & dead) | answered, keys - known
 
 

@@ -230,7 +230,7 @@ class PublishClient(Client):
 
     def open(self) -> None:
         self.zero = self.stratum(
-            self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True
+            self.job.endpoint, self.job.account_buckets[0], Credentials.found(os.environ), limited=True
         )
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
@@ -287,11 +287,11 @@ class PublishClient(Client):
         return {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
 
     def all_done(self) -> Check:
-        asked = self.axes["days"]
+        requested = self.axes["days"]
         states = [s for s, stratum in zip(self.rows["state"], self.rows["stratum"], strict=True) if not stratum]
-        done = f"{self.done} of {asked} days done, {states.count(FAILED)} of them failed"
-        late = "; the deadline was reached: raise `duration`" if self.done < asked else ""
-        return Check("days", self.done == asked, done + late)
+        done = f"{self.done} of {requested} days done, {states.count(FAILED)} of them failed"
+        late = "; the deadline was reached: raise `duration`" if self.done < requested else ""
+        return Check("days", self.done == requested, done + late)
 
     def result(self) -> Result:
         settings = {"head_before_put": self.pattern.head}
@@ -347,7 +347,9 @@ class ReplicateClient(PublishClient):
 
         place, keys = self.job.extra["stratum0"], Credentials.found(os.environ, SECOND_STORE)
         self.zero = self.stratum(Endpoint(**place["endpoint"]), Bucket(**place["bucket"]), keys, limited=False)
-        self.one = self.stratum(self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True)
+        self.one = self.stratum(
+            self.job.endpoint, self.job.account_buckets[0], Credentials.found(os.environ), limited=True
+        )
         self.replicator = Replicator(self.zero, self.one, self.settings.repository, self.axes["workers"])
 
     def one_day(self, n: int) -> bool:

@@ -165,7 +165,7 @@ class Opened:
         self, store: Store, endpoint: Endpoint, bucket: Bucket, prefix: str, trial: str, what: str = "of `launch`"
     ):
         """trial: key, below the prefix, of an existing object; what: the sweeps that need it, for messages."""
-        self.endpoint, self.bucket, self.own = endpoint, bucket, (endpoint.url, bucket.name)
+        self.endpoint, self.bucket, self.opened_key = endpoint, bucket, (endpoint.url, bucket.name)
         self.keys = store.credentials(bucket.account)
         self.url, self.policy = url_of(endpoint, bucket, prefix), False
         wanted = f"{self.url}/{quote(trial)}"
@@ -189,14 +189,14 @@ class Opened:
         """Make the prefix publicly readable; return the reason of a failure, or ''."""
         if self.bucket.prefix:
             return "storelab did not make the bucket"
-        if self.own in _OPEN:
+        if self.opened_key in _OPEN:
             return "another role has made its bucket public, and a bucket has only one policy"
         assert self.keys is not None
         for owner in (self.keys.access_key, None):  # most servers do not accept an access key as a name
             reply = self._ask("PUT", signing.policy(self.bucket.name, prefix, owner))
             if reply.good:
                 self.policy = True
-                _OPEN.add(self.own)
+                _OPEN.add(self.opened_key)
                 return ""
         return f"a policy of the bucket: {status_text(reply)}"
 
@@ -216,5 +216,5 @@ class Opened:
         """Remove the policy, if there is one."""
         if self.policy:
             self.policy = False
-            _OPEN.discard(self.own)
+            _OPEN.discard(self.opened_key)
             self._ask("DELETE")

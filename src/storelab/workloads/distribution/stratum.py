@@ -232,9 +232,11 @@ class Stratum:
                 self.log.add(op, keys, worker, size, tries, times, status)
                 return reply
             if reply and status == THROTTLED:
-                asked = (reply.headers.get("Retry-After") or "").strip()  # by the server, in seconds
+                requested = (reply.headers.get("Retry-After") or "").strip()  # by the server, in seconds
                 self._wait(
-                    min(float(asked), LONGEST_THROTTLED_S) if asked.isascii() and asked.isdigit() else THROTTLED_S
+                    min(float(requested), LONGEST_THROTTLED_S)
+                    if requested.isascii() and requested.isdigit()
+                    else THROTTLED_S
                 )
             elif status in AGAIN and retries < RETRIES:
                 retries += 1

@@ -360,7 +360,7 @@ class ToolClient(PublishClient):
         self.config = -1
 
     def prepare(self) -> None:
-        credentials, bucket = Credentials.found(os.environ), self.job.own_buckets[0]
+        credentials, bucket = Credentials.found(os.environ), self.job.account_buckets[0]
         values = settings(self.job.endpoint, bucket, credentials, self.axes["workers"])
         path = binary()
         self.program_version_text = program_version(path)

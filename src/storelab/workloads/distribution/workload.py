@@ -95,9 +95,9 @@ class Publish(Distribution):
             hint = "write it like 22-25, or none"
             refuse(point, ("expired", True, f"{given['expired']!r} is not a day or a range of days", hint))
         self.one_release(point)
-        own_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
+        default_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
         problem = "obstore signs requests itself, and sends no x-amz-acl"
-        refuse(point, ("engine", own_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
+        refuse(point, ("engine", default_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
         if given["engine"] == TOOL:
             self.by_the_tool(point)
         most = PATTERNS[given["pattern"]].most

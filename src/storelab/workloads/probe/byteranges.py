@@ -22,7 +22,7 @@ from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer, NotTried,
 from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp
 from storelab.workloads.probe.plain_http import TIMEOUT_S, error_code, status_text
 
-RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
+RIGHT, FIRST, PARTIAL, WHOLE, ERROR, WRONG, MERGED = (
     "right",
     "first range only",
     "some ranges only",
@@ -33,7 +33,7 @@ RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
 )
 # Ignoring ranges is allowed and refusing them is correct. An answer that claims to be partial, but is not the requested
 # one, is neither.
-ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
+ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, PARTIAL: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
 MAX_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
 
 
@@ -110,11 +110,13 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
     there = [any(first <= a and b <= last for first, last in _near(got, a)) for a, b in ranges]
     detail = {"parts": len(parts), "ranges": len(ranges), "bytes": len(body)}
     if not all(there):
-        kind = FIRST if there[0] and not any(there[1:]) else SOME
+        kind = FIRST if there[0] and not any(there[1:]) else PARTIAL
         return Verdict(kind, f"{seen}, {sum(there)} of {len(ranges)} ranges in {len(parts)} parts", detail)
-    asked, sent = sum(b - a + 1 for a, b in ranges), sum(len(p.body) for p in parts)
-    if sent > asked + MAX_GAP * len(ranges):
-        return Verdict(MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts instead of {asked}", detail)
+    requested, sent = sum(b - a + 1 for a, b in ranges), sum(len(p.body) for p in parts)
+    if sent > requested + MAX_GAP * len(ranges):
+        return Verdict(
+            MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts instead of {requested}", detail
+        )
     return Verdict(
         RIGHT, f"{seen}, {len(parts)} parts for {len(ranges)} ranges, every offset and byte compared", detail
     )
@@ -266,8 +268,8 @@ def davix_vector(c: ByKey) -> Answer:
 
 RANGES: Questions = {
     **{
-        ("ranges", name): partial(_ask, value=value, ranges=[asked])
-        for name, value, asked in (
+        ("ranges", name): partial(_ask, value=value, ranges=[requested])
+        for name, value, requested in (
             ("single range", "bytes=123456-133455", (123456, 133455)),
             ("suffix range", "bytes=-5000", (SIZE - 5000, SIZE - 1)),
             ("open range", f"bytes={SIZE - 7000}-", (SIZE - 7000, SIZE - 1)),

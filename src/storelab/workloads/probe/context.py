@@ -36,7 +36,7 @@ class Context:
     def __init__(self, job: Job):
         self.job = job
         self.endpoint: Endpoint = job.endpoint
-        self.bucket: Bucket = job.own_buckets[0]
+        self.bucket: Bucket = job.account_buckets[0]
         self.extra: dict[str, Any] = job.extra
         self.body = known_body(job.point.seed)
         self.folder = self.bucket.prefix + folder_of(job.attempt)

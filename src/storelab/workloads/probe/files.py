@@ -19,12 +19,12 @@ class Files(Context):
     def __init__(self, job: Job):
         super().__init__(job)
         folder = Path(unquote(urlsplit(job.endpoint.url).path)) / self.bucket.name
-        self.own, self.known_path = folder / self.key(""), folder / self.known
-        self.own.mkdir(parents=True, exist_ok=True)
+        self.client_folder, self.known_path = folder / self.key(""), folder / self.known
+        self.client_folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, name: str) -> Path:
         """Write a small file of this client and return its path."""
-        path = self.own / name
+        path = self.client_folder / name
         path.write_bytes(SMALL)
         return path
 
@@ -65,7 +65,7 @@ def beyond(c: Files) -> Answer:
 
 def atomic_rename(c: Files) -> Answer:
     """Check a rename over an existing file: open readers keep the old bytes, new ones get the new bytes."""
-    new, old = c.own / "new", c.file("old")
+    new, old = c.client_folder / "new", c.file("old")
     new.write_bytes(SMALL[::-1])
     with open(old, "rb") as f:
         new.rename(old)
@@ -77,7 +77,7 @@ def atomic_rename(c: Files) -> Answer:
 
 def append(c: Files) -> Answer:
     """Check that two writers that append in turn lose nothing."""
-    path = c.own / "append"
+    path = c.client_folder / "append"
     with open(path, "ab", 0) as one, open(path, "ab", 0) as two:
         for i in range(50):
             (one, two)[i % 2].write(b"%07d\n" % i)
@@ -87,9 +87,9 @@ def append(c: Files) -> Answer:
 
 def hard_link(c: Files) -> Answer:
     path = c.file("link-source")
-    failed = _tried(lambda: os.link(path, c.own / "link"))
+    failed = _tried(lambda: os.link(path, c.client_folder / "link"))
     demand(failed is None, f"link: {failed}")
-    demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but with another inode", Otherwise)
+    demand((c.client_folder / "link").stat().st_ino == path.stat().st_ino, "made, but with another inode", Otherwise)
     return confirm("same inode under two names")
 
 
@@ -104,15 +104,19 @@ def open_removed(c: Files) -> Answer:
 
 def names(c: Files) -> Answer:
     tried = ("with space", "ümläut-日本", "a=b&c+d%e", "x" * 255)
-    bad = [f"{n[:20]!r} {failed}" for n in tried if (failed := _tried(lambda n=n: (c.own / n).write_bytes(SMALL)))]
-    listed = {p.name for p in c.own.iterdir()}
+    bad = [
+        f"{n[:20]!r} {failed}"
+        for n in tried
+        if (failed := _tried(lambda n=n: (c.client_folder / n).write_bytes(SMALL)))
+    ]
+    listed = {p.name for p in c.client_folder.iterdir()}
     bad += [f"{n[:20]!r} not listed" for n in tried if n not in listed and not bad]
     demand(not bad, f"not {', '.join(bad)}", Otherwise)
     return confirm("space, Unicode, = & + %, 255 bytes")
 
 
 def fsync(c: Files) -> Answer:
-    with open(c.own / "fsync", "wb") as f:
+    with open(c.client_folder / "fsync", "wb") as f:
         f.write(SMALL)
         f.flush()
         failed = _tried(lambda: os.fsync(f.fileno()))
@@ -131,7 +135,7 @@ def xattr(c: Files) -> Answer:
 
 def exclusive(c: Files) -> Answer:
     """Check O_CREAT | O_EXCL."""
-    path = c.own / "exclusive"
+    path = c.client_folder / "exclusive"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
     demand(failed is not None, "made twice")
@@ -155,7 +159,7 @@ def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
 
 
 def listing(c: Files) -> Answer:
-    folder = c.own / "many"
+    folder = c.client_folder / "many"
     folder.mkdir()
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):

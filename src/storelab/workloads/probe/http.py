@@ -45,14 +45,14 @@ class Http(ByKey):
         )
 
     @cached_property
-    def own(self) -> str:
+    def client_folder(self) -> str:
         """Make and return the client's own folder."""
         folder = super().key("")
         self.send("MKCOL", folder)
         return folder
 
     def key(self, name: str) -> str:
-        return self.own + name
+        return self.client_folder + name
 
     def propfind(self, key: str, depth: str) -> list[str]:
         """Return the decoded paths of a PROPFIND. Raises Refuted."""

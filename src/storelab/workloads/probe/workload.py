@@ -132,7 +132,7 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
         return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
     if getattr(store.settings, "bucket", None):
         return {"spare_buckets": [], "why_none": "storelab may not make buckets here: the store's `bucket` is set"}
-    room = config.limits.buckets - len(buckets.own_buckets(store, config.name))
+    room = config.limits.buckets - len(buckets.campaign_buckets(store, config.name))
     if room < 1:
         return {"spare_buckets": [], "why_none": "limits.buckets allows no further bucket"}
     counted = min(point.axes["most_buckets"], room)
@@ -155,7 +155,7 @@ def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int
         gone += buckets.delete_prefix(ways[place.account], place, PREFIX, ours=ours).objects
     if store.protocol == "s3" and not getattr(store.settings, "bucket", None):
         first = store.bucket(campaign, SPARE, 0).name
-        for bucket in buckets.own_buckets(store, campaign):
+        for bucket in buckets.campaign_buckets(store, campaign):
             number = bucket.name.rpartition("-")[2]
             if bucket.account == 0 and len(bucket.name) == len(first) and number.isdigit() and int(number) >= SPARE:
                 gone += _drop(ways.get(0) or store.access(0), bucket, ours)

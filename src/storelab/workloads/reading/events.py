@@ -150,7 +150,7 @@ def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planne
     return planned.Counted(inner, planned.port_wire(endpoint), planned.versions_of(endpoint))
 
 
-KEEPS_BLOCKS = 32  # of fsspec's `blockcache`
+CACHED_BLOCKS = 32  # of fsspec's `blockcache`
 
 
 def pass_of(n_entries: int, step: int) -> int:
@@ -235,7 +235,7 @@ class Steps(PlannedClient):
         layout = self.steps.layout
         offset, size = layout.offset[new], layout.size[new]
         stamps.append(clock.now_ns())
-        data, requests, asked, planning_ns = self.fetch(offset, size) if len(new) else ([], 0, 0, 0)
+        data, requests, requested, planning_ns = self.fetch(offset, size) if len(new) else ([], 0, 0, 0)
         stamps.append(clock.now_ns())
         self.verify(new, data)
         stamps.append(clock.now_ns())
@@ -245,7 +245,7 @@ class Steps(PlannedClient):
         stamps.append(clock.now_ns())
         looked, transfer, *others = (b - a for a, b in itertools.pairwise(stamps))
         times = looked + planning_ns, transfer - planning_ns, *others
-        return Done(len(self.branches), len(new), decoded, int(size.sum()), requests, asked, *times)
+        return Done(len(self.branches), len(new), decoded, int(size.sum()), requests, requested, *times)
 
     def settle(self, timeout_s: float) -> None:
         if self.opening is not None:
@@ -297,7 +297,7 @@ class CachedEvents(Steps):
             "library": "fsspec",
             "cache": self.cache,
             "read_ahead_bytes": self.read_ahead,
-            **({"blocks_kept": KEEPS_BLOCKS} if self.cache == "blockcache" else {}),
+            **({"blocks_kept": CACHED_BLOCKS} if self.cache == "blockcache" else {}),
         }
 
     def begin_pass(self) -> None:
@@ -312,7 +312,7 @@ class CachedEvents(Steps):
         return self.file
 
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
-        before, asked = self.transport.requests, self.transport.asked
+        before, requested = self.transport.requests, self.transport.asked
         if self.stale:
             self.file.renew()
             self.stale = False
@@ -320,7 +320,7 @@ class CachedEvents(Steps):
         for at, length in zip(offset.tolist(), size.tolist(), strict=True):
             self.check_deadline()
             data.append(np.frombuffer(self.file.read(at, at + length), np.uint8))
-        return data, self.transport.requests - before, self.transport.asked - asked, 0
+        return data, self.transport.requests - before, self.transport.asked - requested, 0
 
     def close(self) -> None:
         if hasattr(self, "transport"):

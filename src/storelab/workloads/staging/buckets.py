@@ -320,7 +320,7 @@ class _Purge:
         before, self.found, self.theirs = self.kinds.copy(), {}, (0, "")
         held: set[str] = set()
         tried: Counter[str] = Counter()
-        entries = self._own(held, markers)
+        entries = self._campaign_entries(held, markers)
         with ThreadPoolExecutor(8) as pool:
             step = self.access.deletes_at_once
             while wave := list(itertools.islice(entries, 8 * step)):  # bounded: a bucket may hold millions
@@ -337,7 +337,7 @@ class _Purge:
         self.kinds = Counter({kind: max(0, before[kind] - again[kind]) + tried[kind] for kind in {*before, *tried}})
         self.held = held | {e.key for e in self.refused if e.kind != UPLOAD}
 
-    def _own(self, held: set[str], markers: bool) -> Iterator[Entry]:
+    def _campaign_entries(self, held: set[str], markers: bool) -> Iterator[Entry]:
         """Yield the entries to delete; count those that are not ours."""
         for number, entry in enumerate(self.access.entries(self.bucket.name, self.bucket.prefix + self.prefix), 1):
             if not number % PROGRESS:
@@ -480,7 +480,7 @@ def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | N
     return out
 
 
-def own_buckets(store: Store, campaign: str) -> list[Bucket]:
+def campaign_buckets(store: Store, campaign: str) -> list[Bucket]:
     """Return the buckets (or prefixes in the one given bucket) of all accounts with this campaign's mark, by name."""
     return [bucket for bucket, mark in _named(store, campaign) if mark and mark["campaign"] == campaign]
 

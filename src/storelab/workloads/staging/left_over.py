@@ -95,7 +95,7 @@ def disk(store: Store, size_bytes: int) -> int | None:
 
     None if the store frees overwritten objects automatically, or if the disk is unknown.
     """
-    free = store.free_bytes() if store.keeps_overwritten(size_bytes) else None
+    free = store.free_bytes() if store.retains_overwritten(size_bytes) else None
     return None if free is None else free * 9 // 10
 
 

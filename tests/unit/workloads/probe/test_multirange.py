@@ -7,7 +7,7 @@ from probed import Handler, job, served
 
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads.probe import answers, byteranges
-from storelab.workloads.probe.byteranges import ERROR, FIRST, MERGED, RANGES, RIGHT, SOME, WHOLE, WRONG, judge
+from storelab.workloads.probe.byteranges import ERROR, FIRST, MERGED, PARTIAL, RANGES, RIGHT, WHOLE, WRONG, judge
 from storelab.workloads.probe.context import known_body
 from storelab.workloads.probe.http import Http
 
@@ -64,7 +64,7 @@ def test_many_ranges_are_spread_and_counted():
         assert len(ranges) == count and all(b - a >= 19 for a, b in ranges) and ranges[-1][1] < size
         assert all(c - b > 1000 for (_, b), (c, _) in pairwise(ranges))
         assert kind(multipart(ranges, data), data=data, ranges=ranges) == RIGHT
-        assert kind(multipart(ranges[:-1], data), data=data, ranges=ranges) in (SOME, FIRST)
+        assert kind(multipart(ranges[:-1], data), data=data, ranges=ranges) in (PARTIAL, FIRST)
 
 
 def test_only_neighbours_may_be_merged():
@@ -74,7 +74,7 @@ def test_only_neighbours_may_be_merged():
 
 
 def test_incomplete_answers_are_recognised():
-    for body, found in ((ASKED[:1], FIRST), (ASKED[:2], SOME), (ASKED[1:], SOME)):
+    for body, found in ((ASKED[:1], FIRST), (ASKED[:2], PARTIAL), (ASKED[1:], PARTIAL)):
         assert kind(multipart(body)) == found
     assert plain(DATA[:10], "0-9/50000") == FIRST
 

@@ -102,7 +102,7 @@ def test_protected_versions_are_counted_and_the_mark_stays():
                 gone = buckets.remove(store, "camp", anything)
                 assert counted(gone) == len(entries(bucket)) > 0 and not gone.complete, (case, gone)
                 assert reason in str(gone) and f"kept 1 bucket with marks, the first is {NAME}" in str(gone)
-                assert buckets.own_buckets(store, "camp"), "the mark is still the newest version"
+                assert buckets.campaign_buckets(store, "camp"), "the mark is still the newest version"
                 assert len(bucket.versions[MARK]) == 1
             if case in ("one object", "legal hold"):
                 assert [key for key, _ in entries(bucket)] == ["put/a"] * 2, "it stays with the marker that hides it"
@@ -350,16 +350,16 @@ def test_account_that_may_not_list_buckets_is_served():
             del server.buckets["b"]
             store = S3("mine", S3.Settings(kind="s3", endpoint=url), Path("none"))
             places = [store.bucket("camp", i) for i in range(3)]
-            assert buckets.own_buckets(store, "camp") == []
+            assert buckets.campaign_buckets(store, "camp") == []
             buckets.ensure(store, "camp", places)
-            assert buckets.own_buckets(store, "camp") == places
+            assert buckets.campaign_buckets(store, "camp") == places
             assert buckets.remove(store, "camp", anything)[:2] == (0, 3)
 
 
 def test_foreign_bucket_behind_a_denied_list_is_refused():
     with honest_s3("any signature", "no list of buckets", buckets={NAME: Bucket("OTHER")}) as (url, _):
         store = S3("mine", S3.Settings(kind="s3", endpoint=url), Path("none"))
-        assert "denies access (403)" in refusal(buckets.own_buckets, store, "camp")
+        assert "denies access (403)" in refusal(buckets.campaign_buckets, store, "camp")
 
 
 def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):

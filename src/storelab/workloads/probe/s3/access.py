@@ -176,7 +176,7 @@ def _policy(bucket: str, owner: str | None = None) -> bytes:
 
 
 def public_policy(c: S3) -> Answer:
-    bucket = c.own_bucket(c.spares()[-1])
+    bucket = c.marked_bucket(c.spares()[-1])
     try:
         c.put("public/a", SMALL, bucket=bucket)
         c.put("private/a", SMALL, bucket=bucket)
@@ -270,7 +270,7 @@ def _names(c: S3) -> list[str]:
 
 def life(c: S3) -> Answer:
     name = c.spares()[0]
-    c.own_bucket(name)
+    c.marked_bucket(name)
     try:
         demand(name in _names(c), "made, but not listed", Otherwise)
         head = require_status(c.send("HEAD", bucket=name), "HEAD", error=Otherwise)
@@ -288,7 +288,7 @@ def life(c: S3) -> Answer:
 
 
 def not_empty(c: S3) -> Answer:
-    name = c.own_bucket(c.spares()[0])
+    name = c.marked_bucket(c.spares()[0])
     try:
         c.put("in-it", SMALL, bucket=name)
         reply = c.send("DELETE", bucket=name)
@@ -307,7 +307,7 @@ def per_account(c: S3) -> Answer:
     All are made before the first is marked: SeaweedFS 4.48 locks up permanently when a bucket is made while another one
     gets its first object.
     """
-    names, asked = c.spares()[1:-2], c.job.point.axes["most_buckets"]
+    names, requested = c.spares()[1:-2], c.job.point.axes["most_buckets"]
     before, made, refusal = len(_names(c)), [], None
     try:
         for name in names:
@@ -324,17 +324,17 @@ def per_account(c: S3) -> Answer:
     demand(refusal is None, f"{len(made)} in addition to {before} others, {refusal}")
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
-    bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
+    bound = "the axis most_buckets" if len(made) >= requested else "limits.buckets"
     return confirm(
         f"{len(made)} made, listed and removed in addition to {before} others; no more were requested ({bound})",
         made=len(made),
         beside=before,
-        asked=asked,
+        asked=requested,
     )
 
 
 def versions(c: S3) -> Answer:
-    name = c.own_bucket(c.spares()[-2])
+    name = c.marked_bucket(c.spares()[-2])
     try:
         body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
         reply = require_status(c.send("PUT", query={"versioning": ""}, body=body, bucket=name), "switching it on")

@@ -310,10 +310,10 @@ def multipart_etag(c: S3) -> Answer:
 
 
 def range_over_parts(c: S3) -> Answer:
-    body, asked = _body(c), (PART - 1000, PART + 999)
-    reply = c.send("GET", c.key("multipart"), headers={"Range": range_header([asked])})
+    body, requested = _body(c), (PART - 1000, PART + 999)
+    reply = c.send("GET", c.key("multipart"), headers={"Range": range_header([requested])})
     demand(reply.status != 404, "the multipart object does not exist", NotTried)
-    return byteranges.judge(reply.status, reply.headers, reply.body, body, [asked]).answer()
+    return byteranges.judge(reply.status, reply.headers, reply.body, body, [requested]).answer()
 
 
 def parts_listed(c: S3) -> Answer:
@@ -349,8 +349,8 @@ def abort(c: S3) -> Answer:
     mark = _part(c, key, begun, 1, c.body[:100_000])
     reply = require_status(c.send("DELETE", key, query={"uploadId": begun}))
     late = c.send("PUT", key, query={"partNumber": "2", "uploadId": begun}, body=b"late")
-    parts, thing = c.send("GET", key, query={"uploadId": begun}), c.send("HEAD", key)
-    demand(thing.status == 404, "the object is there after the abort")
+    parts, head = c.send("GET", key, query={"uploadId": begun}), c.send("HEAD", key)
+    demand(head.status == 404, "the object is there after the abort")
     demand(parts.status == 404, f"its parts are still listed ({status_text(parts)})", Otherwise)
     demand(not late.good, f"a part is still accepted ({late.status})", Otherwise)
     done = _complete(c, key, begun, [mark])

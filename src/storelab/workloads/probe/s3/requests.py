@@ -182,7 +182,7 @@ class S3(ByKey):
         mark = {"campaign": self.extra["campaign"], "probe": self.job.attempt, "writer": self.extra.get("writer")}
         self.put(MARKER, json.dumps(mark).encode(), bucket=name)
 
-    def own_bucket(self, name: str) -> str:
+    def marked_bucket(self, name: str) -> str:
         """Make and mark a bucket. Raises Refuted."""
         require_status(self.make_bucket(name), "making a bucket")
         self.mark(name)
