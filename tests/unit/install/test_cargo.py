@@ -151,6 +151,6 @@ def test_failed_or_wrong_build_leaves_nothing(rust, tmp_path):
 
 def test_no_room_and_no_folder(rust, tmp_path):
     rust()
-    refused(UserError, "GB free.*STORELAB_TOOLS", tmp_path, replace(TINY, room=1e18))
+    refused(UserError, "GB free.*STORELAB_TOOLS", tmp_path, replace(TINY, needed_bytes=1e18))
     (tmp_path / "file").touch()
     refused(UserError, "STORELAB_TOOLS", tmp_path, tools="file/tools")

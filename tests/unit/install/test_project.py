@@ -136,7 +136,7 @@ def test_missing_project_files_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(project, "CHECKOUT", tmp_path)
     with pytest.raises(UserError, match="Snakefile does not exist"):
         project.init(tmp_path / "lab")
-    program = golang.Program("loadgen", "m", "p", "", 0, own=tmp_path / "loadgen")
+    program = golang.Program("loadgen", "m", "p", "", 0, source_folder=tmp_path / "loadgen")
     with pytest.raises(UserError, match="the sources of loadgen are missing"):
         golang.pinned(program)
 
