@@ -1,7 +1,7 @@
 """The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
 `python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder, or the
-address of the coordinator's post office if nodes share no folder (`relay.py`). The clients meet in a folder on the
+address of the coordinator's relay server if nodes share no folder (`relay.py`). The clients meet in a folder on the
 node's tmpfs. For the coordinator the agent is the participant, so that a shared folder sees nodes, not clients. The
 node's clock is compared with the coordinator's clock, and its clients use the latter. The agent ends when its clients
 have ended, and they end with it. It also ends when the coordinator gives no sign of life.

@@ -1,6 +1,6 @@
 """Communication of a node's agent and the coordinator: a shared folder, or a port of the coordinator.
 
-The post office is a small HTTP server over the gang's folder, for clients that have the gang's token. Files are put by
+The relay server is a small HTTP server over the gang's folder, for clients that have the gang's token. Files are put by
 name, either once or replacing an old one. It serves one gang on one port, over TLS with its own certificate, which the
 agents pin. Token and certificate reach them in a file, never on a command line. Needs the standard library, `trustme`
 and `urllib3`.
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class RemoteFolder:
-    """The gang's folder through the post office. Its methods raise OSError if it cannot be reached."""
+    """The gang's folder through the relay server. Its methods raise OSError if it cannot be reached."""
 
     def __init__(self, url: str, access: dict[str, str]):
         import urllib3
@@ -180,7 +180,7 @@ class RemoteFolder:
 
 
 def uplink(place: str) -> SharedFolder | RemoteFolder:
-    """Return the uplink for a folder, or for the address of a post office; the environment then names its ticket."""
+    """Return the uplink for a folder, or for the address of a relay server; the environment then names its ticket."""
     if place.startswith("https://"):
         path = Path(os.environ[TOKEN_FILE])
         access = json.loads(path.read_text())

@@ -99,7 +99,9 @@ class Launcher(StrictModel):
         description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`.",
     )
     address: Host | None = Field(None, description="Address of this host for the nodes; default: its name.")
-    port: int = Field(0, ge=0, le=65535, description="UDP port of the clock (and TCP port of the post office); 0: any.")
+    port: int = Field(
+        0, ge=0, le=65535, description="UDP port of the clock (and TCP port of the relay server); 0: any."
+    )
     shared_folder: Boolean = Field(
         True, description="Nodes have access to `results`; false: they send their results to a TCP port of this host."
     )

@@ -4,7 +4,7 @@ HTCondor starts vanilla jobs when it has slots, which may take minutes: the gang
 missing jobs. Several jobs may fit into one machine. Therefore each job gets a separate share of the pool's machines.
 While jobs wait, they also get machines that join the pool, and machines that running jobs do not need. HTCondor's
 commands are used instead of its bindings, because their version is the pool's. The submit description contains no
-secrets; without a shared folder, HTCondor transfers the file with the post office's ticket.
+secrets; without a shared folder, HTCondor transfers the file with the relay server's ticket.
 """
 
 import json
