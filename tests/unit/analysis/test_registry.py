@@ -32,7 +32,7 @@ def without(script: str, *absent: str) -> str:
 
 
 def test_words_tables_and_latex_never_load_matplotlib():
-    modules = ("parts.words", *(f"tables.{Path(p).stem}" for p in Path(tables.__path__[0]).glob("*.py")))
+    modules = ("parts.labels", *(f"tables.{Path(p).stem}" for p in Path(tables.__path__[0]).glob("*.py")))
     modules += tuple(f"latex.{Path(p).stem}" for p in Path(latex.__path__[0]).glob("*.py"))
     script = "; ".join(f"import storelab.analysis.{m.removesuffix('.__init__')}" for m in modules)
     assert without(script, "matplotlib", "seaborn") == "[]"

@@ -114,7 +114,7 @@ def traces() -> traced.Tests:
     tests.wide = {"a.py::x": {"fixture f": 3.0, "campaign c": 5.0}, "a.py::y": {"fixture f": 3.0}}
     tests.wide |= {"b.py::x": {}, "b.py::dear": {}}
     tests.ran.update({t: {"m.py": 1} for t in tests.cost})
-    tests.expected_objects["m.py"][7] = {"campaign c"}
+    tests.makes["m.py"][7] = {"campaign c"}
     return tests
 
 

@@ -25,7 +25,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\nContent-Type: applicat
 @pytest.fixture
 def short(monkeypatch):
     """Set the limit to one second."""
-    for name, value in (("STALLED_S", 1.0), ("TELL_S", 0.3), ("LOOK_S", 0.05)):
+    for name, value in (("STALLED_S", 1.0), ("MESSAGE_S", 0.3), ("LOOK_S", 0.05)):
         monkeypatch.setattr(patience, name, value)
     for name, text in FIRST.environ().items():
         monkeypatch.setenv(name, text)

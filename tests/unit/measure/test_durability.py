@@ -41,7 +41,7 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
         del found["when"]
         return SimpleNamespace(returncode=0, stdout=json.dumps(found), stderr="")
 
-    monkeypatch.setattr(durability.processes, "ask", ask)
+    monkeypatch.setattr(durability.processes, "run_command", ask)
     store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
     whole = gang_job(endpoints=[Endpoint("http://127.0.0.1:9")])
     taken = durability.Readings(store, tmp_path, whole, 9)
@@ -57,7 +57,7 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
     taken.take("end")
     assert [t["most"] for _, t in asked[2:]] == [5, 5]
     failed = SimpleNamespace(returncode=1, stdout="", stderr="no module")
-    monkeypatch.setattr(durability.processes, "ask", lambda *_: failed)
+    monkeypatch.setattr(durability.processes, "run_command", lambda *_: failed)
     with pytest.raises(MeasurementFailed, match="no module"):
         taken.take("end")
     nothing = durability.Readings(store, tmp_path / "none", whole, 9)

@@ -47,12 +47,12 @@ def test_docstrings_name_existing_source_files():
 
 def starts_that_outlive(text: str) -> Iterator[int]:
     """Yield lines that start a program without `die_with_parent`: it survives when its parent is killed."""
-    wrapped = "_mortal" in text  # wraps the command line in place of the option
+    wrapped = "_ends_with_parent" in text  # wraps the command line in place of the option
     for node in ast.walk(ast.parse(text)) if any(name in text for name in STARTERS) else ():
         if not isinstance(node, ast.Call) or ast.unparse(node.func) not in STARTERS:
             continue
         call, argument = ast.unparse(node), node.args[0]
-        if "die_with_parent" in call or "_mortal" in call:
+        if "die_with_parent" in call or "_ends_with_parent" in call:
             continue
         if not (wrapped and isinstance(argument, ast.Name) and argument.id == "command"):
             yield node.lineno

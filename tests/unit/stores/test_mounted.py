@@ -64,7 +64,7 @@ def installed(monkeypatch):
 def test_missing_privileges_are_reported(tmp_path, monkeypatch, installed):
     refused = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
     missing = [
-        (processes, "ask", lambda *a, **k: refused, "Operation not permitted"),
+        (processes, "run_command", lambda *a, **k: refused, "Operation not permitted"),
         (mounted, "DEVICE", tmp_path / "none", "FUSE"),
         (os, "geteuid", lambda: 1000, "needs root"),
     ]

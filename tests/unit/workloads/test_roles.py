@@ -370,7 +370,7 @@ def test_writing_clients_share_the_room(tmp_path, monkeypatch, first):
     config = configured(scratch=str(tmp_path))
     noted = []
     monkeypatch.setattr(deployment.left_over, "add", lambda *_: None)
-    monkeypatch.setattr(deployment.left_over, "room", lambda *_: 999)
+    monkeypatch.setattr(deployment.left_over, "free_space", lambda *_: 999)
     monkeypatch.setattr(deployment.left_over, "disk", lambda store, size: 99 if size == 10**6 else None)
     monkeypatch.setattr(
         deployment.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload))

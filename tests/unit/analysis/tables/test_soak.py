@@ -187,7 +187,7 @@ def test_older_records_have_no_memory_or_files(tmp_path):
         if schema == 3:
             content = records.read_json(place / "run.json") | {"schema": 3}
             records.write_summed(place / "run.json", content)
-    soaked.evidence.write_sums(tmp_path / "raw")
+    soaked.integrity.write_sums(tmp_path / "raw")
     build.build(tmp_path, ["soak"])
     found = build.read(tmp_path, "soak").query("does == 'get' and role != role").set_index("part")
     assert found["client_rss_mb"].tolist()[:2] == [80, 80] and math.isnan(found.loc[3, "client_rss_mb"])

@@ -38,7 +38,7 @@ def kernel(monkeypatch):
             it.mounted.remove(Path(command[-1]))
         return SimpleNamespace(returncode=0, stdout="", stderr="")
 
-    monkeypatch.setattr(drives.processes, "ask", ask)
+    monkeypatch.setattr(drives.processes, "run_command", ask)
     monkeypatch.setattr(drives.os.path, "ismount", lambda p: Path(p) in it.mounted)
     monkeypatch.setattr(drives.time, "sleep", lambda seconds: None)
     return it
