@@ -321,10 +321,10 @@ def test_folder_of_the_user_is_the_vice_partition(tmp_path, monkeypatch):
     one.make_ready()
     assert (tmp_path / "lustre" / "vicepa" / "AlwaysAttach").exists()
     assert str(tmp_path / "lustre") in one.daemon("fileserver-1").prefix
-    own = one._own / "etc"
+    own = one._runtime / "etc"
     assert (own / "ThisCell").read_text() == (own / "server" / "ThisCell").read_text() == "storelab.test\n"
     assert one.settings.subnet == "10.213.89.0/30" and "10.213.89.2 #afsdb" in (own / "CellServDB").read_text()
-    assert (own / "cacheinfo").read_text() == f"{one.path.parent}:{one._own}/cache:100000\n", (
+    assert (own / "cacheinfo").read_text() == f"{one.path.parent}:{one._runtime}/cache:100000\n", (
         "afsd.fuse needs it to start"
     )
 

@@ -17,7 +17,7 @@ from storelab.analysis.records import selection
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, guarantees, soak
 from storelab.analysis.tables.roles import step_ns
-from storelab.core import plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.errors import UserError
 from storelab.measure import check
 from storelab.stores.config import Config
@@ -187,7 +187,7 @@ def test_older_records_have_no_memory_or_files(tmp_path):
         if schema == 3:
             content = records.read_json(place / "run.json") | {"schema": 3}
             records.write_summed(place / "run.json", content)
-    soaked.integrity.write_sums(tmp_path / "raw")
+    integrity.write_sums(tmp_path / "raw")
     build.build(tmp_path, ["soak"])
     found = build.read(tmp_path, "soak").query("does == 'get' and role != role").set_index("part")
     assert found["client_rss_mb"].tolist()[:2] == [80, 80] and math.isnan(found.loc[3, "client_rss_mb"])

@@ -150,4 +150,4 @@ def test_faults_may_fill_separate_drives_only(tmp_path):
     s = store(tmp_path, "versitygw", **SIZE)
     s.require_full("drive-1", "faults.f")  # mounted or not yet
     assert "a disk that others use" in refusal(store(tmp_path).require_full, "volume-1", "faults.f")
-    assert "cannot be renamed" in refusal(drives.require_removable, s.data, "gone", "faults.f", own_disk=True)
+    assert "cannot be renamed" in refusal(drives.require_removable, s.data, "gone", "faults.f", separate_disk=True)
