@@ -30,7 +30,7 @@ rule paper:
 rule figures:
     input:
         RAW_INPUTS + TABLES,
-        WORKFLOW.each(["figures/index.json"]),
+        WORKFLOW.in_each_campaign(["figures/index.json"]),
     message:
         "the figures are in {WORKFLOW.places}: figures/"
 
@@ -54,7 +54,7 @@ rule pictures:
 rule notebooks:
     input:
         RAW_INPUTS,
-        WORKFLOW.each(f"notebooks/{name}.html" for name in NOTEBOOKS),
+        WORKFLOW.in_each_campaign(f"notebooks/{name}.html" for name in NOTEBOOKS),
     message:
         "the notebooks are in {WORKFLOW.places}: notebooks/"
 
