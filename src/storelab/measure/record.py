@@ -68,8 +68,8 @@ def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
 def _hung_fraction(results: Sequence[ClientResult]) -> float:
     """Return the fraction of the workers' time that hanging operations took."""
     seconds = sum(r.engine["hung_s"] for r in results if r.engine.get("hung"))
-    own = [r for r in results if r.engine.get("hung") is not None]
-    whole: int = sum(r.engine["settings"]["workers"] * (r.deadline_ns - r.begin_ns) for r in own) if seconds else 0
+    hung = [r for r in results if r.engine.get("hung") is not None]
+    whole: int = sum(r.engine["settings"]["workers"] * (r.deadline_ns - r.begin_ns) for r in hung) if seconds else 0
     return float(seconds * 1e9 / whole) if whole else 0.0
 
 
@@ -102,9 +102,9 @@ def record_of_point(
     spent.reason = next((role.budget.reason for role in roles if role.budget.reason), spent.reason)
     clients = []
     for result in results:  # only what differs between clients; `engine` of the record holds for the whole point
-        own = {name: value for name, value in result.engine.items() if name not in ENGINE}
+        engine_facts = {name: value for name, value in result.engine.items() if name not in ENGINE}
         facts = {name: value for name, value in result.to_json().items() if name not in APART}
-        clients.append(facts | {"engine": own})
+        clients.append(facts | {"engine": engine_facts})
     return RunRecord(
         campaign=config.name,
         point=chosen,

@@ -295,8 +295,8 @@ def repair(store: Any) -> list[str]:
     journal, lines = journal_of(store), []
     if not journal.file.exists():
         return []
-    with journal.held() as own:
-        for harm, take_back in Acts(store).take_all_back(restart=False) if own else ():
+    with journal.held() as locked:
+        for harm, take_back in Acts(store).take_all_back(restart=False) if locked else ():
             try:
                 take_back()
                 lines.append(f"{store.name}: undid {_name(harm)}, which was left behind")

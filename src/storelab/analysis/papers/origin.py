@@ -223,11 +223,11 @@ def _matching(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> lis
     values = _tuples([groups.comparable(rows[c]) for c in columns], len(rows))
     found = [False] * number
     for known in dict.fromkeys(tuple(v is not None for v in row) for row in values):
-        own = [member.identities(c) for c, there in zip(columns, known, strict=True) if there]
+        identities = [member.identities(c) for c, there in zip(columns, known, strict=True) if there]
         wanted = {
             tuple(v for v in row if v is not None) for row in values if tuple(v is not None for v in row) == known
         }
-        found = [a or p in wanted for a, p in zip(found, _tuples(own, number), strict=True)]
+        found = [a or p in wanted for a, p in zip(found, _tuples(identities, number), strict=True)]
     return found
 
 

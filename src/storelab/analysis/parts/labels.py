@@ -46,8 +46,8 @@ OPERATIONS = {
 
 def split_role(column: str) -> tuple[str, str]:
     """Split `uploads.workers` into role and column. The role is empty for a column of the whole point."""
-    role, _, own = column.rpartition(OF_ROLE)
-    return role, own
+    role, _, name = column.rpartition(OF_ROLE)
+    return role, name
 
 
 def heading(column: str) -> str:

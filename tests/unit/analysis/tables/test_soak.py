@@ -17,7 +17,7 @@ from storelab.analysis.records import selection
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, guarantees, soak
 from storelab.analysis.tables.roles import step_ns
-from storelab.core import plan, records
+from storelab.core import integrity, plan, records
 from storelab.core.errors import UserError
 from storelab.measure import check
 from storelab.stores.config import Config
