@@ -140,7 +140,7 @@ def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
 
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
-    """Return the runs by (store or None, workload, axes …, metric): rep, value and the other columns of `RUN_COLUMNS`."""
+    """Return the runs by (store or None, workload, axes …, metric): rep, value, other `RUN_COLUMNS`."""
     rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
     usual, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:

@@ -107,7 +107,7 @@ def measure(
             prepare(attempt)
             outcome = run(attempt, spare)
         finally:
-            workloads.workload_of(chosen).ended(job)
+            workloads.workload_of(chosen).cleanup(job)
         if fill:
             outcome.fill = fill | {"end_percent": filling.used_percent(store)}
         accept(attempt, outcome)

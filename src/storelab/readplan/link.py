@@ -12,8 +12,8 @@ at a time, and fewer for a small object), and at most 105 MB or the bytes of the
 several ranges in a request, all this uses one range each, and then the cost of a further range is measured.
 
 The transfer time is a difference of two measured times, which is unreliable on a busy host. So no rate is taken to be
-more than `MAX_RATE_RATIO` times the fastest trial, including its latency. `Link.doubtful` lists the values that were limited
-in this way. May import: numpy, `readplan.transports`.
+more than `MAX_RATE_RATIO` times the fastest trial, including its latency. `Link.doubtful` lists the values that were
+limited in this way. May import: numpy, `readplan.transports`.
 """
 
 import statistics

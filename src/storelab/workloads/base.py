@@ -1,7 +1,7 @@
 """The base class of workloads: their declaration, and hooks around the measurement.
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `cleanup`) do nothing here; a workload overrides those
-that it needs.
+Hooks of the coordinator (`validate`, `before`, `after`, `observe`, `cleanup`) do nothing here; a workload overrides
+those that it needs.
 """
 
 import re

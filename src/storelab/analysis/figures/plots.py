@@ -256,8 +256,8 @@ def count_axis(
 ) -> None:
     """Set ticks at the measured counts (for example of clients).
 
-    The axis is logarithmic if the values span a factor WIDE or more; it has at most `max_labels` labels. names: labels in
-    place of the numbers.
+    The axis is logarithmic if the values span a factor WIDE or more; it has at most `max_labels` labels. names:
+    labels in place of the numbers.
     """
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):

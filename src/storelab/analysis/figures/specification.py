@@ -147,8 +147,8 @@ class Specification(Declared):
 class Function(Declared):
     """A figure that a specification cannot describe.
 
-    function: takes the table and those in `further_tables`, and returns the Figure, or None without data. The figure requires
-    `least` and shows up to `most` of its `counted_as`; `count` returns how many a table has.
+    function: takes the table and those in `further_tables`, and returns the Figure, or None without data. The figure
+    requires `least` and shows up to `most` of its `counted_as`; `count` returns how many a table has.
     """
 
     function: Callable[..., "Figure | None"]

@@ -196,7 +196,7 @@ def values_of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     for workload, (operation, marker) in OPERATIONS_2012.items():
         own = table[(table["object_size_printed"] == min(sizes)) & (table["operation"] == operation)]
         if (rows["workload"] == workload).any():
-            points = printed.set_index("threads")
+            points = own.set_index("threads")
             label = f"published 2012: {operation} (UDS 1, 1 bucket)"
             yield Reference(points[column], label=label, marker=marker, spread=points[f"{column}_err"])
 

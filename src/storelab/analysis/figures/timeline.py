@@ -1,9 +1,9 @@
 """Define the figures over time: points with roles, their phases, and series of parts over hours.
 
-The plan determines the timelines (`figures_of_plan`): one for each sweep with roles. One figure has at most MAX_GROUPS groups
-of points; the others follow in further figures. Thin lines are single runs, thick ones their median. Phases are bands,
-acts are labelled lines, and states that the store reported are marks above the panel. If some groups are disturbed, the
-figures show only these.
+The plan determines the timelines (`figures_of_plan`): one for each sweep with roles. One figure has at most
+MAX_GROUPS groups of points; the others follow in further figures. Thin lines are single runs, thick ones their
+median. Phases are bands, acts are labelled lines, and states that the store reported are marks above the panel. If
+some groups are disturbed, the figures show only these.
 """
 
 import math

@@ -207,8 +207,8 @@ def role_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     if len(rows):
         rows = rows[~rows["workload"].isin(table.loc[table["does"] == COLLECTS, "workload"])]
     same = list(table.columns[: table.columns.get_loc("n")]) if len(rows) else []
-    for system, system_rows in groups.labelled(rows).groupby("deployment") if len(rows) else []:
-        r = system_rows.loc[system_rows[f"{name}_median_ratio"].astype(float).idxmin()]
+    for system, own in groups.labelled(rows).groupby("deployment") if len(rows) else []:
+        r = own.loc[own[f"{name}_median_ratio"].astype(float).idxmin()]
         group = table[table[same].astype(str).eq(r[same].astype(str)).all(axis=1)]
         others = group[(group["phase"] == DURING) & (group["role"] != r["role"])]
         did = [f"{o['role']} ran at {_short(o, 'rate', 'per_s')} operations/s" for _, o in others.iterrows()]
@@ -257,8 +257,8 @@ def _range(values: "pd.Series[float]") -> str:
 
 def fault_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """Yield the cost of each fault, the longest time until redundancy was restored, and runs without a notice."""
-    measured_rows = roles.measured(table)
-    for system, rows in groups.labelled(measured_rows).groupby("deployment") if len(measured_rows) else []:
+    own = roles.measured(table)
+    for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
         clauses, lines, points = [], [], roles.once(rows)
         worst = rows["degraded_median_ratio"].astype(float).min()
         if not rows["failed_operations"].sum():

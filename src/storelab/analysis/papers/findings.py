@@ -149,7 +149,8 @@ def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:
             verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(UNDECIDED)) else []
-            yield f"\\emph{{{escape(f.statement)}}} {_expected(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
+            judged = "; it ".join(verdict_texts)
+            yield f"\\emph{{{escape(f.statement)}}} {_expected(f)} This {judged}.{_contradicted(f)}"
     open_ones = [f for f in subject_findings if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
         undecided = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)

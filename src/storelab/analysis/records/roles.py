@@ -76,8 +76,8 @@ class Phase:
 class Healing:
     """The states that a store reported after a fault, UTC ns.
 
-    `reports_state`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it was
-    not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
+    `reports_state`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it
+    was not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
     """
 
     reports_state: bool

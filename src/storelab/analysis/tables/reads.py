@@ -5,8 +5,8 @@
 `events.csv` follows the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010), where
 useful work is more important than MB/s. An event counts once for each completed step that decoded it. Rates and bytes
 per event are estimates of `windows.closed_loop` in the `overlap` window, for all jobs, and of reading only
-(`windows.separate_reads` separates it from opening). The totals are those of all steps from the agreed start until the first job
-stopped, including the opening of the files.
+(`windows.separate_reads` separates it from opening). The totals are those of all steps from the agreed start until
+the first job stopped, including the opening of the files.
 """
 
 from typing import Any

@@ -161,7 +161,7 @@ def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group (columns `by`) of the measured points: medians over the runs of the columns of `run_values`.
+    """Return one row per group (columns `by`) of the measured points: medians of the columns of `run_values`.
 
     used: `with_points` of the points whose rates say something about a store. interval: the kind of low and high.
     """

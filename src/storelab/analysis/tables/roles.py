@@ -101,7 +101,7 @@ def run_rows(campaign: Campaign) -> pd.DataFrame:
     does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
     both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
     before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
-    places = pd.MultiIndex.from_frame(both[["key", "role"]])
+    own = pd.MultiIndex.from_frame(both[["key", "role"]])
     usual = before["work"] / before["length_s"]
     expected = both["length_s"] * usual.where(usual > 0).reindex(own).to_numpy()
     enough = expected >= MIN_OPERATIONS
@@ -110,7 +110,7 @@ def run_rows(campaign: Campaign) -> pd.DataFrame:
     both["throughput_mb_per_s"] = (both["work_bytes"] / 1e6 / both["length_s"]).where(worked)
     before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
     for name, column in RATIOS.items():
-        base = before[column].astype(float).reindex(places).to_numpy()
+        base = before[column].astype(float).reindex(own).to_numpy()
         ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
         both[f"{name}_ratio"] = ratio.where(enough & (both["phase"] != roles.BEFORE))
     both[BOUNDS] = [_with_ratios(bounds) for bounds in both[BOUNDS]]

@@ -226,7 +226,8 @@ def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
 
 def moved(row: Mapping[str, Any]) -> str:
     """Return the trend in words: `p99 of the latency (uploads) rose by 140 [79, 270] %`."""
-    return f"{in_words(row)} {TREND_WORDS[row['trend']]} by {change_text(row, -1 if row['trend'] == steadiness.FALLS else 1)} %"
+    change = change_text(row, -1 if row["trend"] == steadiness.FALLS else 1)
+    return f"{in_words(row)} {TREND_WORDS[row['trend']]} by {change} %"
 
 
 def titles(names: Sequence[str]) -> dict[str, str]:

@@ -230,8 +230,8 @@ def _separate_accounts(c: S3, act: str) -> Answer:
         case "read":
             replies = [c.send("GET", key, keys=mine), c.send("HEAD", key, keys=mine)]
             source = {"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"}
-            copied = c.send("PUT", stolen, headers=source, bucket=other_bucket.name, keys=mine)
-            c.send("DELETE", stolen, bucket=other_bucket.name, keys=mine)
+            copied = c.send("PUT", stolen, headers=source, bucket=own.name, keys=mine)
+            c.send("DELETE", stolen, bucket=own.name, keys=mine)
             demand(
                 not copied.good or bool(error_code(copied.body)),
                 f"it can copy the object into its own bucket: {copied.status}",
