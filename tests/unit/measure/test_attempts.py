@@ -25,7 +25,7 @@ def attempt(folder: Path, name: str, content: bytes) -> tuple[RunRecord, Path]:
     work.mkdir(parents=True)
     for n in (0, 1):
         (work / f"ops.{n}.parquet").write_bytes(content + bytes([n]))
-    return RunRecord(point=POINT, start_ns=len(content), attempt=name), work
+    return RunRecord(point=POINT, start_ns=len(content), deadline_ns=len(content), attempt=name), work
 
 
 @pytest.mark.parametrize(

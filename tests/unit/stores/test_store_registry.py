@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from refusals import all_refused, refusal
 
 from storelab import stores
-from storelab.cli import reference
+from storelab.cli import settings_pages
 from storelab.stores import all_stores, config, make, recipes
 from storelab.workloads.probe import workload
 
@@ -68,8 +68,8 @@ def test_new_store_is_found_everywhere(toy):
     assert (store.settings.colour, store.protocol, store.managed) == ("blue", "file", False)
     assert [t.evidence for t in workload.ask_administration(store)] == ["blue"]
     assert [p.what for p in recipes.parts("toy", Path("none"))] == ["paint"]
-    text = reference.configuration()
-    assert "## `stores.<name>` of kind `toy`" in text and "| `colour` | one of `red`, `blue` |" in text
+    text = settings_pages.store_kinds()
+    assert "### `toy`" in text and "| `colour` | one of `red`, `blue` |" in text
 
 
 def test_mistakes_in_settings_name_the_key(toy, tmp_path):

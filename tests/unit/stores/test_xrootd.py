@@ -45,7 +45,7 @@ def test_daemons_start_in_stages(tmp_path):
         {"cmsd-1", "cmsd-2"},
         {"server-1", "server-2", "redirector-1", "redirector-2"},
     ]
-    assert names(store(tmp_path, servers=2, door="proxy").stages(["proxy-1", "proxy-2"])) == [
+    assert names(store(tmp_path, servers=2, gateway="proxy").stages(["proxy-1", "proxy-2"])) == [
         {"manager-1"},
         {"cmsd-1", "cmsd-2"},
         {"server-1", "server-2", "redirector-1"},
@@ -94,13 +94,13 @@ def test_configuration_of_each_daemon(tmp_path):
     assert "all.role server" in server and f"oss.localroot {cluster.root()}/objects" in server
     assert "all.role manager" in redirector and "all.manager 10.213.77.3:10941" in redirector
     assert not [line for line in redirector if line.startswith("oss.")]
-    proxy = lines(store(tmp_path, servers=3, door="proxy").text("p1"))
+    proxy = lines(store(tmp_path, servers=3, gateway="proxy").text("p1"))
     assert "pss.origin 10.213.77.2:10940" in proxy and "ofs.osslib libXrdPss.so" in proxy
     assert cluster.timeouts()["cms.delay lookup"] == 1 and store(tmp_path).timeouts() == {}
 
 
 def test_tls_excludes_all_other_protocols(tmp_path):
-    plain, secure = (store(tmp_path, servers=2, door="proxy", tls=tls) for tls in (False, True))
+    plain, secure = (store(tmp_path, servers=2, gateway="proxy", tls=tls) for tls in (False, True))
     for node in ("r1", "s1", "p1"):
         assert "xrootd.tls all" in lines(secure.text(node)), node
         assert "tls" not in plain.text(node).replace("https2http", ""), node

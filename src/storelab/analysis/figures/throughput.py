@@ -257,7 +257,7 @@ CLIENT_RESOURCES = Specification(
         ),
     ),
     columns=True,
-    max_labels=5,
+    labels=5,
     height=2.1,
     title="Resources of the client: {deployment}{clients} ({engine})",
     caption="Resources that the client used ({engine}): the maximum of open sockets of its processes, and how many "

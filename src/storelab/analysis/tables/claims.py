@@ -212,7 +212,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
         free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
         free |= {"role", "workload"}
-    axes = [c for c in rows if labels.of_role(c)[1] in BY_COLUMN]
+    axes = [c for c in rows if labels.split_role(c)[1] in BY_COLUMN]
     columns = [
         c for c in ("store", "workload", *axes, *TABLE_COLUMNS.get(claim["table"], ())) if c in rows and c not in free
     ]
@@ -292,7 +292,7 @@ def _medians(claim: Mapping[str, Any], sides: Mapping[Any, list[float]], unit: s
 
 
 def _value(along: str, value: Any) -> str:
-    plain = labels.of_role(along)[1]
+    plain = labels.split_role(along)[1]
     return labels.value_text(plain, value) or labels.cell(plain, value)
 
 
@@ -477,7 +477,7 @@ class Runs(dict[str, pd.DataFrame]):
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
         known = _known(name)  # the rows of a run have about a hundred other columns
-        rows = made[[c for c in made if c in known or labels.of_role(c)[1] in BY_COLUMN]]
+        rows = made[[c for c in made if c in known or labels.split_role(c)[1] in BY_COLUMN]]
         rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
         # An axis that is null in all rows does not distinguish cases.
         self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]

@@ -57,7 +57,7 @@ def later(one, target, days: int) -> None:
     shutil.copytree(one / "raw", target / "raw", copy_function=os.link)
     for head in (target / "raw" / key / "run.json" for key in integrity.heads(target / "raw")):
         run = records.read_json(head)
-        content = records.with_sum(run | {"start_ns": run["start_ns"] + days * DAY})
+        content = records.with_sum(run | {name: run[name] + days * DAY for name in ("start_ns", "deadline_ns")})
         records.write_atomic(head, content, sync=False)  # a new file: the linked one stays
     integrity.write_sums(target / "raw")
     derived.write_sums(target, MADE)

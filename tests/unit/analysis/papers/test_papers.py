@@ -69,7 +69,8 @@ class Judging:
         self.name, self.sums = name, f"sums of {name}"
         empty = dict.fromkeys(("published", "published_unit", "low", "high", "unit", "points", "reason"), float("nan"))
         rows = pd.DataFrame(claims, columns=["claim", "system", "verdict", "value", "query"])
-        self._claims = rows.assign(says=rows["claim"] + " holds.", source="a report", expected="at least 2", **empty)
+        statement = rows["claim"] + " holds."
+        self._claims = rows.assign(statement=statement, source="a report", expected="at least 2", **empty)
 
     def table(self, name: str) -> pd.DataFrame:
         assert name == "claims"

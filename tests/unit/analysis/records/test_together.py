@@ -94,7 +94,7 @@ def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_onc
         "zip": {"file_size": ["L", "M"], "clients": [1, 2]},
         "scale_axes": ["file_size"],
     }
-    assert values(made(sweeps={"s": files}, scale=0.1), "scale", "clients") == {("M", 1), ("S", 2)}
+    assert values(made(sweeps={"s": files}, scale=0.1), "file_size", "clients") == {("M", 1), ("S", 2)}
 
 
 def test_the_plan_says_what_goes_together_and_nothing_else_changes():
