@@ -35,10 +35,10 @@ def use(state: Path, stores: Iterable[str]) -> None:
 
 
 def others(state: Path, store: str) -> list[int]:
-    """Return the pids of processes that use a store, without this one and its parents."""
+    """Return the pids of processes that use a store, in order, without this one and its parents."""
     ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = []
-    for path in sorted(_folder(state, store).glob("*")):
+    for path in _folder(state, store).glob("*"):
         if not path.name.isdigit() or int(path.name) in ancestors:
             continue
         with suppress(FileNotFoundError), open(path, "r+") as file:
@@ -47,4 +47,4 @@ def others(state: Path, store: str) -> list[int]:
                 path.unlink()  # its process has ended
             except BlockingIOError:
                 found.append(int(path.name))
-    return found
+    return sorted(found)
