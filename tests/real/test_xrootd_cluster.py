@@ -118,7 +118,7 @@ def test_lost_server_is_reported_and_comes_back(cluster):
 
 
 def test_proxy_joins_the_servers(tmp_path):
-    with managed.running(new(tmp_path / "state", 1, door="proxy", servers=2)) as store:
+    with managed.running(new(tmp_path / "state", 1, gateway="proxy", servers=2)) as store:
         store.up()
         assert list(store.deployment()["daemons"]) == ["manager", "cmsd", "server", "redirector", "proxy"]
         bucket, before = bucket_for(store, "joined"), store.request_counts()
