@@ -111,7 +111,7 @@ func TestALedgerWithoutItsHeaderIsRefused(t *testing.T) {
 	for _, size := range []int{0, 1, Page - 1, Page + 1} {
 		name := filepath.Join(t.TempDir(), "ledger.0")
 		os.WriteFile(name, make([]byte, size), 0o600)
-		if _, err := Open(name); err == nil || !strings.Contains(err.Error(), "no header") {
+		if _, err := Open(name); err == nil || !strings.Contains(err.Error(), "not a header") {
 			t.Errorf("%d B: %v", size, err)
 		}
 	}

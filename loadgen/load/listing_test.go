@@ -131,7 +131,7 @@ func TestForgedListingsAreErrorsByName(t *testing.T) {
 			return p, "", ""
 		}},
 		{"WrongAnswer", "without a token", func(p []string, after int) ([]string, string, string) { return p, "true", "" }},
-		{"WrongAnswer", "no XML", only(func(p []string) []string { return []string{"f/4</Key></Contents>"} })},
+		{"WrongAnswer", "not XML", only(func(p []string) []string { return []string{"f/4</Key></Contents>"} })},
 		{"PageTooLong", "5 keys in a page, at most 4", func(p []string, after int) ([]string, string, string) {
 			if after == 0 {
 				return append(p, "f/4"), "true", "5"
