@@ -362,7 +362,7 @@ def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: S
     """
     points = table[table["workload"] != ALL]
     yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
-    yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
+    yield from (f"Undecided: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
     if sum(alone):
         yield f"Without a counterpart: {labels.plural(alone[0], 'point')} of A, {labels.plural(alone[1], 'point')} of B"
     if (tested := int(points["p"].notna().sum())) > 1:

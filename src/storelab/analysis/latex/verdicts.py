@@ -141,7 +141,7 @@ def short(table: pd.DataFrame) -> str:
             cells.append(f"{len(names)}{': ' if claim_names else ''}{escape(claim_names)}")
         missing = len({*table["claim"]} - {*system_rows["claim"]} - elsewhere)
         lines.append([*cells, str(missing) if _is_store(system) else "--"])
-    head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
+    head = ["System", "Confirmed", "Refuted", "Undecided", "Not measured"]
     body = tex_table(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, caption="") if lines else ""
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
 
