@@ -1,8 +1,9 @@
 """Users of stores: `down` of one campaign leaves a store on which another measures; the last user stops it."""
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -39,6 +40,15 @@ def test_users_come_and_go(tmp_path):
         assert users.others(tmp_path, "sw") == [one] and users.others(tmp_path, "other") == [one]
     assert users.others(tmp_path, "sw") == []
     assert [p.name for p in (tmp_path / "sw.users").iterdir()] == [str(os.getpid())], "what was left is forgotten"
+
+
+def test_users_are_in_order_of_their_numbers(tmp_path):
+    (tmp_path / "sw.users").mkdir()
+    pids = [10**8, 90_000_000, 10**7, 9_000_000, 10**9]  # larger than any pid of Linux
+    with ExitStack() as stack:
+        for pid in pids:
+            fcntl.flock(stack.enter_context(open(tmp_path / "sw.users" / str(pid), "w")), fcntl.LOCK_EX)
+        assert users.others(tmp_path, "sw") == sorted(pids)
 
 
 def test_down_leaves_a_store_in_use(tmp_path, monkeypatch):
