@@ -142,7 +142,7 @@ def short(table: pd.DataFrame) -> str:
         missing = len({*table["claim"]} - {*system_rows["claim"]} - elsewhere)
         lines.append([*cells, str(missing) if _is_store(system) else "--"])
     head = ["System", "Confirmed", "Refuted", "Undecided", "Not measured"]
-    body = tex_table(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, caption="") if lines else ""
+    body = tex_table(left(2.6, 4.4, 4.4, 1.5, 1.4), head, lines, caption="") if lines else ""
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
 
 
