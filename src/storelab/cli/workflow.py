@@ -400,7 +400,7 @@ def source_files(stage: str) -> list[str]:
     """Return the sorted files that a stage depends on. Files below the working folder have relative paths."""
     found = {PACKAGE / "__init__.py", PACKAGE / "analysis" / "__init__.py"}
     for name in STAGES[stage]:
-        place = PACKAGE / name
+        place = (PACKAGE.parent if name == "readplan" else PACKAGE) / name  # a separate package next to this one
         paths = [place] if place.is_file() else place.rglob("*.*")
         found |= {path for path in paths if path.suffix not in NO_CODE}
     here = Path.cwd()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from storelab.readplan.link import Link
+from readplan.link import Link
 
 STEP = 1.08  # ratio of successive numbers of requests that are tried; the loss of time is far below 8 %
 FEW = 64  # runs; up to this number, plans close to the best one are tried

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from storelab.readplan.transports import Transport
+from readplan.transports import Transport
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
 HEADER_BYTES = 700  # of an answer's header on the wire including frames, if not measured
