@@ -70,14 +70,19 @@ def check(settings: Settings, as_json: bool) -> None:
     demands = [_demand(points, name, stores[name].free_bytes()) for name in used]
     if not as_json:
         _show_demands(config.name, demands)
-    checks.everything(config, points, WORKLOADS, stores)
+    sealed, of_campaign = records.sealed(config.raw), {name: stores[name] for name in used}
+    if sealed:
+        notes = list(checks.missing_programs(of_campaign))
+    else:
+        checks.everything(config, points, WORKLOADS, stores)
+        notes = [*cold.notes(points, stores), *checks.retention(config, of_campaign)]
     todo = integrity.missing(config.raw, [p.key for p in points])
     state = {
         "points": len(points),
         "measured": len(points) - len(todo),
-        "sealed": records.sealed(config.raw),
+        "sealed": sealed,
         "differences": plan_file.differences(config, points),
-        "notes": [*cold.notes(points, stores), *checks.retention(config, {name: stores[name] for name in used})],
+        "notes": notes,
     }
     if as_json:
         print_json("check", campaign=config.name, folder=str(config.campaign_dir), stores=demands, **state)
@@ -145,7 +150,8 @@ def _show_ready(state: dict[str, Any]) -> None:
         console.print(Text.assemble(("differs from the records:", "yellow"), f" {line}"))
     for line in state["notes"]:
         console.print(Text.assemble(("note:", "yellow"), f" {line}"))
-    console.print("space and limits: ok")
+    if not state["sealed"]:
+        console.print("space and limits: ok")
 
 
 @click.command()

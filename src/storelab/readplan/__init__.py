@@ -1,7 +1,7 @@
-"""The read planner: find the requests that fetch many small ranges of an object in the least time or with fewest bytes.
+"""Find the requests that read many small ranges of an object in the least time, or with the fewest bytes.
 
-It imports nothing of storelab, so that it can be used outside; it uses numpy, and in functions uproot, obstore or
-fsspec. `docs/read-planner.md` explains the model, and how to use it from uproot in a few lines.
+This package imports nothing else of storelab, so that other programs can use it. It needs numpy. Some functions also
+need uproot, obstore or fsspec. `docs/read-planner.md` explains the model and how to use the planner from uproot.
 """
 
 from typing import Any

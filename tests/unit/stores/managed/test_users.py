@@ -54,8 +54,8 @@ def test_user_is_seen_although_its_file_was_just_removed(tmp_path, monkeypatch):
         if len(opened) == 1:
             path.unlink()
         if len(opened) == 2:
-            fcntl.flock(other := open(path), fcntl.LOCK_EX)
-            threading.Timer(0.1, other.close).start()
+            fcntl.flock(other := os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+            threading.Timer(0.1, os.close, [other]).start()
         return opened[-1]
 
     monkeypatch.setattr(users.folders, "lock_file", lock_file)
