@@ -1,8 +1,8 @@
-"""The read planner: find the requests that fetch many small ranges of an object in the least time or with fewest bytes.
+"""Find the requests that read many small ranges of an object in the least time, or with the fewest bytes.
 
-It is a separate package, and imports nothing of storelab. It needs numpy; transports and `PlannedSource` import uproot,
-obstore, fsspec or urllib3 when they are used. `README.md` shows the first steps; storelab's page "The read planner"
-explains the model.
+This is a separate package, which imports nothing of storelab. It needs numpy. Transports and `PlannedSource` import
+uproot, obstore, fsspec or urllib3 when they are used. `README.md` shows the first steps; storelab's page "The read
+planner" explains the model.
 """
 
 from typing import Any

@@ -287,14 +287,15 @@ def live(settings: Settings, campaign: str | None, port: int, address: str) -> N
     CAMPAIGN is the name of a campaign; default: the configured one. It may start later. The page's address plus
     /metrics is for Prometheus. Ctrl-C ends the server; this does not affect the measurement.
     """
+    from storelab.analysis.report.live import address as addresses
+
     folder = _live_folder(settings, campaign)
+    listening, token = addresses.listen(address, port), addresses.token_for(address)
+    click.echo(f"storelab: {folder.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
     os.nice(10)  # so that it does not disturb the measurement
-    from storelab.analysis.report.live import serve
+    from storelab.analysis.report.live import serve  # seconds on a busy machine
 
-    def announce(url: str) -> None:
-        click.echo(f"storelab: {folder.name}: {url} (Ctrl-C ends it)", err=True)
-
-    serve.run(folder, address, port, announce)
+    serve.run(folder, listening, token)
 
 
 def _live_folder(settings: Settings, name: str | None) -> Path:

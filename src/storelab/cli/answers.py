@@ -107,7 +107,7 @@ class Finding(StrictModel):
     """The result of one check."""
 
     name: str = Field(description="Name of the check.")
-    level: Literal["ok", "warn", "fail"] = Field(description="Result; after a `fail` the exit code is 2.")
+    level: Literal["ok", "note", "warn", "fail"] = Field(description="Result; after a `fail` the exit code is 2.")
     value: str = Field(description="What was found.")
     hint: str = Field(description="How to fix it; empty if there is nothing to fix.")
 

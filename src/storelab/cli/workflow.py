@@ -212,7 +212,7 @@ def prepare(
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # also here, because no rule runs and reports it if all markers exist
     points = {p.key: p for p in planned}
-    users.use(Path(full.state), {p.store for p in planned})  # until Snakemake ends
+    users.use(Path(full.state), {users.of_campaign(full.name), *(p.store for p in planned)})  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
