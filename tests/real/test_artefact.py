@@ -123,9 +123,10 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
         return done.stdout + done.stderr
 
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist", where=ROOT)
-    (wheel,) = (tmp_path / "dist").glob("storelab-*.whl")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist", where=ROOT / "src/readplan")
+    wheels = sorted((tmp_path / "dist").glob("*.whl"))
     run(*uv, "venv", "--offline", "--python", sys.executable, tmp_path / "venv")
-    run(*uv, "pip", "install", "--offline", "--no-deps", "--python", tmp_path / "venv/bin/python", wheel)
+    run(*uv, "pip", "install", "--offline", "--no-deps", "--python", tmp_path / "venv/bin/python", *wheels)
     own = next((tmp_path / "venv").glob("lib/*/site-packages"))
     (own / "borrowed.pth").write_text(f"{site}\n")
     code = "import storelab; from storelab.install import golang as go; print(storelab.__file__, go.pinned(go.LOADGEN))"

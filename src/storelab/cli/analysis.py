@@ -293,14 +293,15 @@ def live(settings: Settings, campaign: str | None, port: int, address: str) -> N
     CAMPAIGN is the name of a campaign; default: the configured campaign. Its measurement can start later. Prometheus
     can read the metrics at the address of the page plus /metrics. Ctrl-C ends the server but not the measurement.
     """
+    from storelab.analysis.report.live import address as addresses
+
     folder = _live_folder(settings, campaign)
+    listening, token = addresses.listen(address, port), addresses.token_for(address)
+    click.echo(f"storelab: {folder.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
     os.nice(10)  # so that the server does not disturb the measurement
-    from storelab.analysis.report.live import serve
+    from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
 
-    def announce(url: str) -> None:
-        click.echo(f"storelab: {folder.name}: {url} (Ctrl-C ends it)", err=True)
-
-    serve.run(folder, address, port, announce)
+    serve.run(folder, listening, token)
 
 
 def _live_folder(settings: Settings, name: str | None) -> Path:

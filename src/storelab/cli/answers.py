@@ -108,7 +108,9 @@ class Finding(StrictModel):
     """The result of one check."""
 
     name: str = Field(description="Name of the check.")
-    level: Literal["ok", "warn", "fail"] = Field(description="Result. The exit code is 2 if a check has `fail`.")
+    level: Literal["ok", "note", "warn", "fail"] = Field(
+        description="Result. The exit code is 2 if a check has `fail`."
+    )
     value: str = Field(description="The value that the check found.")
     hint: str = Field(description="How to fix the problem; empty if there is none.")
 

@@ -76,14 +76,19 @@ def check(settings: Settings, as_json: bool) -> None:
     demands = [_demand(points, name, stores[name].free_bytes()) for name in used]
     if not as_json:
         _show_demands(config.name, demands)
-    checks.everything(config, points, WORKLOADS, stores)
+    sealed, of_campaign = records.sealed(config.raw), {name: stores[name] for name in used}
+    if sealed:
+        notes = list(checks.missing_programs(of_campaign))
+    else:
+        checks.everything(config, points, WORKLOADS, stores)
+        notes = [*cold.notes(points, stores), *checks.retention(config, of_campaign)]
     todo = integrity.missing(config.raw, [p.key for p in points])
     state = {
         "points": len(points),
         "measured": len(points) - len(todo),
-        "sealed": records.sealed(config.raw),
+        "sealed": sealed,
         "differences": plan_file.differences(config, points),
-        "notes": [*cold.notes(points, stores), *checks.retention(config, {name: stores[name] for name in used})],
+        "notes": notes,
     }
     if as_json:
         print_json("check", campaign=config.name, folder=str(config.campaign_dir), stores=demands, **state)
@@ -151,7 +156,8 @@ def _show_ready(state: dict[str, Any]) -> None:
         console.print(Text.assemble(("differs from the records:", "yellow"), f" {line}"))
     for line in state["notes"]:
         console.print(Text.assemble(("note:", "yellow"), f" {line}"))
-    console.print("space and limits: ok")
+    if not state["sealed"]:
+        console.print("space and limits: ok")
 
 
 @click.command()
@@ -207,10 +213,8 @@ def _planned(point: "Point", state: str) -> dict[str, Any]:
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
     """Upload the data sets of the campaign. A data set that is already in the store is not uploaded again."""
     from storelab.core import plan as planning
-    from storelab.host import scratch
     from storelab.measure import attempts
-    from storelab.stores import deployed
-    from storelab.workloads.staging import stage as staging
+    from storelab.measure import check as checks
 
     config, points = load(settings)
     stores = load_stores(config)
@@ -223,18 +227,29 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
             f"the plan has no data set{f' {dataset}' if dataset else ''} for {only or 'any store'}",
             "run `storelab plan` to list the points",
         )
-    for p, read in wanted.values():
-        try:
-            store = deployed(stores[p.store], p.axes)
-            store.up(1, p.axes.get("accounts", 1))
-            with scratch.using(config.scratch):
-                staging.ensure(config, store, read, again)
-        except (UserError, MeasurementFailed) as error:
-            # Record the failure, so that the paper can be built from the other points and reports these as failed.
-            for waiting, dataset_read in reads:
-                if (waiting.store, dataset_read) == (p.store, read):
-                    attempts.skip(config, waiting, f"its data set {read['name']} is not staged: {error}")
-            raise
+    with attempts.nothing_measured(config):
+        checks.refuse_sealed(config)
+        for p, read in wanted.values():
+            try:
+                _stage(config, stores[p.store], p, read, again)
+            except (UserError, MeasurementFailed) as error:
+                # Record the failure, so that the paper can be built from the other points and reports these as failed.
+                for waiting, dataset_read in reads:
+                    if (waiting.store, dataset_read) == (p.store, read):
+                        attempts.skip(config, waiting, f"its data set {read['name']} is not staged: {error}")
+                raise
+
+
+def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any], again: bool) -> None:
+    """Upload a data set into the store's deployment that the point uses."""
+    from storelab.host import scratch
+    from storelab.stores import deployed
+    from storelab.workloads.staging import stage as staging
+
+    store = deployed(store, point.axes)
+    store.up(1, point.axes.get("accounts", 1))
+    with scratch.using(config.scratch):
+        staging.ensure(config, store, dataset, again)
 
 
 @click.command()
@@ -262,13 +277,23 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 @click.pass_obj
 def collect(settings: Settings) -> None:
     """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""
-    from storelab.measure import collect as collecting
-    from storelab.workloads.staging import filling, left_over
+    from storelab.measure import attempts
 
     config, points = load(settings)
     if records.sealed(config.raw):
         integrity.verify(config.raw)
         return
+    with attempts.nothing_measured(config):
+        _collect(config, points)
+
+
+def _collect(config: "Config", points: "list[Point]") -> None:
+    """Do what `collect` does. No point of the campaign is measured at the same time."""
+    from storelab.measure import check as checks
+    from storelab.measure import collect as collecting
+    from storelab.workloads.staging import filling, left_over
+
+    checks.refuse_sealed(config)  # another process may have sealed it before this one had the lock
     collecting.refuse(config, points)
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"] or filling.may_have_filler(config, store):
@@ -301,7 +326,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
     Objects that storelab did not write are kept and listed. Records are never removed. CAMPAIGN must be the configured
     campaign; this prevents removing another campaign by mistake.
     """
-    from storelab.measure import deployment
+    from storelab.measure import attempts
 
     config = settings.load()
     if campaign != config.name:
@@ -312,6 +337,16 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
         click.confirm(
             f"Remove the buckets of campaign {campaign} from {', '.join(config.stores_to_measure)}?", abort=True
         )
+    with attempts.nothing_measured(config):
+        failed = _clean(config)
+    if failed:
+        raise MeasurementFailed("; ".join(failed))
+
+
+def _clean(config: "Config") -> list[str]:
+    """Remove the objects of the campaign from its stores; return what failed."""
+    from storelab.measure import deployment
+
     failed: list[str] = []
     for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.stores_to_measure or store.settings.read_only:
@@ -325,5 +360,4 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
         except MeasurementFailed as error:
             failed.append(f"{name}: {error}")
         store.reclaim()
-    if failed:
-        raise MeasurementFailed("; ".join(failed))
+    return failed

@@ -213,7 +213,7 @@ def prepare(
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # if all markers exist, no rule runs that would report differences
     points = {p.key: p for p in planned}
-    users.use(Path(full.state), {p.store for p in planned})  # until Snakemake ends
+    users.use(Path(full.state), {users.of_campaign(full.name), *(p.store for p in planned)})  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
@@ -401,7 +401,7 @@ def source_files(stage: str) -> list[str]:
     """Return the sorted paths of the files that a stage depends on, relative if they are below the working folder."""
     found = {PACKAGE / "__init__.py", PACKAGE / "analysis" / "__init__.py"}
     for name in STAGES[stage]:
-        place = PACKAGE / name
+        place = (PACKAGE.parent if name == "readplan" else PACKAGE) / name  # a separate package next to this one
         paths = [place] if place.is_file() else place.rglob("*.*")
         found |= {path for path in paths if path.suffix not in NO_CODE}
     here = Path.cwd()

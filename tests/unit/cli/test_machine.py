@@ -108,6 +108,13 @@ def test_check(tmp_path, monkeypatch):
     assert (answer["measured"], answer["sealed"], answer["campaign"]) == (0, False, "smoke")
 
 
+def test_check_of_a_sealed_campaign_notes_missing_stores(tmp_path, monkeypatch):
+    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
+    answer = asked("--set", "campaign=reference", "check")
+    assert answer["sealed"] and answer["points"] == answer["measured"] == 418
+    assert [note for note in answer["notes"] if "store versitygw: the program versitygw is not installed" in note]
+
+
 def test_estimate_names_work_that_may_end_early(capsys):
     numbers = {"staged_objects": 0, "staged_bytes": 0, "free_bytes": None, "scratch_bytes": 0, "estimated_s": 1204.0}
     for workload, early in (("put", False), ("publish", True), ("roles-mine", False)):

@@ -2,12 +2,15 @@
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from programs import python
+from refusals import refusal
 
 from storelab.cli import cli
 from storelab.stores.managed import base, users
@@ -40,6 +43,32 @@ def test_users_come_and_go(tmp_path):
         assert users.others(tmp_path, "sw") == [one] and users.others(tmp_path, "other") == [one]
     assert users.others(tmp_path, "sw") == []
     assert [p.name for p in (tmp_path / "sw.users").iterdir()] == [str(os.getpid())], "what was left is forgotten"
+
+
+def test_user_is_seen_although_its_file_was_just_removed(tmp_path, monkeypatch):
+    """`others` removes files that nobody has locked yet, or locks them while `use` does."""
+    path, opened = tmp_path / "raced.users" / str(os.getpid()), []
+
+    def lock_file(path):
+        opened.append(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT), "r+"))
+        if len(opened) == 1:
+            path.unlink()
+        if len(opened) == 2:
+            fcntl.flock(other := os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+            threading.Timer(0.1, os.close, [other]).start()
+        return opened[-1]
+
+    monkeypatch.setattr(users.folders, "lock_file", lock_file)
+    users.use(tmp_path, ["raced"])
+    assert len(opened) > 2
+    with open(path) as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    monkeypatch.undo()
+    monkeypatch.setattr(users, "LOCKED_S", 0.1)
+    (tmp_path / "far.users").mkdir()
+    with open(tmp_path / "far.users" / str(os.getpid()), "w") as file:  # of a process in another container
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "is locked by a process of another host or container" in refusal(users.use, tmp_path, ["far"])
 
 
 def test_users_are_in_order_of_their_numbers(tmp_path):
