@@ -125,9 +125,9 @@ def refused(sweep) -> str:
     [
         ([{"front_ends": 1, "clients": 2}, {"front_ends": 2}], "row 2 has front_ends, row 1 has front_ends, clients"),
         ({"front_ends": [1, 2], "clients": [3]}, "columns differ in length (front_ends 2, clients 1 values)"),
-        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is not a column; write rows like"),
-        ([], "has no row; write rows like"),
-        ({"front_ends": [], "clients": []}, "has no row; write rows like"),
+        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is not a list of values; write rows like"),
+        ([], "there are no rows; write rows like"),
+        ({"front_ends": [], "clients": []}, "there are no rows; write rows like"),
         ([7], "row 1 is 7; write rows like"),
         ("clients", "'clients' is not a list of rows; write rows like"),
         ({"clients": [1, 2]}, "'clients' is the only axis; add another one, or write it in `axes`"),
@@ -174,7 +174,7 @@ def test_axes_of_roles_are_held_against_those_of_the_role():
 def test_buckets_of_a_row_are_filled_and_scale_axes_known():
     rows = {"buckets": [1, 65], "clients": [1, 2]}
     sweep = {"workload": "get", "objects": 64, "zip": rows}
-    assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; set at least 65"
+    assert refused(sweep) == "sweeps.s.objects: 64 objects are too few for 65 buckets; set at least 65"
     assert refused(SWEEP | {"scale_axes": ["workers"]}).endswith(
         "no axis 'workers'; its axes: object_size, front_ends, clients"
     )
