@@ -3,10 +3,10 @@
 While a campaign is measured, a record is stored in its point's folder. Sealing moves all records to a few files
 (`core/sealed.py`). These checksums exist:
 
-- `run.json`, `failed.json`, `plan.json` and the manifests contain their own checksum (`records.with_sum`). - `run.json`
-and the manifests contain the checksums of the Parquet files in the same folder. - `SHA256SUMS` contains the checksums
-of all raw files, and in its last line the checksum of the lines above. - `SEAL`, which closes the campaign, contains
-the checksum of `SHA256SUMS` and its own checksum.
+- `run.json`, `failed.json`, `plan.json` and the manifests contain their own checksum (`records.with_sum`).
+- `run.json` and the manifests contain the checksums of the Parquet files in the same folder.
+- `SHA256SUMS` contains the checksums of all raw files, and in its last line the checksum of the lines above.
+- `SEAL`, which closes the campaign, contains the checksum of `SHA256SUMS` and its own checksum.
 
 Files of older versions can lack some of these checksums and are still readable.
 """

@@ -153,7 +153,7 @@ REFUSED = [  # settings of the sweep, roles, place of the error below `sweeps.bo
         "8 objects are too few for 9 buckets",
     ),
     ({}, {"d": DELETIONS | {"axes": {"clients": 201}}}, "roles.d.objects", "200 objects are too few for 201 clients"),
-    ({}, {"d": DELETIONS | {"axes": {"arrival_rate": 12, "engine": "obstore"}}}, "roles.d.objects", "set 216"),
+    ({}, {"d": DELETIONS | {"axes": {"arrival_rate": 12, "engine": "obstore"}}}, "roles.d.objects", "set at least 216"),
     ({}, {"u" * 60 + str(n): PUT | {"axes": {"workers": 2}} for n in range(4)}, "", "the folder of a point"),
     ({"axes": {"fault": "killed"}, "duration": "9 s"}, {"up": PUT}, "faults.killed.1.at", "kill at 10 s"),
 ]
