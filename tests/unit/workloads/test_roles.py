@@ -154,7 +154,7 @@ REFUSED = [  # settings of the sweep, roles, place of the error below `sweeps.bo
     ),
     ({}, {"d": DELETIONS | {"axes": {"clients": 201}}}, "roles.d.objects", "200 objects are too few for 201 clients"),
     ({}, {"d": DELETIONS | {"axes": {"arrival_rate": 12, "engine": "obstore"}}}, "roles.d.objects", "set at least 216"),
-    ({}, {"u" * 60 + str(n): PUT | {"axes": {"workers": 2}} for n in range(4)}, "", "the folder of a point"),
+    ({}, {"u" * 60 + str(n): PUT | {"axes": {"workers": 2}} for n in range(4)}, "", "the name of a point's folder"),
     ({"axes": {"fault": "killed"}, "duration": "9 s"}, {"up": PUT}, "faults.killed.1.at", "kill at 10 s"),
 ]
 
