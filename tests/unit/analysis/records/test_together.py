@@ -146,7 +146,7 @@ def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
         ({"zip": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
         ({"zip": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size is also in `axes`"),
         ({"zip": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
-        ({"zip": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
+        ({"zip": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; give at least 1"),
     ],
 )
 def test_a_wrong_axis_or_value_is_told_at_its_place(change, line):
@@ -166,7 +166,7 @@ def test_parts_are_no_axis_of_a_row():
 def test_axes_of_roles_are_held_against_those_of_the_role():
     roles = {"up": {"workload": "put", "axes": {"clients": 2}}}
     sweep = {"roles": roles, "zip": {"front_ends": [1], "up.clients": [1]}}
-    assert refused(sweep).startswith("sweeps.s.zip.up.clients: up.clients is also in `axes`; write it in one")
+    assert refused(sweep).startswith("sweeps.s.zip.up.clients: up.clients is also in `axes`; remove one of them")
     sweep["zip"] = {"front_ends": [1], "down.clients": [1]}
     assert "sweeps.s.zip.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
 
