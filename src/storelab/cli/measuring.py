@@ -208,7 +208,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     """Upload the data sets of the campaign. Data that are already there are not uploaded again."""
     from storelab.core import plan as planning
     from storelab.host import scratch
-    from storelab.measure import attempts
+    from storelab.measure import attempts, deployment
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
 
@@ -224,7 +224,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     for p, read in wanted.values():
         try:
             store = deployed(stores[p.store], p.axes)
-            store.up(1, p.axes.get("accounts", 1))
+            deployment.connect(config, store, accounts=p.axes.get("accounts", 1))
             with scratch.using(config.scratch):
                 staging.ensure(config, store, read, again)
         except (UserError, MeasurementFailed) as error:
@@ -261,6 +261,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 def collect(settings: Settings) -> None:
     """Check that all points are measured and complete, and write SHA256SUMS over the raw records."""
     from storelab.measure import collect as collecting
+    from storelab.measure import deployment
     from storelab.workloads.staging import filling, left_over
 
     config, points = load(settings)
@@ -271,7 +272,7 @@ def collect(settings: Settings) -> None:
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"] or filling.may_have_filler(config, store):
             try:
-                store.up(1)
+                deployment.connect(config, store)
                 left_over.remove(config, store, always=True)
                 filling.ensure(config, store, 0)
             except (UserError, MeasurementFailed) as error:  # the paper must not depend on a store that is down
@@ -313,7 +314,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
     for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.stores_to_measure or store.settings.read_only:
             continue
-        store.up(1)
+        deployment.connect(config, store)
         try:
             removed = deployment.clean(config, store)
             click.echo(f"{name}: removed {removed}")
