@@ -62,10 +62,10 @@ def second_environ(config: Config, point: Point) -> dict[str, str]:
 
 
 def use(config: Config, points: Iterable[Point]) -> None:
-    """Record that this process uses the stores of the points until it ends."""
+    """Record that this process uses the campaign and the stores of the points until it ends."""
     used = names(points)
     behind = [one.name for name in used for one in servers(config, all_stores(config)[name])]
-    users.use(Path(config.state), [*used, *behind])
+    users.use(Path(config.state), [users.of_campaign(config.name), *used, *behind])
 
 
 def names(points: Iterable[Point]) -> set[str]:
