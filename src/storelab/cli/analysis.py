@@ -1,6 +1,6 @@
-"""Commands of the analysis side: they read `results/<campaign>/raw/` and never measure.
+"""Commands that analyse a campaign. They read `results/<campaign>/raw/` and never measure.
 
-May import: `analysis`, `core`, the other modules of this package.
+This module may import `analysis`, `core` and the other modules of this package.
 """
 
 import os
@@ -20,7 +20,10 @@ from storelab.core.errors import UserError, require_known
 
 
 def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--campaign-dir DIR`; default: the configured campaign. The command gets the Path `campaign_dir`."""
+    """Add the option `--campaign-dir DIR` to a command, which gets the Path `campaign_dir`.
+
+    Without the option, it is the folder of the configured campaign.
+    """
 
     def folder(ctx: click.Context, _: click.Parameter, value: str | None) -> Path:
         return Path(value) if value else ctx.obj.load().campaign_dir
@@ -29,7 +32,7 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--campaign-dir",
         metavar="DIR",
         callback=folder,
-        help="The folder of the campaign; default: that of the configured campaign.",
+        help="The folder of the campaign; default: the folder of the configured campaign.",
     )(command)
 
 
@@ -56,10 +59,10 @@ def verify(campaign_dir: Path, as_json: bool) -> None:
 
 @click.command()
 @campaign_option
-@click.option("--with-failures", is_flag=True, help="Seal it even if points failed.")
+@click.option("--with-failures", is_flag=True, help="Seal the campaign even if points failed.")
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
-    """Seal a complete campaign: it is not measured again, and its records do not change any more."""
+    """Seal a complete campaign. After that, it is not measured again and its records do not change."""
     earlier, merged = integrity.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
     found = seal_campaign(campaign_dir, with_failures)
     points, failed, time = found["points"], found["failed"], found["time"]
@@ -76,7 +79,7 @@ def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
 @click.command()
 @campaign_option
 def tables(campaign_dir: Path) -> None:
-    """Make tables/*.csv of a campaign from its raw records, after a check of their checksums."""
+    """Check the checksums of a campaign's raw records, and make tables/*.csv from them."""
     from storelab.analysis.tables import build as module
 
     _report_files(module.build(campaign_dir))
@@ -94,7 +97,7 @@ def tables(campaign_dir: Path) -> None:
     type=click.Choice(KINDS),
     multiple=True,
     default=KINDS,
-    help="Write only files of this kind, and remove those of other kinds. Can be repeated.",
+    help="Write only files of this kind, and remove files of other kinds. Can be repeated.",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -113,11 +116,12 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     from storelab.cli.workflow import stale_figures
 
     drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan, kinds) if stale else every, jobs, kinds)
-    _report_files([*drawn, write.index(campaign_dir)])  # last, because its time is that of all figures for Snakemake
+    # The index is written last, because Snakemake takes its time stamp for the time of all figures.
+    _report_files([*drawn, write.index(campaign_dir)])
 
 
 def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--paper-dir DIR`; the command gets the Path `paper_dir`."""
+    """Add the option `--paper-dir DIR` to a command, which gets the Path `paper_dir`."""
     return click.option(
         "--paper-dir",
         default="paper",
@@ -141,7 +145,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
 
     if lost := parts.lost_names():
         click.echo(
-            f"Warning: these characters are missing in the fonts of the paper and are printed as ?: {', '.join(lost)}",
+            f"Warning: the fonts of the paper lack these characters, which are printed as ?: {', '.join(lost)}",
             err=True,
         )
 
@@ -153,7 +157,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
-    help="For joined campaigns: one column, or two columns (conference.pdf).",
+    help="For joined campaigns: article has one column, conference has two and is written to conference.pdf.",
 )
 def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""
@@ -165,7 +169,7 @@ def paper(campaign_dir: Path, layout: str) -> None:
 @click.command()
 @campaign_option
 def report(campaign_dir: Path) -> None:
-    """Write report.html: summary, verdicts, figures, tables and all points, in one file that needs no network."""
+    """Write report.html: summary, verdicts, figures, tables and all points, in one file that works without network."""
     from storelab.analysis.report import build as module
 
     path = module.build(campaign_dir)
@@ -176,13 +180,15 @@ def report(campaign_dir: Path) -> None:
 @campaign_option
 @json_option
 def verdict(campaign_dir: Path, as_json: bool) -> None:
-    """Show what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
+    """Show what limited each store, for each workload and object size, with the evidence in tables/verdicts.csv."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
-        raise UserError(str(campaign_dir), "has no measured point with a rate", "see `storelab verify` for what failed")
+        raise UserError(
+            str(campaign_dir), "has no measured point with a rate", "run `storelab verify` to see failed points"
+        )
     if as_json:
         print_json("verdict", folder=str(campaign_dir), verdicts=rows(found))
         return
@@ -196,7 +202,7 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
     default="docs/capabilities.md",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where the page is written.",
+    help="The file of the page.",
 )
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Write a page with the capabilities of each store, from the probe points of a campaign."""
@@ -206,7 +212,7 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
         hint = "measure a campaign with probe points, for example --set campaign=probes"
-        raise UserError(str(campaign_dir), "has no point of the workload probe", hint)
+        raise UserError(str(campaign_dir), "has no measured point of the workload probe", hint)
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
     click.echo(output)
@@ -218,15 +224,15 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     "--output",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The output folder; default: papers/<their names>, next to the campaigns.",
+    help="The output folder; default: papers/<names of the campaigns>, next to the campaigns.",
 )
 @paper_dir_option
 @pass_settings
 def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
     """Join campaigns in one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
-    CAMPAIGN is a folder (results/x) or a name. Tables, figures and LaTeX of the campaigns must exist: `make paper
-    CAMPAIGN="x y"` makes them and the paper.
+    CAMPAIGN is a folder (results/x) or a name. Its tables, figures and LaTeX files must exist. `make paper
+    CAMPAIGN="x y"` makes them, and then the paper.
     """
     from storelab.analysis import papers
     from storelab.analysis.papers import write
@@ -247,13 +253,13 @@ def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, pa
     type=click.Path(path_type=Path, file_okay=False),
     help="Search only this campaign; default: all campaigns that have tables.",
 )
-@click.option("--all", "every", is_flag=True, help="List all points, not only the first few.")
+@click.option("--all", "every", is_flag=True, help="List all points instead of only the first ones.")
 @pass_settings
 def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
-    """Show where something comes from: rows of a table, points, records, and the commit.
+    """Show the table rows, points, records and commit from which a result was made.
 
-    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, or
-    a claim.
+    WHAT is a code that is printed in a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), the name of a
+    number in numbers.csv, or a claim.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members
@@ -278,23 +284,24 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on. If it is not loopback, other machines reach it, and the page's URL has a token.",
+    help="The address to listen on. If it is not loopback, other machines can open the page, and its URL has a token.",
 )
 @click.pass_obj
 def live(settings: Settings, campaign: str | None, port: int, address: str) -> None:
-    """Serve the page of CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
+    """Serve a page that shows CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
 
-    CAMPAIGN is the name of a campaign; default: the configured one. It may start later. The page's address plus
-    /metrics is for Prometheus. Ctrl-C ends the server; this does not affect the measurement.
+    CAMPAIGN is the name of a campaign; default: the configured campaign. Its measurement can start later. Prometheus
+    can read the metrics at the address of the page plus /metrics. Ctrl-C ends the server but not the measurement.
     """
+    from storelab.analysis.report.live import address as addresses
+
     folder = _live_folder(settings, campaign)
-    os.nice(10)  # so that it does not disturb the measurement
-    from storelab.analysis.report.live import serve
+    listening, token = addresses.listen(address, port), addresses.token_for(address)
+    click.echo(f"storelab: {folder.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
+    os.nice(10)  # so that the server does not disturb the measurement
+    from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
 
-    def announce(url: str) -> None:
-        click.echo(f"storelab: {folder.name}: {url} (Ctrl-C ends it)", err=True)
-
-    serve.run(folder, address, port, announce)
+    serve.run(folder, listening, token)
 
 
 def _live_folder(settings: Settings, name: str | None) -> Path:

@@ -109,7 +109,7 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     Raises UserError if points are missing, if points failed (unless `with_failures` is set), if records were altered,
     or if another process seals or measures the campaign.
     """
-    with folders.campaign_lock(folder, sealing=True):
+    with folders.campaign_lock(folder, exclusive=True, required=True):
         _recover(folder)
         raw, plan = folder / "raw", read_plan(folder)
         if not (raw / integrity.SUMS).exists() and not records.sealed(raw):
