@@ -138,6 +138,7 @@ def test_documentation_has_rules_and_thresholds():
 PORTS = {"host_ports": 1000, "time_wait_median_sockets": 700}
 S3FS = {"engine": "uproot-s3fs"}
 BOUND = {"bound_by": "link", "ceiling_percent": 98.9}
+APART = "the ranges of 3 and 3 runs do not overlap"
 FRONT_ENDS_FULL = verdicts.full_links("front-ends")
 THRESHOLDS = [  # rule, what is known, axes, words of the evidence
     (verdicts.errors, {"errors": 1, "operations": 99}, {}, None),
@@ -167,7 +168,7 @@ THRESHOLDS = [  # rule, what is known, axes, words of the evidence
     (FRONT_ENDS_FULL, {"link_of": "front-ends", "link_used_percent": 92, "link_bits_per_s": 8e6}, {}, "of the 1 MB/s"),
     (verdicts.network, {"link_median_percent": 92, "network_median_mb_per_s": 112.5}, {}, "112 MB/s in one direction"),
     (verdicts.client_thread, {"client_cpu_median_cores": 0.89}, S3FS | {"clients": 1}, None),
-    (verdicts.client_thread, {"client_cpu_median_cores": 0.9}, S3FS | {"clients": 1}, "client used 0.900 of the 1 core"),
+    (verdicts.client_thread, {"client_cpu_median_cores": 0.9}, S3FS | {"clients": 1}, "client used 0.900 of the 1"),
     (verdicts.client_thread, {"client_cpu_median_cores": 1.1}, S3FS | {"clients": 1}, "client used 1.10 of the 1 core"),
     (verdicts.client_thread, {"client_cpu_median_cores": 1.11}, S3FS | {"clients": 1}, None),
     (verdicts.client_thread, {"client_cpu_median_cores": 4}, S3FS | {"clients": 4}, "each client used 1 of the 1 core"),
@@ -288,14 +289,14 @@ def test_last_step_along_one_axis_counts():
     def found(best, *groups, axis="buckets", **row):
         return verdicts.spread_over(axis)(Subject(best, row, groups, OK, pd.DataFrame()))
 
-    assert found(four, four, one, other, two, none) == "4 against 2 buckets: x1.33, the ranges of 3 and 3 runs do not overlap"
+    assert found(four, four, one, other, two, none) == f"4 against 2 buckets: x1.33, {APART}"
     assert found(two, one, two, four) is None, "the best value is not at the largest"
     assert found(four, four) is None
     ends = line("front_ends", **{"1": 100, "2": 150})
     result = found(ends[1], *ends, axis="front_ends")
     assert result == "2 against 1 front-end: x1.50, the ranges of 3 and 3 runs do not overlap"
     assert found(ends[1], *ends, axis="front_ends", shared_host=True).startswith(f"{result} (front-ends and clients")
-    assert found(four, one, four, shared_host=True) == "4 against 1 bucket: x2, the ranges of 3 and 3 runs do not overlap"
+    assert found(four, one, four, shared_host=True) == f"4 against 1 bucket: x2, {APART}"
 
 
 def test_concurrency_is_still_rising():
@@ -336,7 +337,8 @@ def test_unknown_limit_has_values_below_limits():
 
 def test_unrecorded_values_fire_no_rule():
     dark = subject(known=dict.fromkeys(CALM), values=FEW)
-    assert verdicts.unknown(dark) == "no quantity was recorded that could show the limit" and not [r for r in RULES if r.test(dark)]
+    assert verdicts.unknown(dark) == "no quantity was recorded that could show the limit"
+    assert not [r for r in RULES if r.test(dark)]
     missing = ["clients or workers", "a calibration", "a monitor", "CPU of the server"]
     assert [part for part in [*missing, "4 or more runs"] if part not in verdicts.would_decide(dark)] == []
 
