@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, campaigns
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError
@@ -54,6 +55,7 @@ def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @json_option
 @click.pass_obj
 def check(settings: Settings, as_json: bool) -> None:
@@ -149,6 +151,7 @@ def _show_ready(state: dict[str, Any]) -> None:
 
 
 @click.command()
+@config_argument
 @click.option("--write", is_flag=True, help="Write raw/plan.json of the campaign instead.")
 @json_option
 @click.pass_obj
@@ -194,6 +197,7 @@ def _planned(point: "Point", state: str) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @click.option("--store", "only", help="Upload into this store only.")
 @click.option("--dataset", help="Upload this data set only.")
 @click.option("--again", is_flag=True, help="Upload it again, even if it is already there.")
@@ -230,16 +234,21 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 
 
 @click.command()
-@click.argument("key")
+@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY")
 @click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
-def measure(settings: Settings, key: str, again: bool) -> None:
+def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
     """Measure the point KEY of the plan. A point that has a record is not measured again."""
     from storelab.gang import coordinator, prefork
     from storelab.gang.launchers import choose
 
     coordinator.handle_signals()
-    config, points = load(settings)
+    if not 1 <= len(words) <= 2:
+        raise UserError(
+            "measure", f"takes a campaign and a key, not {len(words)} words", "see `storelab plan CAMPAIGN`"
+        )
+    key = words[-1]
+    config, points = load(campaigns.configured(settings, words[0] if len(words) == 2 else None))
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
         # Imported here, while the other process imports what the clients need: each takes half a second.
         from storelab.measure import point as measuring
@@ -251,6 +260,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 
 
 @click.command()
+@config_argument
 @click.pass_obj
 def collect(settings: Settings) -> None:
     """Check that all points are measured and complete, and write SHA256SUMS over the raw records."""
@@ -289,19 +299,14 @@ def collect(settings: Settings) -> None:
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
     """Remove the buckets and objects of CAMPAIGN from its stores.
 
-    Objects that storelab did not write are kept and listed. Records are never removed. CAMPAIGN must be the configured
-    campaign, so that no other campaign is removed by mistake.
+    Objects that storelab did not write are kept and listed. Records are never removed.
     """
     from storelab.measure import deployment
 
-    config = settings.load()
-    if campaign != config.name:
-        raise UserError(
-            "clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}"
-        )
+    config = campaigns.configured(settings, campaign).load()
     if not yes:
         click.confirm(
-            f"Remove the buckets of campaign {campaign} from {', '.join(config.stores_to_measure)}?", abort=True
+            f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?", abort=True
         )
     failed: list[str] = []
     for name, store in load_stores(config, past=True).items():

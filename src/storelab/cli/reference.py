@@ -32,8 +32,8 @@ this page; an unknown value is `null`, never missing. [`machine.schema.json`](ma
 a JSON Schema (draft 2020-12), with one definition for each command (`history_add` for `history add`).
 
 ```console
-$ storelab verify --campaign-dir results/reference --json
-$ storelab --set campaign=reference plan --json | python -m json.tool
+$ storelab verify reference --json
+$ storelab plan reference --json | python -m json.tool
 ```
 
 ## Exit codes

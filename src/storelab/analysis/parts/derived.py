@@ -23,7 +23,7 @@ _END = "% SHA-256 of the lines above: "
 
 def rebuild_hint(folder: Path, command: str = "tables") -> str:
     """Return the hint how to make the derived files of a folder again."""
-    return f"run `storelab {command} --campaign-dir {folder}`"
+    return f"run `storelab {command} {folder}`"
 
 
 @cache

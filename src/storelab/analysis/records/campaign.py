@@ -70,7 +70,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
         raise UserError(
             str(path),
             "does not exist: this is not a measured campaign",
-            "give a measured one, such as results/reference, as --campaign-dir; or measure it",
+            "give a measured one, such as reference; or measure it",
         )
     plan = integrity.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
