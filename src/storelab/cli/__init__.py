@@ -1,6 +1,6 @@
 """The command line, and the functions that the Snakefile calls. Each group of commands has its own module.
 
-May import: every package. Commands import what they need when they run.
+This package may import every other package. A command imports what it needs when it runs.
 """
 
 import gc
@@ -34,14 +34,14 @@ GARBAGE = 50_000, 5, 10
 
 
 class Known(NamedTuple):
-    """A command: its module in this package, a sentence for the help, and an example."""
+    """The entry of one command: the module that defines it, a sentence for the help, and an example."""
 
     module: str
     does: str
     example: str
 
 
-# Purpose -> commands for it. They are listed here so that `--help` does not import their modules.
+# Heading of the help -> its commands. This list lets `--help` print all commands without importing their modules.
 COMMANDS = {
     "Look at a store": {
         "quick": Known(
@@ -62,7 +62,7 @@ COMMANDS = {
             "Check the configuration, and show what the campaign needs.",
             "storelab check site",
         ),
-        "plan": Known("measuring", "List the points in the order of measuring.", "storelab plan site"),
+        "plan": Known("measuring", "List the points in the order of their measurement.", "storelab plan site"),
         "size": Known(
             "cluster",
             "Estimate how many clients fill a link.",
@@ -91,7 +91,7 @@ COMMANDS = {
             "Check that all points are measured, and write checksums.",
             "storelab collect site",
         ),
-        "seal": Known("analysis", "Seal a campaign: it is never measured again.", "storelab seal site"),
+        "seal": Known("analysis", "Seal a campaign, so that it is never measured again.", "storelab seal site"),
     },
     "Make the paper (make paper calls these)": {
         "verify": Known(
@@ -154,12 +154,15 @@ COMMANDS = {
 
 
 def example(*lines: str) -> str:
-    """Return the last paragraph of a command's help."""
+    """Return the example lines as the last paragraph of a command's help."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
 class LazyGroup(click.Group):
-    """A group that imports the module of a command only when it is called, because client processes must start fast."""
+    """A group that imports the module of a command only when the command is called.
+
+    Client processes of a measurement also start through this command line, and must start fast.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in COMMANDS.values() for name in section]
@@ -173,7 +176,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Return the command. Raises UserError for an unknown name, with the most similar one."""
+        """Return the command. An unknown name raises a UserError that suggests the most similar name."""
         if args and not args[0].startswith("-"):
             require_known(shown(args[0]), args[0], self.list_commands(ctx), "is not a command", "one of:")
         return super().resolve_command(ctx, args)
@@ -192,7 +195,10 @@ def known(command: str, names: Iterable[str], available: Sequence[str], noun: st
 
 
 def output_file(*kinds: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
-    """Return the callback of an option for an output file that must have one of these suffixes (`.html`)."""
+    """Return an option callback that raises a UserError unless the output file has one of these suffixes (`.html`).
+
+    The folder of the file must exist.
+    """
 
     def check(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
         if value and value.suffix not in kinds:
@@ -248,14 +254,17 @@ class Settings:
         return config.load(self.main, self.extra, self.overrides())
 
     def load_with(self, more: dict[str, Any]):
-        """Return the configuration. `more` overrides the files, and the command line overrides `more`."""
+        """Return the configuration with the values of `more`.
+
+        They override the configuration files; the command line overrides them.
+        """
         from storelab.core.config import merge
         from storelab.stores import config
 
         return config.load(self.main, self.extra, merge(more, self.overrides()))
 
     def results(self) -> Path:
-        """Return the configured folder of all campaigns; without a configuration, the default folder."""
+        """Return the folder that contains all campaigns: `results`, unless the configuration names another folder."""
         return self._rebuilt()[0]
 
     def configured_folder(self) -> Path:
@@ -271,7 +280,7 @@ class Settings:
         return Path(light.results), light.name
 
     def overruled(self) -> str | None:
-        """Return a line with stores of `stores_to_measure` that the campaign file replaces; None if there are none."""
+        """Return a warning if the campaign file replaces `stores_to_measure` of the main file; otherwise None."""
         from storelab.core import config
 
         return config.overruled(self.main, self.extra, self.overrides())
@@ -291,7 +300,8 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
     "--configfile",
     multiple=True,
     metavar="FILE",
-    help="An additional YAML file; it overrides the main file and the campaign file. The last one wins.",
+    help="An additional YAML file that overrides the main file and the campaign file. If given several times, the "
+    "last file wins.",
 )
 @click.option(
     "--set",
@@ -307,10 +317,14 @@ def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tupl
 
 
 def main() -> None:
-    """Run the command line. Exit codes are in `core.errors.Exit`; user errors are printed on one line with a hint."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: end in order what was begun
-        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
-            signal.signal(ending, lambda number, _: sys.exit(Exit(128 + number)))
+    """Run the command line, and exit with a code of `core.errors.Exit`.
+
+    A user error is printed on one line with a hint.
+    """
+    # These signals end the command like Ctrl-C: `finally` blocks run. Under nohup, SIGHUP stays ignored.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda received, _: sys.exit(Exit(128 + received)))
     open_closed_streams()
     escape_unprintable()
     gc.set_threshold(*GARBAGE)
@@ -332,7 +346,7 @@ def main() -> None:
 def open_closed_streams() -> None:
     """Open the null device for standard streams that the caller closed.
 
-    Otherwise the next opened file gets the number of that stream, and the output of libraries is written into it.
+    Otherwise the next opened file would get the number of that stream, and libraries would print into this file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -340,17 +354,17 @@ def open_closed_streams() -> None:
 
 
 def escape_unprintable() -> None:
-    """Escape what the encoding of standard output lacks, as Python does for standard error.
+    """Escape characters that standard output cannot encode, as Python does for standard error.
 
-    Otherwise a locale without UTF-8, or a file name that is not UTF-8, ends a command with a traceback.
+    Otherwise a locale without UTF-8, or a file name that is not UTF-8, would end a command with a traceback.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def one_line(error: Exception) -> str:
-    """Return the line that is printed for an error that ends a command."""
-    if isinstance(error, OSError):  # a full or read-only disk; a folder that is missing, a file, or not accessible
+    """Return the line to print for an error that ends a command."""
+    if isinstance(error, OSError):  # for example a full disk, or a folder that is missing or not accessible
         return str(system_error(error))
     if isinstance(error, MemoryError):
         return str(memory_error())

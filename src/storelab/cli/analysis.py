@@ -1,6 +1,6 @@
-"""Commands of the analysis side: they read `results/<campaign>/raw/` and never measure.
+"""Commands that analyse a campaign. They read `results/<campaign>/raw/` and never measure.
 
-May import: `analysis`, `core`, the other modules of this package.
+This module may import `analysis`, `core` and the other modules of this package.
 """
 
 import os
@@ -43,10 +43,10 @@ def verify(campaign_dir: Path, as_json: bool) -> None:
 
 @click.command()
 @folder_argument
-@click.option("--with-failures", is_flag=True, help="Seal it even if points failed.")
+@click.option("--with-failures", is_flag=True, help="Seal the campaign even if points failed.")
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
-    """Seal a complete campaign: it is not measured again, and its records do not change any more."""
+    """Seal a complete campaign. After that, it is not measured again and its records do not change."""
     earlier, merged = integrity.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
     found = seal_campaign(campaign_dir, with_failures)
     points, failed, time = found["points"], found["failed"], found["time"]
@@ -63,7 +63,7 @@ def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
 @click.command()
 @folder_argument
 def tables(campaign_dir: Path) -> None:
-    """Make tables/*.csv of a campaign from its raw records, after a check of their checksums."""
+    """Check the checksums of a campaign's raw records, and make tables/*.csv from them."""
     from storelab.analysis.tables import build as module
 
     _report_files(module.build(campaign_dir))
@@ -82,7 +82,7 @@ def tables(campaign_dir: Path) -> None:
     type=click.Choice(KINDS),
     multiple=True,
     default=KINDS,
-    help="Write only files of this kind, and remove those of other kinds. Can be repeated.",
+    help="Write only files of this kind, and remove files of other kinds. Can be repeated.",
 )
 def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Draw figures/*.pdf and *.png from the tables, and write an index of the figures that have data.
@@ -100,11 +100,12 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     from storelab.cli.workflow import stale_figures
 
     drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan, kinds) if stale else every, jobs, kinds)
-    _report_files([*drawn, write.index(campaign_dir)])  # last, because its time is that of all figures for Snakemake
+    # The index is written last, because Snakemake takes its time stamp for the time of all figures.
+    _report_files([*drawn, write.index(campaign_dir)])
 
 
 def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--paper-dir DIR`; the command gets the Path `paper_dir`."""
+    """Add the option `--paper-dir DIR` to a command, which gets the Path `paper_dir`."""
     return click.option(
         "--paper-dir",
         default="paper",
@@ -128,7 +129,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
 
     if lost := parts.lost_names():
         click.echo(
-            f"Warning: these characters are missing in the fonts of the paper and are printed as ?: {', '.join(lost)}",
+            f"Warning: the fonts of the paper lack these characters, which are printed as ?: {', '.join(lost)}",
             err=True,
         )
 
@@ -140,7 +141,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
-    help="For joined campaigns: one column, or two columns (conference.pdf).",
+    help="For joined campaigns: article has one column, conference has two and is written to conference.pdf.",
 )
 def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""
@@ -152,7 +153,7 @@ def paper(campaign_dir: Path, layout: str) -> None:
 @click.command()
 @folder_argument
 def report(campaign_dir: Path) -> None:
-    """Write report.html: summary, verdicts, figures, tables and all points, in one file that needs no network."""
+    """Write report.html: summary, verdicts, figures, tables and all points, in one file that works without network."""
     from storelab.analysis.report import build as module
 
     path = module.build(campaign_dir)
@@ -163,13 +164,15 @@ def report(campaign_dir: Path) -> None:
 @folder_argument
 @json_option
 def verdict(campaign_dir: Path, as_json: bool) -> None:
-    """Show what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
+    """Show what limited each store, for each workload and object size, with the evidence in tables/verdicts.csv."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
-        raise UserError(str(campaign_dir), "has no measured point with a rate", "see `storelab verify` for what failed")
+        raise UserError(
+            str(campaign_dir), "has no measured point with a rate", "run `storelab verify` to see failed points"
+        )
     if as_json:
         print_json("verdict", folder=str(campaign_dir), verdicts=rows(found))
         return
@@ -183,7 +186,7 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
     default="docs/capabilities.md",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where the page is written.",
+    help="The file of the page.",
 )
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Write a page with the capabilities of each store, from the probe points of a campaign."""
@@ -193,7 +196,7 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
         hint = "measure a campaign with probe points, for example campaigns/probes.yaml"
-        raise UserError(str(campaign_dir), "has no point of the workload probe", hint)
+        raise UserError(str(campaign_dir), "has no measured point of the workload probe", hint)
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
     click.echo(output)
@@ -205,15 +208,15 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     "--output",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The output folder; default: papers/<their names>, next to the campaigns.",
+    help="The output folder; default: papers/<names of the campaigns>, next to the campaigns.",
 )
 @paper_dir_option
 @pass_settings
 def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
     """Join campaigns in one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
-    CAMPAIGN is a name or a folder (results/x). Tables, figures and LaTeX of the campaigns must exist: `make paper
-    CAMPAIGN="x y"` makes them and the paper.
+    CAMPAIGN is a name or a folder (results/x). Its tables, figures and LaTeX files must exist. `make paper
+    CAMPAIGN="x y"` makes them, and then the paper.
     """
     from storelab.analysis import papers
     from storelab.analysis.papers import write
@@ -232,13 +235,13 @@ def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_
     hidden=True,
     help="The older way to give the folder of the campaign.",
 )
-@click.option("--all", "every", is_flag=True, help="List all points, not only the first few.")
+@click.option("--all", "every", is_flag=True, help="List all points instead of only the first ones.")
 @pass_settings
 def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
-    """Show where something comes from: rows of a table, points, records, and the commit.
+    """Show the table rows, points, records and commit from which a result was made.
 
-    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, or
-    a claim. Without CAMPAIGN, all campaigns that have tables are searched.
+    WHAT is a code that is printed in a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), the name of a
+    number in numbers.csv, or a claim. Without CAMPAIGN, all campaigns that have tables are searched.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members
@@ -265,18 +268,19 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on. If it is not loopback, other machines reach it, and the page's URL has a token.",
+    help="The address to listen on. If it is not loopback, other machines can open the page, and its URL has a token.",
 )
 def live(campaign_dir: Path, port: int, address: str) -> None:
-    """Serve the page of CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
+    """Serve a page that shows CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
 
-    The campaign may start later. The page's address plus
-    /metrics is for Prometheus. Ctrl-C ends the server; this does not affect the measurement.
+    The measurement can start later. Prometheus can read the metrics at the address of the page plus /metrics. Ctrl-C
+    ends the server but not the measurement.
     """
-    os.nice(10)  # so that it does not disturb the measurement
-    from storelab.analysis.report.live import serve
+    from storelab.analysis.report.live import address as addresses
 
-    def announce(url: str) -> None:
-        click.echo(f"storelab: {campaign_dir.name}: {url} (Ctrl-C ends it)", err=True)
+    listening, token = addresses.listen(address, port), addresses.token_for(address)
+    click.echo(f"storelab: {campaign_dir.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
+    os.nice(10)  # so that the server does not disturb the measurement
+    from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
 
-    serve.run(campaign_dir, address, port, announce)
+    serve.run(campaign_dir, listening, token)

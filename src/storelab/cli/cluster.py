@@ -1,4 +1,7 @@
-"""Commands for clusters: the testbed, and the number of clients for a link. Each imports only what it needs."""
+"""Commands for clusters: `testbed`, and `size`, which estimates how many clients fill a link.
+
+A command imports what it needs when it runs.
+"""
 
 import os
 import sys
@@ -11,9 +14,9 @@ from storelab.cli import Settings, campaigns, example, pass_settings
 from storelab.cli.machine import json_option, print_json
 from storelab.core.errors import UserError
 
-MAX_LENGTH = 80  # characters of the folder's path, because the path of a socket in it has at most 107
+MAX_LENGTH = 80  # characters of the folder's path; the path of a socket in it may have at most 107
 DEFAULT = "results/reference"  # the campaign of `size`
-POINTS, POINT_S = 100, 60.0  # number and duration of the points for which `size` estimates the records
+POINTS, POINT_S = 100, 60.0  # number and duration (seconds) of the points for which `size` estimates the records
 
 
 def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
@@ -21,7 +24,7 @@ def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
     if len(str(folder)) > MAX_LENGTH:
         raise UserError(
             "--folder",
-            f"{folder} is too long for the path of a socket",
+            f"the path {folder} is too long for a socket in it",
             f"use a path of at most {MAX_LENGTH} characters",
         )
     return folder
@@ -39,7 +42,7 @@ FOLDER = click.option(
 
 @click.group()
 def testbed() -> None:
-    """Create a real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
+    """Create a real Slurm cluster or HTCondor pool on this machine for tests and teaching (docs/cluster.md)."""
 
 
 @testbed.command(epilog=example("storelab testbed up --nodes 4"))
@@ -50,7 +53,7 @@ def testbed() -> None:
     default=16817,
     show_default=True,
     type=click.IntRange(1024, 32000),
-    help="The controller's port; nodes take the next ones.",
+    help="The controller's port; the nodes use the ports after it.",
 )
 @click.option(
     "--links", is_flag=True, help="Put each node into its own network namespace with its own link (needs root)."
@@ -64,17 +67,17 @@ def testbed() -> None:
     "--rate",
     "rates",
     multiple=True,
-    help="The rate of the nodes' links, in the notation of tc. Several rates are given to the nodes in turn. "
-    "Default: 100mbit.",
+    help="The rate of the nodes' links, in the notation of tc. If given several times, the nodes get these rates in "
+    "turn. Default: 100mbit.",
 )
 @click.option(
     "--front-ends",
     default=4,
     show_default=True,
     type=click.IntRange(0, 8),
-    help="The number of addresses on the head for a store's front-ends.",
+    help="The number of addresses of the head node that front-ends of a store can use.",
 )
-@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of the link of each front-end.")
+@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of each front-end's link.")
 def up(
     folder: Path,
     nodes: int,
@@ -112,13 +115,15 @@ def up(
         cluster.up(LOOPBACK, port, [Node(f"node{i}", LOOPBACK, port + i) for i in range(1, nodes + 1)], report)
         click.echo(f"{nodes} nodes on loopback")
     if htcondor:
-        click.echo("to run commands in it: storelab testbed run -- condor_status")
+        click.echo("to run a command in the pool: storelab testbed run -- condor_status")
     else:
-        click.echo(f"SLURM_CONF={cluster.conf}; to run commands in it: storelab testbed run -- salloc -N{nodes} …")
+        click.echo(
+            f"SLURM_CONF={cluster.conf}; to run a command in the cluster: storelab testbed run -- salloc -N{nodes} …"
+        )
 
 
 def _existing(folder: Path) -> Any:
-    """Return the HTCondor pool that is up in the folder; else its Slurm cluster, which may be down."""
+    """Return the HTCondor pool of the folder if it is up; otherwise the Slurm cluster, which may be down."""
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
 
@@ -129,7 +134,7 @@ def _existing(folder: Path) -> Any:
 @testbed.command(epilog=example("storelab testbed down"))
 @FOLDER
 def down(folder: Path) -> None:
-    """Stop the testbed, and remove its namespaces. It is safe to call this twice."""
+    """Stop the testbed, and remove its network namespaces. If it is down, the command does nothing."""
     from storelab.gang.testbed.links import Network, enter
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
@@ -165,9 +170,9 @@ def status(folder: Path) -> None:
 @FOLDER
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
-    """Run COMMAND on the head of the testbed.
+    """Run COMMAND on the head node of the testbed.
 
-    It runs in the head's network, with SLURM_CONF of the testbed or with HTCondor's commands.
+    It runs in the network of the head node. SLURM_CONF is set for Slurm, and PATH contains HTCondor's commands.
     """
     from storelab.gang.testbed.links import Network, enter
 
@@ -185,7 +190,7 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
 
 
 def _rate(value: str, place: str) -> int:
-    """Return a rate in bytes per second. Raises UserError if it is not a rate, or 0."""
+    """Return a rate in bytes per second. Raises UserError if the text is not a rate above 0."""
     from storelab.core import units
 
     if not (parsed := units.parse(value, "rate", place)):
@@ -194,8 +199,8 @@ def _rate(value: str, place: str) -> int:
 
 
 @click.command()
-@click.option("--link", required=True, help="The rate of the link to be filled, e.g. 20 Gbit/s.")
-@click.option("--client-link", required=True, help="The rate of the link of each client's node, e.g. 1 Gbit/s.")
+@click.option("--link", required=True, help="The rate of the link that the clients fill, e.g. 20 Gbit/s.")
+@click.option("--client-link", required=True, help="The rate of the link of each client node, e.g. 1 Gbit/s.")
 @campaigns.argument("campaign")
 @click.option(
     "--campaign-dir",
@@ -204,7 +209,11 @@ def _rate(value: str, place: str) -> int:
     help="The older way to give the folder of the campaign.",
 )
 @click.option(
-    "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
+    "--operation",
+    default="get",
+    show_default=True,
+    type=click.Choice(["get", "put"]),
+    help="The operation: downloads or uploads.",
 )
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
 @json_option
@@ -219,10 +228,10 @@ def size(
     engine: str,
     as_json: bool,
 ) -> None:
-    """Estimate how many clients fill a link, and the size of their records, from the results of a campaign.
+    """Estimate from the results of a campaign how many clients fill a link, and the size of their records.
 
-    CAMPAIGN is the one in which the rate of one client was measured; default: reference. The estimate is for the
-    largest measured objects, and for the records of 100 points of 60 s.
+    CAMPAIGN is the one in which the rate of one client was measured; default: reference. The estimate assumes
+    the largest measured objects, and the records of 100 points of 60 s each.
     """
     from storelab.analysis import sizing
     from storelab.analysis.records.campaign import load
@@ -263,7 +272,7 @@ def size(
         return
     click.echo(
         f"one client ({engine}, {operation} of {units.human_size(size_bytes)}): {one.bytes_per_s / 1e6:.4g} MB/s, "
-        f"{one.source}; its link {client_rate / 1e6:.4g} MB/s"
+        f"{one.source}; link of a client: {client_rate / 1e6:.4g} MB/s"
     )
     click.echo(f"{clients} clients fill {link}; with {with_room} clients the link is clearly the limit")
     for count, volume in volumes.items():

@@ -1,6 +1,7 @@
 """Commands that compare: two campaigns, two stores, or a campaign that is measured repeatedly.
 
-May import: `analysis`, `core`, the other modules of this package. Commands import what they need when they run.
+This module may import `analysis`, `core` and the other modules of this package. A command imports what it needs when
+it runs.
 """
 
 import sys
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SUBCOMMAND = "history_subcommand"  # key of a context: whether a command of the group is called
 FAIL_ON = ("slower", "slower-overall")
 KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # suffixes of the files that `history` writes
-RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history --fail-on`
+RULES = ("newest", "newest-overall", "change", "change-overall")  # values of `history --fail-on`
 
 
 @click.command()
@@ -31,7 +32,7 @@ RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history 
 @click.option(
     "--stores",
     metavar="A,B",
-    help="Compare two stores: the first of A and the second of B; without B, both of A.",
+    help="Compare two stores: the first is in A and the second in B. Without B, both are in A.",
 )
 @click.option(
     "--csv",
@@ -64,8 +65,8 @@ RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history 
     "day_names",
     metavar="CAMPAIGN",
     multiple=True,
-    help="A campaign like A, measured on another day. Give at least two, so that intervals include the variation "
-    "between days.",
+    help="A campaign with the same plan as A, measured on another day. Give this option at least twice, so that "
+    "intervals include the variation between days.",
 )
 @json_option
 @pass_settings
@@ -83,10 +84,10 @@ def compare(
 ) -> None:
     """Show whether B is faster or slower than A, for every comparable point and for all points together.
 
-    Ratios have 95 % intervals; verdicts are corrected for their number.
+    Ratios have 95 % intervals. Verdicts are corrected for multiple comparisons.
 
     A and B are names of campaigns or folders (results/x, or what `storelab quick --keep` kept), or one store of a
-    campaign: x:store. Exit codes: 0; 1 if --fail-on applies; 2 if A or B cannot be compared.
+    campaign: x:store. The exit code is 1 if --fail-on applies, 2 if A and B cannot be compared, otherwise 0.
     """
     from storelab.analysis import compare
 
@@ -94,11 +95,11 @@ def compare(
     if len(names) != 2:
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
-        raise UserError("compare", f"only {a} is given", "give B too, or two stores of A: --stores first,second")
+        raise UserError("compare", f"only {a} is given", "give also B, or two stores of A: --stores first,second")
     first, second = (_side(settings, text, store) for text, store in zip((a, b or a), names, strict=True))
     if len(day_names) == 1:
         raise UserError(
-            "--days", f"{day_names[0]} is only one day", "give at least two campaigns, each with its own --days"
+            "--days", f"only one campaign is given: {day_names[0]}", "give at least two campaigns, each with --days"
         )
     days = [_side(settings, name) for name in day_names]
     table, unmatched = compare.compare(first, second, days)
@@ -116,7 +117,7 @@ def compare(
         records.write_atomic(latex_file, verdicts.comparison(table).encode())
     if len(worse):
         beyond = f" by more than {margin:g} %" if margin else ""
-        click.echo(f"storelab: slower{beyond}: {len(worse)} of the rows above (--fail-on {fail_on})", err=True)
+        click.echo(f"storelab: rows above that are slower{beyond}: {len(worse)} (--fail-on {fail_on})", err=True)
         sys.exit(Exit.FAILED)
 
 
@@ -186,14 +187,14 @@ class _History(click.Group):
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=output_file(*KINDS),
-    help="Also write it into FILE: a page (.html, .txt), its figure (.pdf, .png) or its table (.csv).",
+    help="Also write the history into FILE: a page (.html, .txt), its figure (.pdf, .png) or its table (.csv).",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(RULES),
     help=(
-        "Exit with 1 if the newest entry is slower than those since the last change (newest), or if the last change "
-        "made it slower (change); …-overall: only over all points."
+        "Exit with 1 if the campaign became slower. newest: the newest entry is slower than the entries since the last "
+        "change; change: the last change was a slowdown; …-overall: the summary of all points is slower."
     ),
 )
 @click.option(
@@ -218,8 +219,8 @@ def history(
 ) -> None:
     """Show how a repeated campaign changed over time: medians, changes of level, and changes of the environment.
 
-    Its entries are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. Exit codes: 0; 1 if --fail-on
-    applies; 2 if an entry cannot be read.
+    The entries of the history are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. The exit code
+    is 1 if --fail-on applies, 2 if an entry cannot be read, otherwise 0.
     """
     if ctx.invoked_subcommand or campaign_dir is None:
         return
@@ -237,7 +238,7 @@ def history(
         _write_history(output, campaign, found)
     if worse:
         beyond = f" by more than {margin:g} %" if margin else ""
-        click.echo(f"storelab: slower{beyond}: {len(worse)} of the series above (--fail-on {fail_on})", err=True)
+        click.echo(f"storelab: series above that are slower{beyond}: {len(worse)} (--fail-on {fail_on})", err=True)
         sys.exit(Exit.FAILED)
 
 
@@ -309,10 +310,10 @@ def _series_values(s: "Series", found: "History") -> dict[str, Any]:
 
 @history.command(epilog=example("storelab history add site"))
 @folder_argument
-@click.option("--with-failures", is_flag=True, help="Add it even if points failed.")
+@click.option("--with-failures", is_flag=True, help="Add the campaign even if points failed.")
 @json_option
 def add(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
-    """Seal a complete campaign, and keep it as the entry of its day: results/CAMPAIGN becomes results/CAMPAIGN@DATE.
+    """Seal a complete campaign, and rename results/CAMPAIGN to results/CAMPAIGN@DATE, a new entry of its history.
 
     The next measurement of the campaign starts from the beginning. Entries are never replaced or removed.
     """

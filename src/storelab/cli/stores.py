@@ -1,6 +1,6 @@
 """Commands that manage stores and machines: doctor, install, up, down, status.
 
-May import: every package. What only one command needs is imported when it runs.
+This module may import every package. Modules that only one command needs are imported when it runs.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-MIN_WIDTH = 110  # characters; a narrower table would be folded
+MIN_WIDTH = 110  # characters; in a narrower table, rich would break the cells into several lines
 
 
 @click.command()
@@ -27,12 +27,16 @@ MIN_WIDTH = 110  # characters; a narrower table would be folded
 @click.option(
     "--nodes",
     is_flag=True,
-    help="Check every node of the allocation instead: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
+    help="Check every node of the allocation instead of this machine: versions, s5cmd, endpoints, tmpfs, open files, "
+    "clock, link.",
 )
 @json_option
 @click.pass_obj
 def doctor(settings: Settings, nodes: bool, as_json: bool) -> None:
-    """Check this machine: programs, versions, credentials, endpoints, clock, space, limits. Show how to fix errors."""
+    """Check programs, versions, credentials, endpoints, clock, space and limits of this machine.
+
+    For every problem, the command shows how to fix it.
+    """
     from storelab.measure import doctor as examination
 
     if nodes:
@@ -62,7 +66,7 @@ def _check_nodes(config: "Config", as_json: bool) -> None:
         raise UserError(
             "doctor --nodes",
             f"{len(bad)} of {len(rows)} nodes cannot measure, the first is {bad[0]['host']}",
-            "see the problems above",
+            "fix the problems printed above",
         )
 
 
@@ -79,11 +83,11 @@ def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[s
         if row["problem"]:
             click.echo(f"{row['host']}: {row['problem']}")
     for name in down:
-        click.echo(f"{name}: is down, so no node could check whether it reaches it; run `storelab up {name}`")
+        click.echo(f"{name}: is down, so that nodes could not check their connection to it; run `storelab up {name}`")
 
 
 class _Install(click.Command):
-    """A command with a help text that lists what can be installed."""
+    """The command `install`, whose help text lists all kinds."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from storelab.stores import recipes
@@ -96,14 +100,14 @@ class _Install(click.Command):
 
 @click.command(cls=_Install)
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
-@click.option("--dry-run", is_flag=True, help="Install nothing; show what would be downloaded, and the requirements.")
+@click.option("--dry-run", is_flag=True, help="Show downloads and requirements, but install nothing.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install the software for these KINDs. Installed software is not changed.
 
-    A KIND is a store (seaweedfs: another version, for upgrades), an engine or its library (loadgen, davix, root), a
+    A KIND is a store (seaweedfs: a second version, for upgrades), an engine or its library (loadgen, davix, root), a
     testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), or squid (the HTTP cache of the workload
-    launch). Debian packages are installed in the system. Everything else is installed in the folder STORELAB_TOOLS;
-    default: storelab's folder in your cache folder.
+    launch). Debian packages are installed in the system. All other software is installed in the folder that the
+    environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
     """
     import time
 
@@ -114,7 +118,7 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     for n, (kind, part) in enumerate(todo, 1):
         head = f"[{n}/{len(todo)}] {kind}: {part.what}"
         if part.present():
-            click.echo(f"{head}: is there")
+            click.echo(f"{head}: already installed")
             continue
         click.echo(f"{head}: {part.needs}")
         if dry_run:
@@ -127,12 +131,15 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
 
 
 def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict[str, Any]:
-    """Return the stores that a command applies to; for `down`, also their earlier deployments. Raises UserError."""
+    """Return the stores by name that a command applies to; for `down`, also their earlier deployments.
+
+    Raises UserError if no store is named, or a store with this name is not configured.
+    """
     stores = load_stores(config)
     if all_:
         names = list(config.stores_to_measure)
     elif name is None:
-        raise UserError(command, "no store is given", f"give one of {', '.join(stores)}, or --all")
+        raise UserError(command, "the name of a store is missing", f"give one of {', '.join(stores)}, or --all")
     else:
         known(command, [name], list(stores), "store")
         names = [name]
@@ -192,11 +199,11 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--all", "all_", is_flag=True, help="Stop all stores of config.yaml, and remove what clients keep on tmpfs."
+    "--all", "all_", is_flag=True, help="Stop all stores of the campaign, and remove the clients' files on tmpfs."
 )
 @click.pass_obj
 def down(settings: Settings, name: str | None, all_: bool) -> None:
-    """Stop the managed store NAME, or all of them. Their data are kept."""
+    """Stop the managed store NAME, or all managed stores with --all. Their data are kept."""
     from storelab.host import scratch
     from storelab.measure.attempts import measuring_lock
     from storelab.stores.managed import users
@@ -208,13 +215,13 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
             continue
         if pids := users.others(Path(config.state), store.name):
             users_text = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} other processes"
-            click.echo(f"{store.name}: not stopped, in use by {users_text}; the last one stops it")
+            click.echo(f"{store.name}: not stopped, because it is in use by {users_text}; the last user stops it")
             continue
         click.echo(f"{store.name}: stopped {len(store.down())} processes")
     if all_:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
-                click.echo("files on tmpfs are kept: another campaign of yours uses them")
+                click.echo("files on tmpfs are kept, because another of your campaigns uses them")
 
 
 @click.command()

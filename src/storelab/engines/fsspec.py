@@ -21,6 +21,7 @@ from importlib.metadata import version
 from threading import Lock
 from typing import Any, NamedTuple
 
+from readplan.transports import WrongAnswer
 from storelab.core import clock
 from storelab.core.records import HUNG
 from storelab.engines.common import ledger
@@ -31,7 +32,6 @@ from storelab.engines.common.timing import IN_FLIGHT, Watch, drain_s
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient, orders
 from storelab.engines.contract import Check, Job, Result
 from storelab.host import proc
-from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems
 
 ASYNCHRONOUS = ("s3", "http")

@@ -24,6 +24,11 @@ from urllib.parse import quote
 
 import numpy as np
 
+from readplan import Link, measure, transports
+from readplan.choose import Requests, plan
+from readplan.link import MIN_SIZE, assumed, connect
+from readplan.source import fetch
+from readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, VectorTransport
 from storelab.core import clock, folders
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets
@@ -32,11 +37,6 @@ from storelab.datasets.root.reader import Header, SelectionReader, Spent
 from storelab.engines.common.selections import KEPT_BY_XROOTD, Done, SelectionClient, WrongData, allowed_s, as_staged
 from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
 from storelab.engines.contract import Job
-from storelab.readplan import Link, measure, transports
-from storelab.readplan.choose import Requests, plan
-from storelab.readplan.link import MIN_SIZE, assumed, connect
-from storelab.readplan.source import fetch
-from storelab.readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, VectorTransport
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
@@ -339,7 +339,7 @@ class PlannedClient(PlannedBase):
         """Return uproot's tree; its header is read through this transport."""
         import uproot
 
-        from storelab.readplan.source import PlannedSource
+        from readplan.source import PlannedSource
 
         url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
         options = {

@@ -61,8 +61,9 @@ def second_environ(config: Config, point: Point) -> dict[str, str]:
 
 
 def use(config: Config, point: Point) -> None:
-    """Record that this process uses the stores of the point until it ends."""
-    users.use(Path(config.state), [point.store, *filter(None, [second_name(point)])])
+    """Record that this process uses the campaign and the stores of the point until it ends."""
+    names = (users.of_campaign(config.name), point.store, second_name(point))
+    users.use(Path(config.state), filter(None, names))
 
 
 def bring_up(config: Config, point: Point, store: Store) -> None:

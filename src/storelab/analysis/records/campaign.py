@@ -104,7 +104,7 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     Raises UserError if points are missing or failed (unless `with_failures`), records were altered, or another process
     seals or measures the campaign.
     """
-    with folders.campaign_lock(folder, sealing=True):
+    with folders.campaign_lock(folder, exclusive=True, required=True):
         _recover(folder)
         raw, plan = folder / "raw", read_plan(folder)
         if not (raw / integrity.SUMS).exists() and not records.sealed(raw):

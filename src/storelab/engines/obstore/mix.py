@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from readplan.transports import WrongAnswer
 from storelab.core.axes import mixes
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
@@ -27,7 +28,6 @@ from storelab.engines.common.objects import (
 from storelab.engines.contract import Job, Result
 from storelab.engines.obstore.client import Outcome, Task
 from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
-from storelab.readplan.transports import WrongAnswer
 
 MAX_DOUBTED = 1_000_000
 OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")

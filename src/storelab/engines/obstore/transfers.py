@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from readplan.transports import WrongAnswer
 from storelab.datasets import payload
 from storelab.engines.common import ledger
 from storelab.engines.common.objects import deletions, key_folders, range_begins, read_once, staged_objects
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check, Result
 from storelab.engines.obstore.client import ObstoreClient, Outcome, Task
-from storelab.readplan.transports import WrongAnswer
 
 PAGE = 1000
 

@@ -334,7 +334,7 @@ def test_a_change_for_the_worse_fails_until_one_begins_behind_it(results, found)
     assert not series.worse(series.history(found.entries[SLOW:]), "change")
     code, out, err = asked("--campaign-dir", results / "site", "--fail-on", "change", "--json")
     assert code == 1 and valid("history", out)["worse"] == 5
-    assert err == "storelab: slower: 5 of the series above (--fail-on change)\n"
+    assert err == "storelab: series above that are slower: 5 (--fail-on change)\n"
 
 
 def test_a_slow_newest_entry_fails_at_once(one, results, tmp_path):
