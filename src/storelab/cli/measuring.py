@@ -247,11 +247,12 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any], again: bool) -> None:
     """Upload a data set into the store's deployment that the point uses."""
     from storelab.host import scratch
+    from storelab.measure import deployment
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
 
     store = deployed(store, point.axes)
-    store.up(1, point.axes.get("accounts", 1))
+    deployment.connect(config, store, accounts=point.axes.get("accounts", 1))
     with scratch.using(config.scratch):
         staging.ensure(config, store, dataset, again)
 
@@ -301,6 +302,7 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     """Do what `collect` does. No point of the campaign is measured at the same time."""
     from storelab.measure import check as checks
     from storelab.measure import collect as collecting
+    from storelab.measure import deployment
     from storelab.workloads.staging import filling, left_over
 
     checks.refuse_sealed(config)  # another process may have sealed it before this one had the lock
@@ -308,7 +310,7 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"] or filling.may_have_filler(config, store):
             try:
-                store.up(1)
+                deployment.connect(config, store)
                 left_over.remove(config, store, always=True)
                 filling.ensure(config, store, 0)
             except (UserError, MeasurementFailed) as error:  # the paper can be built while a store is down
@@ -356,7 +358,7 @@ def _clean(config: "Config") -> list[str]:
     for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.stores_to_measure or store.settings.read_only:
             continue
-        store.up(1)
+        deployment.connect(config, store)
         try:
             removed = deployment.clean(config, store)
             click.echo(f"{name}: removed {removed}")

@@ -202,8 +202,7 @@ def prepare(
             "set measure=false to rebuild its paper, or set another name=… to measure it again",
         )
     from storelab.core import plan
-    from storelab.measure import collect, plan_file
-    from storelab.stores.managed import users
+    from storelab.measure import collect, deployment, plan_file
     from storelab.workloads import WORKLOADS
 
     full = load(main, (), overrides)
@@ -212,7 +211,7 @@ def prepare(
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # if all markers exist, no rule runs that would report differences
     points = {p.key: p for p in planned}
-    users.use(Path(full.state), {users.of_campaign(full.name), *(p.store for p in planned)})  # until Snakemake ends
+    deployment.use(full, planned)  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
