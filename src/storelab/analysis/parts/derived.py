@@ -24,7 +24,7 @@ _END = "% SHA-256 of the lines above: "
 
 def rebuild_hint(folder: Path, command: str = "tables") -> str:
     """Return the hint that names the command which makes the derived files of a campaign's folder again."""
-    return f"run `storelab {command} --campaign-dir {folder}`"
+    return f"run `storelab {command} {folder}`"
 
 
 @cache

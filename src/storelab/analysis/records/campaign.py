@@ -73,7 +73,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
         raise UserError(
             str(path),
             "does not exist: this is not a measured campaign",
-            "set --campaign-dir to a measured campaign, such as results/reference, or measure this one",
+            "name a measured campaign, such as reference, or measure this one",
         )
     plan = integrity.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
