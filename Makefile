@@ -25,7 +25,7 @@ demo: measure
 
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' \
+	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --planned >/dev/null' \
 	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report
 

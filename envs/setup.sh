@@ -14,7 +14,7 @@ if [ ! -e pyproject.toml ]; then
         exit 2
     }
     asked environment && exit 0
-    storelab install --dry-run loadgen 2>&1 | grep -q ": is there$" || storelab install loadgen ||
+    storelab install --dry-run loadgen 2>&1 | grep -q ": already installed$" || storelab install loadgen ||
         echo "storelab: the Go programs are not built, so campaigns need \`calibrate: false\`" >&2
     exit 0
 fi
@@ -77,7 +77,7 @@ relative() {
 loadgen() {
     local sources output
     [ -d loadgen ] || return 0
-    output=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $output == *": is there" ]] && return
+    output=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $output == *": already installed" ]] && return
     sources=$(find loadgen -name '*.go' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-32)
     [ "$(cat .venv/storelab-loadgen-failed 2>/dev/null)" = "$sources" ] && return
     echo "setup: storelab's own Go programs (85 MB to download once, a minute to build)"

@@ -80,7 +80,8 @@ def test_newer_python_is_checked_where_a_network_is(tmp_path, says, code, words)
 
 STORELAB = """#!/bin/bash
 echo "$*" >> asked
-case "$*" in *--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: is there" || echo "[1/1] loadgen: it: 85 MB" ;;
+case "$*" in
+*--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: already installed" || echo "[1/1] loadgen: it: 85 MB" ;;
 *) [ -e broken ] && { echo "no network"; exit 1; } || touch there ;; esac
 """
 
