@@ -66,7 +66,7 @@ docs: setup
 
 lint: PARTS := dev
 lint: setup
-	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
+	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile workflow rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
 
 setup:
 	@envs/setup.sh $(PARTS)
