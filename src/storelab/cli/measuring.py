@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, campaigns
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError
@@ -57,6 +58,7 @@ def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @json_option
 @click.pass_obj
 def check(settings: Settings, as_json: bool) -> None:
@@ -161,6 +163,7 @@ def _show_ready(state: dict[str, Any]) -> None:
 
 
 @click.command()
+@config_argument
 @click.option("--write", is_flag=True, help="Write the plan to raw/plan.json of the campaign; do not print it.")
 @json_option
 @click.pass_obj
@@ -206,6 +209,7 @@ def _planned(point: "Point", state: str) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @click.option("--store", "only", help="Upload into this store only.")
 @click.option("--dataset", help="Upload this data set only.")
 @click.option("--again", is_flag=True, help="Upload data sets again, even if they are in the store.")
@@ -254,16 +258,21 @@ def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any]
 
 
 @click.command()
-@click.argument("key")
+@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY")
 @click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
-def measure(settings: Settings, key: str, again: bool) -> None:
+def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
     """Measure the point of the plan with this KEY. A point that has a record is not measured again."""
     from storelab.gang import coordinator, prefork
     from storelab.gang.launchers import choose
 
     coordinator.handle_signals()
-    config, points = load(settings)
+    if not 1 <= len(words) <= 2:
+        raise UserError(
+            "measure", f"takes a campaign and a key, not {len(words)} words", "see `storelab plan CAMPAIGN`"
+        )
+    key = words[-1]
+    config, points = load(campaigns.configured(settings, words[0] if len(words) == 2 else None))
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
         # Imported here, because the spare process imports the clients' modules at the same time. Each takes 0.5 s.
         from storelab.measure import point as measuring
@@ -275,6 +284,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 
 
 @click.command()
+@config_argument
 @click.option("--after-error", is_flag=True, help="Do nothing if no point was tried: the error was printed before.")
 @click.pass_obj
 def collect(settings: Settings, after_error: bool) -> None:
@@ -329,19 +339,14 @@ def _collect(config: "Config", points: "list[Point]") -> None:
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
     """Remove the buckets and objects of CAMPAIGN from its stores.
 
-    Objects that storelab did not write are kept and listed. Records are never removed. CAMPAIGN must be the configured
-    campaign; this prevents removing another campaign by mistake.
+    Objects that storelab did not write are kept and listed. Records are never removed.
     """
     from storelab.measure import attempts
 
-    config = settings.load()
-    if campaign != config.name:
-        raise UserError(
-            "clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"use --set campaign={campaign}"
-        )
+    config = campaigns.configured(settings, campaign).load()
     if not yes:
         click.confirm(
-            f"Remove the buckets of campaign {campaign} from {', '.join(config.stores_to_measure)}?", abort=True
+            f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?", abort=True
         )
     with attempts.nothing_measured(config):
         failed = _clean(config)

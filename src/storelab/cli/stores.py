@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, known
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.cli.measuring import load, load_stores
 from storelab.core import units
@@ -23,6 +24,7 @@ MIN_WIDTH = 110  # characters; in a narrower table, rich would break the cells i
 
 
 @click.command()
+@config_argument
 @click.option(
     "--nodes",
     is_flag=True,

@@ -359,7 +359,7 @@ def test_records_with_another_name_need_no_campaign_file(at_root):
     assert not (ROOT / "campaigns" / "compared.yaml").exists()
     assert list(joined("compared reference").campaigns) == ["results/compared", "results/reference"]
     assert list(joined("compared").campaigns) == ["results/compared"]
-    with pytest.raises(UserError, match="'compared' does not exist"):
+    with pytest.raises(UserError, match="compared: has no file in campaigns/"):
         joined("compared", measure=True)
 
 
