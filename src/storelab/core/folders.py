@@ -74,11 +74,20 @@ def lock_file(path: Path) -> IO[str]:
 
 
 @contextmanager
-def campaign_lock(folder: Path, sealing: bool = False) -> Iterator[None]:
-    """Prevent that a campaign is sealed while one of its points is measured, or by two processes at the same time.
+def campaign_lock(folder: Path, exclusive: bool = False, required: bool = False) -> Iterator[None]:
+    """Prevent that a campaign is measured while another process seals it, or removes or replaces its data.
 
-    Several points may be measured. Raises UserError if another process holds the lock. A folder that does not exist is
-    not locked: reading the campaign reports it.
+    Several points may be measured at the same time. Raises UserError if another process holds the lock. A folder that
+    does not exist is not locked: reading the campaign reports it.
+
+    Parameters
+    ----------
+    folder
+        The folder of the campaign.
+    exclusive
+        Allow no other process, not even one that measures.
+    required
+        Raise OSError if the file system has no locks. Otherwise the block runs without a lock.
     """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -87,12 +96,12 @@ def campaign_lock(folder: Path, sealing: bool = False) -> Iterator[None]:
         return
     try:
         try:
-            fcntl.flock(lock, (fcntl.LOCK_EX if sealing else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(lock, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
-            busy = "is being measured or sealed" if sealing else "is being sealed"
+            busy = "is being measured, sealed or changed" if exclusive else "is being sealed or changed"
             raise UserError(str(folder), f"{busy} by another process", "wait until it has finished") from None
         except OSError:
-            if sealing:  # measuring goes on without a lock: some file systems have none
+            if required:
                 raise
         yield
     finally:

@@ -3,7 +3,8 @@
 Each attempt has a folder below `work/`, which is removed when its record is in place. A running attempt holds a lock on
 its folder; the kernel releases the lock when the process ends, even by kill -9. The next run removes the folders of
 killed attempts. The folder of a failed attempt stays for inspection until its point is tried again. After a few points
-that fail for the same reason, the others of that store are skipped. May import: `gang`, `workloads`, `core`.
+that fail for the same reason, the others of that store are skipped. May import: `gang`, `workloads`, `stores`,
+`core`.
 """
 
 import fcntl
@@ -21,11 +22,12 @@ import psutil
 
 from storelab.core import folders, records
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.gang import credentials
 from storelab.host.console import report
 from storelab.measure import record
+from storelab.stores.managed import users
 
 ALIVE, FAILED = "alive", "failed"  # files in the folder of an attempt: locked while it runs; present if it failed
 NAME = re.compile("[0-9a-f]{8}")  # of the folder of an attempt
@@ -45,6 +47,21 @@ def measuring_lock(state: Path) -> Iterator[None]:
         except BlockingIOError:
             report("    waiting: another measurement runs on this machine")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def nothing_measured(config: Config) -> Iterator[None]:
+    """Prevent that a point of the campaign is measured while the caller removes or replaces its data or records.
+
+    Wait while a point of another campaign is measured on this machine. Raises UserError if this campaign is measured.
+    """
+    state = Path(config.state)
+    folders.trusted(state, "state")
+    if pids := users.others(state, users.of_campaign(config.name)):
+        problem = f"is being measured by process {pids[0]}"
+        raise UserError(f"campaign {config.name}", problem, "wait until it has finished")
+    with measuring_lock(state), folders.campaign_lock(config.campaign_dir, exclusive=True):
         yield
 
 

@@ -327,6 +327,15 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             store.require()
 
 
+def missing_programs(stores: Mapping[str, Store]) -> Iterator[str]:
+    """Yield a note for each store of a sealed campaign that cannot run here. Rebuilding the paper does not need it."""
+    for name, store in stores.items():
+        try:
+            store.require()
+        except UserError as error:
+            yield f"store {name}: {error.problem}; a sealed campaign does not need it"
+
+
 def require_space(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
     """Raise UserError if the stores' disks, the clients' tmpfs or the results' disk have too little space."""
     for name in stores_of(config, points):

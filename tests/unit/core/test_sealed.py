@@ -158,7 +158,7 @@ def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
     assert {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()} == before
     folder = os.open(copy, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    assert "is being measured or sealed by another process" in refusal(campaign.seal, copy, True)
+    assert "is being measured, sealed or changed by another process" in refusal(campaign.seal, copy, True)
     os.close(folder)
     assert campaign.seal(copy, with_failures=True)["points"] == 9
 

@@ -59,9 +59,9 @@ def test_campaign_is_not_sealed_while_a_point_is_measured(campaign, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(point, "measure", lambda *_: refusal(seal, config.campaign_dir))
         said = point.point(config, points, points[0].key)
-    assert "is being measured or sealed by another process; wait" in said
-    with folders.campaign_lock(config.campaign_dir, sealing=True):
-        assert "is being sealed by another process" in refusal(point.point, config, points, points[0].key)
+    assert "is being measured, sealed or changed by another process; wait" in said
+    with folders.campaign_lock(config.campaign_dir, exclusive=True):
+        assert "is being sealed or changed by another process" in refusal(point.point, config, points, points[0].key)
 
     def seal_now(*_):
         (config.raw).mkdir(parents=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from link_model import PROPERTY, up
 from range_server import range_server
 
-from storelab.readplan import HttpTransport, VectorTransport, transports
-from storelab.readplan.transports import WrongAnswer, grouped, probe
+from readplan import HttpTransport, VectorTransport, transports
+from readplan.transports import WrongAnswer, grouped, probe
 
 DATA = bytes(np.random.default_rng(3).integers(0, 256, 300_000, dtype=np.uint8))
 RIGHT = {"ranges": 1, "answer": "right"}
@@ -156,10 +156,10 @@ def test_parts_are_placed_by_their_own_heads():
 
 def test_wrong_answers_are_errors():
     for serve, status, reason in (
-        (lambda pairs: (200, {}, DATA), 200, "2 ranges were answered with status 200"),
+        (lambda pairs: (200, {}, DATA), 200, "the server answered a request for 2 ranges with status 200"),
         (lambda pairs: (206, {}, DATA), 206, "status 206, Content-Range None"),
         (lambda pairs: (416, {"content-range": "bytes 0-1/9"}, b""), 416, "status 416"),
-        (single, 0, r"2 ranges, the first \(0, 4\), were answered with only \(0, 4\)"),
+        (single, 0, r"the server answered 2 ranges, the first \(0, 4\), with only \(0, 4\)"),
         (lambda pairs: multi(pairs[:1]), 0, "the 1 parts of 2 ranges do not contain 20 to 24"),
         (lambda pairs: multi(pairs[1:]), 0, "the 1 parts of 2 ranges do not contain 0 to 4"),
         (lambda pairs: multi([pairs[0], (20, 23)]), 0, "do not contain 20 to 24"),

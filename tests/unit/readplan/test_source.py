@@ -12,9 +12,9 @@ from link_model import LAN, WAN
 from memory_transport import Memory
 from paths import DATA
 
-from storelab.readplan import FsspecTransport, Link, PlannedSource, plan
-from storelab.readplan.choose import Requests
-from storelab.readplan.source import gather
+from readplan import FsspecTransport, Link, PlannedSource, plan
+from readplan.choose import Requests
+from readplan.source import gather
 
 FILES = DATA / "root"
 LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)
@@ -102,13 +102,13 @@ def test_transport_reads_one_file():
     memory = Memory(b"abc")
     for _ in range(2):
         PlannedSource("a.root", transport=memory)
-    with pytest.raises(ValueError, match=r"the transport of 'a.root' cannot read 'b.root'; make a transport for each"):
+    with pytest.raises(ValueError, match=r"this transport reads 'a.root', not 'b.root'; make one transport for each"):
         PlannedSource("b.root", transport=memory)
     PlannedSource("b.root", transport=Memory(b"abc"))
     url = f"file://{FILES / 'nanoaod.root'}"
     transport = FsspecTransport(fsspec.filesystem("file"), str(FILES / "nanoaod.root"))
     files = [{url: "Events"}, {f"file://{FILES / 'lists.root'}": "events"}]
-    with pytest.raises(ValueError, match="make a transport for each file"):
+    with pytest.raises(ValueError, match="make one transport for each file"):
         uproot.concatenate(files, handler=PlannedSource, transport=transport, link=LINK)
 
 

@@ -9,8 +9,8 @@ import pytest
 from fsspec.asyn import get_loop
 from range_server import range_server
 
-from storelab.readplan import FsspecTransport, HttpTransport, ObstoreTransport, PlannedSource, transports
-from storelab.readplan.transports import WrongAnswer, checked, messages
+from readplan import FsspecTransport, HttpTransport, ObstoreTransport, PlannedSource, transports
+from readplan.transports import WrongAnswer, checked, messages
 
 DATA = bytes(np.random.default_rng(3).integers(0, 256, 60_000, dtype=np.uint8))
 
@@ -38,14 +38,14 @@ def test_asynchronous_file_system_fetches_in_parallel():
 
 def test_wrong_lengths_and_errors_are_raised():
     lengths = (
-        ([b"ab", b"abc"], "bytes 4 to 5 were answered with 3 bytes"),
-        ([b"a", b"ab"], "bytes 0 to 1 were answered with 1 bytes"),
+        ([b"ab", b"abc"], "the server returned 3 B for bytes 4 to 5"),
+        ([b"a", b"ab"], "the server returned 1 B for bytes 0 to 1"),
     )
-    for parts, place in (([b"ab"], "1 answers to 2 requests"), *lengths):
+    for parts, place in (([b"ab"], "the server returned 1 instead of 2 ranges"), *lengths):
         with pytest.raises(WrongAnswer, match=place):
             checked(parts, [0, 4], [2, 6])
     assert checked([b"ab", memoryview(b"cd")], [0, 4], [2, 6])[0] == b"ab"
-    with pytest.raises(WrongAnswer, match="bytes 0 to 7 were answered with 7 bytes"):
+    with pytest.raises(WrongAnswer, match="the server returned 7 B for bytes 0 to 7"):
         FsspecTransport(Files(change=lambda data: data[1:]), "x").fetch([0], [8])
     with pytest.raises(OSError, match="gone"):
         FsspecTransport(Files(change=lambda data: OSError("gone")), "x").fetch([0], [8])

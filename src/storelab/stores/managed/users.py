@@ -1,11 +1,12 @@
-"""Processes that use a managed store now; the last one to finish stops the store.
+"""Processes that use a store, or measure a campaign, now. The last one to finish stops a managed store.
 
-Each process that measures locks its file `<state>/<store>.users/<pid>`. The kernel releases the lock with the process,
-even after kill -9.
+Each process that measures locks its files `<state>/<store>.users/<pid>` and `<state>/<campaign>.campaign.users/<pid>`.
+The kernel releases the lock with the process, even after kill -9.
 """
 
 import fcntl
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 import psutil
 
 from storelab.core import folders
+from storelab.core.errors import UserError
 
+LOCKED_S = 1.0  # maximum time for which `others` of another process locks a file
 _held: dict[Path, Any] = {}  # open files of this process, until its end
 
 
@@ -22,20 +25,35 @@ def _folder(state: Path, store: str) -> Path:
     return state / f"{store.partition('+')[0]}.users"
 
 
+def of_campaign(name: str) -> str:
+    """Return the name under which `use` and `others` know a campaign."""
+    return f"{name}.campaign"
+
+
 def use(state: Path, stores: Iterable[str]) -> None:
-    """Record that this process uses these stores until it ends."""
+    """Record that this process uses these stores or campaigns until it ends.
+
+    Raises UserError if a process with the same number uses them from another host or container.
+    """
     for name in stores:
-        path = _folder(state, name) / str(os.getpid())
-        if path in _held:
-            continue
+        path, end = _folder(state, name) / str(os.getpid()), time.monotonic() + LOCKED_S
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = folders.lock_file(path)  # the lock lives as long as the process
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _held[path] = file
+        while path not in _held:
+            file = folders.lock_file(path)  # the lock lives as long as the process
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    _held[path] = file
+                    continue
+            file.close()  # `others` of another process looks at the file, or just removed it
+            if time.monotonic() > end:
+                problem = f"{path} is locked by a process of another host or container"
+                raise UserError("state", problem, "set another `state`")
+            time.sleep(0.01)
 
 
 def others(state: Path, store: str) -> list[int]:
-    """Return the pids of processes that use a store, in order, without this one and its parents."""
+    """Return the pids of processes that use a store or campaign, in order, without this one and its parents."""
     ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = []
     for path in _folder(state, store).glob("*"):

@@ -18,7 +18,7 @@ from paths import ROOT
 from prometheus_client.parser import text_string_to_metric_families
 
 from storelab.analysis.report import page
-from storelab.analysis.report.live import serve, watch
+from storelab.analysis.report.live import address, serve, watch
 from storelab.core import integrity, records
 from storelab.core.campaign import live
 
@@ -104,9 +104,14 @@ def test_mood_and_counts_follow_the_campaign(watched):
     ended(folder, KEYS[2], "invalid")
     says(folder, KEYS[2], stage="ended", who=dead)
     mood, state = after(watched)
-    assert mood == "complete" and state["counts"] == {"done": 2, "invalid": 1, "failed": 1, "to come": 0}
+    assert mood == "failed" and "1 of 3 points failed" in state["said"]
+    assert state["counts"] == {"done": 2, "invalid": 1, "failed": 1, "to come": 0}
     wrong = [(KEYS[1], "failed", HOSTILE), (KEYS[2], "invalid", "it broke")]
     assert [(w["key"], w["state"], w["reason"]) for w in state["wrong"]] == wrong
+    live.path(folder).unlink()
+    assert after(watched)[0] == "failed", "also without a measuring process"
+    ended(folder, KEYS[1])
+    assert after(watched)[0] == "complete"
 
 
 def test_remote_host_counts_until_it_is_silent(watched):
@@ -271,6 +276,13 @@ def test_metrics_hold_known_values(tmp_path):
     assert {f.name for f in families if f.documentation} == set(serve.NAMES)
 
 
+def test_metrics_count_failed_points(watched):
+    for key in KEYS:
+        ended(watched.folder, key, "failed" if key == KEYS[0] else "ok")
+    text = serve.metrics_text(after(watched)[1]).decode()
+    assert 'mood="failed"} 1.0' in text and 'mood="complete"} 0.0' in text
+
+
 def test_metrics_and_keys_are_documented():
     text = (ROOT / "docs" / "live.md").read_text()
     for name in serve.NAMES:
@@ -280,8 +292,8 @@ def test_metrics_and_keys_are_documented():
 
 def test_requests_without_the_token_get_404(tmp_path):
     planned(tmp_path, KEYS)
-    token = serve.token_for("0.0.0.0")
-    assert len(token) >= 20 and token != serve.token_for("0.0.0.0") and not serve.token_for("127.0.0.1")
+    token = address.token_for("0.0.0.0")
+    assert len(token) >= 20 and token != address.token_for("0.0.0.0") and not address.token_for("127.0.0.1")
 
     async def look(client, at):
         wrong = ("", "metrics", f"{token[:-1]}/", f"{token}x/live.json", "events", "nonsense/")

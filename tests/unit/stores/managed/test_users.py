@@ -2,12 +2,15 @@
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from programs import python
+from refusals import refusal
 
 from storelab.cli import cli
 from storelab.stores.managed import base, users
@@ -42,6 +45,32 @@ def test_users_come_and_go(tmp_path):
     assert [p.name for p in (tmp_path / "sw.users").iterdir()] == [str(os.getpid())], "what was left is forgotten"
 
 
+def test_user_is_seen_although_its_file_was_just_removed(tmp_path, monkeypatch):
+    """`others` removes files that nobody has locked yet, or locks them while `use` does."""
+    path, opened = tmp_path / "raced.users" / str(os.getpid()), []
+
+    def lock_file(path):
+        opened.append(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT), "r+"))
+        if len(opened) == 1:
+            path.unlink()
+        if len(opened) == 2:
+            fcntl.flock(other := os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+            threading.Timer(0.1, os.close, [other]).start()
+        return opened[-1]
+
+    monkeypatch.setattr(users.folders, "lock_file", lock_file)
+    users.use(tmp_path, ["raced"])
+    assert len(opened) > 2
+    with open(path) as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    monkeypatch.undo()
+    monkeypatch.setattr(users, "LOCKED_S", 0.1)
+    (tmp_path / "far.users").mkdir()
+    with open(tmp_path / "far.users" / str(os.getpid()), "w") as file:  # of a process in another container
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "is locked by a process of another host or container" in refusal(users.use, tmp_path, ["far"])
+
+
 def test_users_are_in_order_of_their_numbers(tmp_path):
     (tmp_path / "sw.users").mkdir()
     pids = [10**8, 90_000_000, 10**7, 9_000_000, 10**9]  # larger than any pid of Linux
@@ -65,6 +94,6 @@ def test_down_leaves_a_store_in_use(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with another(tmp_path / "state") as pid:
         output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
-        assert f"sw: not stopped, in use by process {pid}" in output and "sw" not in stopped
+        assert f"sw: not stopped, because it is in use by process {pid}" in output and "sw" not in stopped
     output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
     assert "sw: stopped 2 processes" in output and "sw" in stopped

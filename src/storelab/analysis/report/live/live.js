@@ -10,7 +10,7 @@ let fetched = 0;
 
 const SIDES = { client_cores: "clients", server_cores: "store", host_cores: "host" };
 const STAGES = { store: "Starting the store", data: "Staging the data", clients: "Starting the clients", measuring: "Measuring", checks: "Checking the answers and writing the record", ended: "Ended" };
-const MOODS = { waiting: "waiting", running: "measuring", between: "measuring", killed: "killed", silent: "silent", stopped: "stopped", complete: "complete" };
+const MOODS = { waiting: "waiting", running: "measuring", between: "measuring", killed: "killed", silent: "silent", stopped: "stopped", failed: "points failed", complete: "complete" };
 
 /** Format seconds. */
 function span(seconds) {
@@ -138,7 +138,7 @@ function live(page) {
       wrong.replaceChildren(...few(page, told.wrong, "Failed and invalid points"));
     }
     listed = lists;
-    point.hidden = !state || told.mood === "complete" || told.mood === "waiting";
+    point.hidden = !state || ["complete", "failed", "waiting"].includes(told.mood);
     if (!state || point.hidden) return;
     const elapsed = state.start_ns ? Math.max(0, Math.min(state.point.duration_s, (told.now_ns - state.start_ns) / 1e9)) : 0;
     const stale = ["killed", "silent", "stopped"].includes(told.mood);

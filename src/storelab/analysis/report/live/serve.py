@@ -4,13 +4,10 @@
 """
 
 import asyncio
-import errno
 import hmac
-import ipaddress
 import json
 import logging
-import platform
-import secrets
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,11 +18,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from storelab.analysis.report import page
+from storelab.analysis.report.live.address import is_loopback
 from storelab.analysis.report.live.watch import Watched
-from storelab.core.errors import UserError, error_text, one_line
+from storelab.core.errors import error_text, one_line
 
 HERE = Path(__file__).parent
-LOOPBACK, ANY = "127.0.0.1", ("0.0.0.0", "::")
 AT_LEAST_S = 5.0  # maximum time between two events, so that closed browsers are noticed
 MAX_BROWSERS = 64  # maximum number of browsers at the same time
 SLOW_S = 10.0  # a browser that accepts no data for this time is closed
@@ -44,21 +41,6 @@ VARIANT = page.Variant(
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 WATCHED = web.AppKey("watched", Watched)
 BROWSERS = web.AppKey("browsers", set)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address belongs only to this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def token_for(host: str) -> str:
-    """Return the token for the address of the page; empty if only this machine can reach it."""
-    return "" if is_loopback(host) else secrets.token_urlsafe(18)
 
 
 def app(folder: Path, token: str = "") -> web.Application:
@@ -195,46 +177,30 @@ async def _events(request: web.Request) -> web.StreamResponse:
         browsers.discard(answer)
 
 
-async def _serve(folder: Path, host: str, port: int, token: str, report: Callable[[str], None]) -> None:
+async def _serve(folder: Path, listening: socket.socket, token: str) -> None:
     runner = web.AppRunner(app(folder, token), access_log=None, logger=logger(), shutdown_timeout=1.0)
     await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise _refused(error, host, port) from None
-        number, name = runner.addresses[0][1], platform.node() if host in ANY else host
-        report(f"http://{f'[{name}]' if ':' in name else name}:{number}/{f'{token}/' if token else ''}")
+        await web.SockSite(runner, listening).start()
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()
 
 
-def _refused(error: OSError, host: str, port: int) -> UserError:
-    if error.errno == errno.EADDRINUSE:
-        return UserError("--port", f"{port} is in use on {host}", "choose another port, or 0 for any free one")
-    if error.errno == errno.EACCES:
-        return UserError("--port", f"{port} requires privileges", "choose a port above 1023")
-    return UserError("--address", f"{host!r} is not an address of this machine", "choose one that `ip address` lists")
-
-
-def run(folder: Path, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Serve until interrupted; `report` gets the address.
-
-    Raises UserError: the port is in use, or the address is not valid.
-    """
-    asyncio.run(_serve(folder, host, port, token_for(host), report))
+def run(folder: Path, listening: socket.socket, token: str) -> None:
+    """Serve at a socket until interrupted."""
+    asyncio.run(_serve(folder, listening, token))
 
 
 # --- Prometheus ---
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
-MOODS = ("waiting", "running", "between", "killed", "silent", "stopped", "complete")
+MOODS = ("waiting", "running", "between", "killed", "silent", "stopped", "failed", "complete")
 SIDES = {"clients": "client_cores", "store": "server_cores", "host": "host_cores"}
 # Name -> description; metrics of the measured point have its store and workload as labels.
 CAMPAIGN_METRICS = {
     "storelab_points": "Points of the campaign by state: done (invalid among them), invalid, failed, to come.",
-    "storelab_mood": "1 for the current state: waiting, running, between, killed, silent, stopped or complete.",
+    "storelab_mood": "1 for the current state: waiting, running, between, killed, silent, stopped, failed or complete.",
     "storelab_left_seconds": "Estimated remaining seconds of the campaign; absent if no process measures.",
     "storelab_age_seconds": "Seconds since the last update by the measuring process.",
 }

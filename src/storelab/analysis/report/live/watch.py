@@ -175,7 +175,7 @@ class Watched:
         state, counts = self.state, self.counts()
         if state is None:
             if self.rows and not counts[PENDING]:
-                return "complete", "All points are measured."
+                return _final_mood(counts, len(self.rows))
             return "waiting", "No process measures: no point has started."
         who, living = f"process {state['pid']}", live.lives(state)
         age_s = time.time() - state["written_ns"] / 1e9
@@ -190,7 +190,7 @@ class Watched:
                 return "silent", f"No message from {state['host']} for more than {SILENT_S:.0f} s."
             return "running", "A point is being measured."
         if not counts[PENDING]:
-            return "complete", "All points are measured."
+            return _final_mood(counts, len(self.rows))
         goes_on = live.lives(state["run"])
         if goes_on or (goes_on is None and age_s < STAGING_S):
             return "between", "Between two points."
@@ -259,6 +259,13 @@ SHOWN = (
     *("clients_told", "operations", "errors", "bytes", "client_rss_bytes", "server_rss_bytes", "outcome", "reason"),
     "seconds",
 )
+
+
+def _final_mood(counts: Mapping[str, int], planned: int) -> tuple[str, str]:
+    """Return the state of a campaign without points to come."""
+    if failed := counts["failed"]:
+        return "failed", f"{failed} of {planned} points failed. Run the same command again to repeat them."
+    return "complete", "All points are measured."
 
 
 def facts(run: Mapping[str, Any]) -> dict[str, Any]:

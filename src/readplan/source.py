@@ -1,4 +1,7 @@
-"""Use the planner in uproot: a `Source` that plans the requests for every set of baskets. Uproot and numpy only."""
+"""Use the planner in uproot, by a `Source` that plans the requests for every set of baskets.
+
+This module needs uproot and numpy.
+"""
 
 import queue
 import warnings
@@ -9,16 +12,16 @@ import numpy as np
 import uproot.source.chunk
 from uproot.source.futures import TrivialFuture
 
-from storelab.readplan.choose import Requests, plan
-from storelab.readplan.link import MIN_SIZE, Link, assumed, measure
-from storelab.readplan.transports import Transport, messages
+from readplan.choose import Requests, plan
+from readplan.link import MIN_SIZE, Link, assumed, measure
+from readplan.transports import Transport, messages
 
 
 def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """Return the bytes [start, stop) of each range from the answers to a plan.
+    """Return the bytes [start, stop) of each range, taken from the answers to the requests of a plan.
 
-    The results are uint8 arrays, and views if one answer contains the whole range. starts, stops: shape (n,), any
-    order. Raises ValueError: bytes are not in the plan.
+    starts and stops have shape (n,), in any order. The results are uint8 arrays. A result is a view, not a copy, if one
+    answer contains the whole range. Raises ValueError if the plan does not contain some of the bytes.
     """
     held = [np.frombuffer(part, np.uint8) for part in parts]
     first = np.searchsorted(requests.start, starts, side="right") - 1
@@ -39,23 +42,35 @@ def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: 
 def fetch(
     transport: Transport, requests: Requests, starts: np.ndarray, stops: np.ndarray
 ) -> tuple[list[np.ndarray], int]:
-    """Return (bytes of each range as `gather()`, number of requests). Raises errors of the transport."""
+    """Return the bytes of each range as `gather()` does, and the number of requests. Raises the transport's errors."""
     begins, ends = requests.start.tolist(), requests.stop.tolist()
     sent = messages(transport, begins, ends)
     return gather(requests, transport.fetch(begins, ends), starts, stops), sent
 
 
 class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot has no types
-    """A source of uproot with planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`.
+    """A source of uproot that plans its requests: `uproot.open(url, handler=PlannedSource, transport=…)`.
 
-    Options: transport: how to fetch (`readplan.transports`). It reads one object, so a second `file_path` with the same
-    transport raises ValueError. link: the known link, otherwise it is measured at the first large set of ranges.
-    thrift, max_amplification: see `plan()`.
-    `last_plan`: the plan of the last set. `unplanned`: number of ranges that uproot requested one by one, without a
-    plan: headers, and all pages of an RNTuple. A warning is issued when there are many.
+    Parameters
+    ----------
+    transport
+        Transport for one object (`readplan.transports`). A second `file_path` with the same transport raises
+        ValueError.
+    link
+        Model of the link. Without it, the link is measured when the first large set of ranges is read.
+    thrift, max_amplification
+        Options of `plan()`.
+
+    Attributes
+    ----------
+    last_plan
+        Plan of the last set of ranges.
+    unplanned
+        Number of ranges that uproot requested one by one, without a plan: headers, and all pages of an RNTuple. When
+        there are many, a warning is issued.
     """
 
-    WORTH = 64  # ranges; smaller sets use an assumed link until the link is known
+    WORTH = 64  # minimum number of ranges in a set for which the link is measured
     closed = False
 
     def __init__(self, file_path: str, *, transport: Transport, link: Link | None = None, **options: Any):
@@ -63,7 +78,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         first = vars(transport).setdefault("planned_path", file_path)
         if first != file_path:
             raise ValueError(
-                f"PlannedSource: the transport of {first!r} cannot read {file_path!r}; make a transport for each file"
+                f"PlannedSource: this transport reads {first!r}, not {file_path!r}; make one transport for each file"
             )
         self._file_path, self.transport, self.link = file_path, transport, link
         self.wishes = {k: options[k] for k in ("thrift", "max_amplification") if k in options}
@@ -82,7 +97,10 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
 
     @property
     def num_bytes(self) -> int:
-        """Return the size of the file in bytes, requested once. Raises ValueError if the transport has no `size`."""
+        """Return the size of the file in bytes, requested only once.
+
+        Raises ValueError if the transport has no `size`.
+        """
         if self._bytes is None:
             size = getattr(self.transport, "size", None)
             if size is None:
@@ -91,7 +109,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         return self._bytes
 
     def chunk(self, start: int, stop: int) -> uproot.source.chunk.Chunk:
-        """Return one range, fetched by one request."""
+        """Return one range, read by one request."""
         self.unplanned += 1
         if self.unplanned == self.WORTH:
             warnings.warn(
@@ -106,7 +124,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         return uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(np.frombuffer(part, np.uint8)))
 
     def requests_for(self, pairs: np.ndarray) -> Requests:
-        """Return the plan for ranges (start, stop), shape (n, 2); measure the link first if necessary."""
+        """Return the plan for the ranges (start, stop), shape (n, 2). Measure the link first if this is necessary."""
         link = self.link
         if link is None:
             if len(pairs) < self.WORTH or self.num_bytes < MIN_SIZE:
@@ -116,7 +134,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         return plan(pairs[:, 0], pairs[:, 1] - pairs[:, 0], link, **self.wishes)
 
     def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Any]) -> list[uproot.source.chunk.Chunk]:
-        """Return all ranges, already filled. Raises errors of the transport."""
+        """Return all ranges as chunks that already contain their bytes. Raises the errors of the transport."""
         self._num_requests += 1
         self._num_requested_chunks += len(ranges)
         self._num_requested_bytes += sum(stop - start for start, stop in ranges)

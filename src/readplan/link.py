@@ -1,19 +1,20 @@
-"""Cost of reads: the time model of the read planner (`Link`), and the calibration that measures it.
+"""Model the cost of reads (`Link`), and measure the parameters of the model.
 
-The model is piecewise linear, because clients behave that way. In the number of requests: the first `parallel` requests
-start together and cost one round trip, plus `first_s` for each except one. Each further one costs `request_s`: CPU time
-of client or server, or its part of the round trip. In the bytes of a request: `curve`, because a server has different
-rates for different sizes (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
+The model is piecewise linear in the number of requests. The first `parallel` requests start at the same time and cost
+one round trip, plus `first_s` for each except the first. Each further request costs `request_s`: CPU time of client or
+server, or its part of the round trip. `curve` gives the cost of the bytes of a request, because the rate of a server
+depends on the size of the request (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
 
-The calibration uses the transport that will read. It measures the time of requests with ranges of a few bytes far
-apart: one range, as many as may be in flight, and eight times as many. It measures the time of bytes with several
-simultaneous ranges of increasing size, and with one large range. It takes about 1100 requests (150 if one is in flight
-at a time, and fewer for a small object), and at most 105 MB or the bytes of the object. If the transport combines
-several ranges in a request, all this uses one range each, and then the cost of a further range is measured.
+The calibration uses the same transport as the reads. To measure the time of requests, it reads ranges of a few bytes
+which are far apart: one range, then `parallel` ranges, then eight times this number. To measure the time of bytes, it
+reads several simultaneous ranges of increasing size, and one large range. It sends about 1100 requests: 150 if
+`parallel` is 1, and fewer for a small object. It reads at most 105 MB or the size of the object. If the transport
+combines several ranges in a request, these trials use one range per request. An additional trial then measures the cost
+of a further range.
 
-The transfer time is a difference of two measured times, which is unreliable on a busy host. So no rate is taken to be
-more than `MAX_RATE_RATIO` times the fastest trial, including its latency. `Link.doubtful` lists the values that were
-limited in this way. May import: numpy, `readplan.transports`.
+The transfer time is the difference of two measured times, which is unreliable on a busy host. Therefore no rate is
+assumed to be more than `MAX_RATE_RATIO` times the rate of the fastest trial, including its latency. `Link.doubtful`
+lists the values that were limited in this way. This module imports only numpy and `readplan.transports`.
 """
 
 import statistics
@@ -24,34 +25,51 @@ from typing import Any
 
 import numpy as np
 
-from storelab.readplan.transports import Transport
+from readplan.transports import Transport
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
-HEADER_BYTES = 700  # of an answer's header on the wire including frames, if not measured
-MIN_SIZE = 4096  # minimum bytes of an object for a measurement
-SMALL = 64  # bytes of a range whose transfer time is negligible
-STREAM = 8 * 2**20  # bytes of the trial with one connection
-SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, maximum number of simultaneous ranges
-MIN_RANGES = 2  # minimum number of simultaneous ranges of a size
+HEADER_BYTES = 700  # wire bytes of the header of an answer including frames, if not measured
+MIN_SIZE = 4096  # minimum size in bytes of an object whose link can be measured
+SMALL = 64  # size in bytes of a range whose transfer time is negligible
+STREAM = 8 * 2**20  # bytes that the trial with one connection reads
+SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # (bytes of a range, maximum number of simultaneous ranges)
+MIN_RANGES = 2  # minimum number of simultaneous ranges of each size
 ROUNDS = 8
-MANY = 64  # minimum number of simultaneous small ranges, if few may be in flight
-RANGE_DISTANCE = 1200  # bytes between the starts of ranges that the server must not merge
-MAX_RANGES = 4096  # ranges in the trial of several per request
-MAX_RATE_RATIO = 4  # maximum rate, in units of the fastest measured rate
-QUICKEST = 1e-6  # minimum seconds of a trial and of a request
+MANY = 64  # minimum number of small ranges in the trial of many requests, if `parallel` is small
+RANGE_DISTANCE = 1200  # bytes between the starts of ranges which the server must not merge
+MAX_RANGES = 4096  # maximum number of ranges in the trial with several ranges per request
+MAX_RATE_RATIO = 4  # maximum rate, in units of the rate of the fastest trial
+QUICKEST = 1e-6  # minimum time in seconds of a trial and of a request
 
 
 @dataclass(frozen=True)
 class Link:
-    """The performance of a store as one client sees it. Times in seconds, bandwidths in bytes per second.
+    """The performance of a store as one client measures it. Times are in seconds, bandwidths in bytes per second.
 
-    rtt_s: time from sending a request for a few bytes to receiving them, on an idle connection; first_s, request_s: see
-    above; bandwidth: of all connections; stream: of one connection; parallel: requests in flight beyond which more do
-    not help; curve: ((bytes, seconds), …) ascending: additional time of a request of this size, relative to one for a
-    few bytes, with all connections busy (beyond the last size, or without a curve: from the bandwidth); header_bytes:
-    wire bytes of an answer without its body; ranges: maximum number in one request, if the server really answers
-    several (else 1); part_bytes, part_s: cost of one more range in such a request; doubtful: values that noise made
-    impossible, which were set to the limit of the measured ones; `all` if the object was too small for a measurement.
+    Attributes
+    ----------
+    rtt_s
+        Time from sending a request for a few bytes to receiving them, on an idle connection.
+    first_s
+        Additional time of each of the first `parallel` requests, except the first one.
+    request_s
+        Additional time of each further request.
+    bandwidth, stream
+        Bandwidth of all connections, and of one connection.
+    parallel
+        Number of requests in flight. More requests in flight do not increase the rate.
+    curve
+        Pairs (bytes, seconds), ascending. They give the additional time of a request of this size relative to a request
+        for a few bytes, when all connections are busy. Beyond the last size, `bandwidth` gives the time.
+    header_bytes
+        Wire bytes of an answer without its body.
+    ranges
+        Maximum number of ranges in one request; 1 if the server does not answer several ranges.
+    part_bytes, part_s
+        Cost of one more range in a request with several ranges.
+    doubtful
+        Names of values that were impossible because of noise, and were set to the limit of the measured values. It is
+        `all` if the object was too small for a measurement.
     """
 
     rtt_s: float
@@ -71,18 +89,21 @@ class Link:
         for name, value in asdict(self).items():
             if name not in ("curve", "doubtful") and not (value > 0 if name in POSITIVE else value >= 0):
                 need = "more than 0" if name in POSITIVE else "at least 0"
-                raise ValueError(f"{name} = {value} of a link is impossible; give {need}")
+                raise ValueError(f"Link: {name} = {value} is impossible; give {need}")
         edges = [0, *(size for size, _ in self.curve)]
         if any(not (a < b and s >= 0) for a, b, (_, s) in zip(edges, edges[1:], self.curve, strict=False)):
-            raise ValueError(f"curve = {self.curve} of a link is impossible; give ascending sizes, and seconds >= 0")
+            raise ValueError(f"Link: curve = {self.curve} is impossible; give ascending sizes and seconds >= 0")
 
     @property
     def occupied_s(self) -> float:
-        """Return the time that a request uses shared resources, mainly the server: `request_s` without round trip."""
+        """Return the seconds for which one request occupies resources that readers share, mainly the server.
+
+        This is `request_s` without its part of the round trip.
+        """
         return max(0.0, self.request_s - self.rtt_s / self.parallel)
 
     def shared(self, pieces: Any, asked_wire: Any) -> Any:
-        """Return the seconds that requests for these pieces and wire bytes use link and server, which readers share."""
+        """Return the seconds for which these pieces and wire bytes occupy link and server, which all readers share."""
         return asked_wire / self.bandwidth + self._requests(np.asarray(pieces)) * self.occupied_s
 
     def _requests(self, pieces: np.ndarray) -> np.ndarray:
@@ -91,19 +112,19 @@ class Link:
         return heads
 
     def requests(self, pieces: int) -> int:
-        """Return the number of requests for these pieces: fewer if ranges are combined, but at least `parallel`."""
+        """Return the number of requests for `pieces` pieces. It is smaller than `pieces` if requests combine ranges."""
         return int(self._requests(np.asarray(pieces)))
 
     def wire(self, pieces: Any, requested: Any) -> Any:
-        """Return the wire bytes of this many pieces and total bytes: numbers, or arrays of one shape."""
+        """Return the wire bytes for a number of pieces and their total bytes. Both can be arrays of the same shape."""
         pieces = np.asarray(pieces)
         heads = self._requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
         return (requested + heads)[()]
 
     def busy(self, lengths: np.ndarray) -> np.ndarray:
-        """Return the seconds that requests of these bytes take beyond small ones, with all connections busy.
+        """Return the additional seconds of requests of these lengths in bytes, relative to small requests.
 
-        The shape is that of lengths.
+        All connections are assumed to be busy. The result has the shape of `lengths`.
         """
         if not self.curve or self.ranges > 1:
             return np.asarray(lengths / self.bandwidth)
@@ -112,9 +133,10 @@ class Link:
         return np.asarray(np.interp(lengths, sizes, seconds) + more)
 
     def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> Any:
-        """Return the seconds to fetch pieces of these lengths in bytes, shape (n,), each `counts` times.
+        """Return the seconds that are needed to read `counts` pieces of each of these lengths in bytes, shape (n,).
 
-        For several plans at once, both have shape (…, n), and the result shape (…); count 0 means no piece.
+        To evaluate several plans at once, give arrays of shape (…, n); the result then has shape (…). A count of 0
+        means that there is no piece.
         """
         counts = np.broadcast_to(counts, lengths.shape)
         pieces, requested = counts.sum(-1), (lengths * counts).sum(-1)
@@ -130,14 +152,17 @@ class Link:
 
 
 class _Trials:
-    """Trials that fetch ranges of one length; they record the spent bytes and the fastest rate, in bytes per second."""
+    """Trials that read ranges of one length from an object of `size` bytes.
+
+    They add up the bytes in `spent`, and record the highest rate in `fastest`, in bytes per second.
+    """
 
     def __init__(self, transport: Transport, size: int, clock: Callable[[], float]):
         self.transport, self.size, self.clock = transport, size, clock
         self.spent, self.fastest = 0, 0.0
 
     def fetch(self, starts: np.ndarray, length: int) -> float:
-        """Return the seconds that these ranges take together."""
+        """Read `length` bytes at each of these starts at the same time, and return the seconds."""
         begin = self.clock()
         self.transport.fetch(starts.tolist(), (starts + length).tolist())
         took = max(QUICKEST, self.clock() - begin)
@@ -146,26 +171,29 @@ class _Trials:
         return took
 
     def spread(self, count: int, length: int, shift: int) -> float:
-        """Fetch `count` places of the object as `fetch` does; each shift has other places, far apart if possible."""
+        """Read `count` ranges of `length` bytes, far apart if possible, and return the seconds.
+
+        A different `shift` reads different places of the object.
+        """
         room = self.size - length
         places = np.linspace(0, room - min(room, 1000), count).astype("i8") + min(room, shift * 131)
         return self.fetch(places, length)
 
 
 def assumed(parallel: int) -> Link:
-    """Return an assumed link for an object that is too small for a measurement, which needs few requests."""
+    """Return the link that is assumed if an object is too small for a measurement."""
     return Link(0.01, 1e-4, 1e-3, 1e9, 1e8, parallel, doubtful=("all",))
 
 
 def connect(transport: Transport, size: int) -> None:
-    """Open the connections to an object of `size` bytes, as `measure()` does, if the link is already known."""
+    """Open the connections to an object of `size` bytes. Use this instead of `measure()` if the link is known."""
     _Trials(transport, size, time.perf_counter).spread(transport.parallel, min(SMALL, size), 0)
 
 
 def measure(transport: Transport, size: int, clock: Callable[[], float] = time.perf_counter) -> Link:
-    """Measure the link to an object of `size` bytes (at least 4 kB).
+    """Measure the link to an object of `size` bytes, which must be at least 4 kB.
 
-    clock: returns seconds. Raises ValueError for a smaller object, and errors of the transport.
+    `clock` returns the time in seconds. Raises ValueError for a smaller object, and the errors of the transport.
     """
     if size < MIN_SIZE:
         raise ValueError(f"an object of {size} bytes is too small to measure a link; use at least {MIN_SIZE}")
@@ -183,7 +211,10 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
 
 
 def _several(trials: _Trials, link: Link) -> Link:
-    """Return the link with the cost of several ranges per request; unchanged if the object is too small for them."""
+    """Return the link with the measured cost of several ranges per request.
+
+    If the object is too small for this trial, return the link unchanged.
+    """
     transport: Any = trials.transport
     count = min(transport.parallel * transport.ranges, trials.size // RANGE_DISTANCE, MAX_RANGES)
     if count < 2 * transport.parallel:
@@ -207,7 +238,8 @@ def _single(trials: _Trials, most_bytes: int) -> Link:
         return max(value, least)
 
     together = max(ROUNDS * parallel, MANY)
-    if (room := most_bytes // (4 * SMALL) - 5 * parallel) < together:  # small ranges use at most a quarter of the bytes
+    # small ranges must not use more than a quarter of the bytes
+    if (room := most_bytes // (4 * SMALL) - 5 * parallel) < together:
         together = max(2 * parallel, room)
     trials.spread(parallel, SMALL, 0)  # opens the connections
     alone = [trials.spread(1, SMALL, i) for i in range(1, 8)]
@@ -221,7 +253,7 @@ def _single(trials: _Trials, most_bytes: int) -> Link:
     alone_took = [trials.spread(1, length, i) for i in (0, 3)]
     stream = max(length / at_least("stream", took - rtt, took / MAX_RATE_RATIO) for took in alone_took)
 
-    # Shortest latency: the fastest trial of bytes must not be compared with a slow one of requests.
+    # Use the shortest latency, because the fastest trial of bytes must not be compared with a slow trial of requests.
     waiting = min(alone), max(0.0, (min(first) - min(alone)) / max(1, parallel - 1))
     curve: list[tuple[int, float]] = []
     for i, (length, count) in enumerate(SIZES):

@@ -1,10 +1,11 @@
-"""Transports: ways to fetch the planned ranges of one object. Libraries are imported in the functions that use them.
+"""Read the planned ranges of one object: one transport for each client library.
 
-`fetch(starts, stops)` of a transport returns buffers of the requested lengths, in the order of the ranges, or raises.
-It counts the sent requests in `requests`. No transport retries. obstore (S3 and more) and fsspec file systems send one
-request per range. Multi-range GET over HTTP, with answers of type `multipart/byteranges` (RFC 9110, 14.6), and vector
-reads over root:// combine several ranges. `probe()` tests whether a server really answers several ranges, because many
-only claim it.
+`fetch(starts, stops)` of a transport returns buffers of the requested lengths, in the order of the ranges, or raises an
+error. The transport counts its requests in `requests`, and never retries. obstore (S3 and others) and fsspec file
+systems send one request per range. HTTP requests for several ranges, with answers of type `multipart/byteranges` (RFC
+9110, 14.6), and vector reads over root:// combine several ranges. `probe()` tests whether a server correctly answers
+several ranges, because many servers announce this but do not do it. Client libraries are imported only in the functions
+that use them.
 """
 
 import bisect
@@ -18,15 +19,15 @@ from typing import Any, Protocol
 
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 Range = tuple[int, int]  # first and last byte, both inclusive
-PARALLEL = 64  # default of requests in flight
-TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
-MAX_HEAD = 600  # maximum bytes of a part's header, including a gap that a server may send
-FEW = 3  # ranges of the first test with several ranges
+PARALLEL = 64  # default number of requests in flight
+TOGETHER = 10  # requests in flight of one call of `get_ranges` in obstore
+MAX_HEAD = 600  # maximum bytes of the header of a part, including a gap that the server sends
+FEW = 3  # number of ranges in the first test with several ranges
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a multipart answer: its bytes, their first and last position, and the size of the whole object."""
+    """One part of a multipart answer: its bytes, the first and last position, and the size of the whole object."""
 
     first: int
     last: int
@@ -35,7 +36,7 @@ class Part:
 
 
 class Malformed(ValueError):
-    """The answer is not valid multipart/byteranges; the message has the place of the error."""
+    """The answer is not valid `multipart/byteranges`; the message states where the error is."""
 
 
 def range_header(ranges: Sequence[Range]) -> str:
@@ -44,7 +45,7 @@ def range_header(ranges: Sequence[Range]) -> str:
 
 
 def content_range(text: str | None) -> tuple[int, int, int | None] | None:
-    """Return (first, last, total) of a Content-Range header, total None for '*'; None if it is invalid."""
+    """Return (first, last, total) of a Content-Range header, or None if it is invalid. total is None for '*'."""
     found = _CONTENT_RANGE.match(text.strip()) if text else None
     if not found:
         return None
@@ -53,16 +54,17 @@ def content_range(text: str | None) -> tuple[int, int, int | None] | None:
 
 
 def boundary(content_type: str) -> str | None:
-    """Return the boundary of `multipart/byteranges`, quoted or not; None for other types."""
+    """Return the boundary of the type `multipart/byteranges`, or None for other types."""
     head = Message()
     head["content-type"] = content_type
     return (head.get_boundary() or None) if head.get_content_type() == "multipart/byteranges" else None
 
 
 def parse(body: bytes, mark: str) -> list[Part]:
-    """Parse the parts of an answer. Lengths come from Content-Range, so that the boundary may also occur in the data.
+    """Return the parts of an answer.
 
-    Raises Malformed.
+    The length of each part is taken from its Content-Range, because its data can contain the boundary. Raises
+    Malformed.
     """
     delimiter = b"--" + mark.encode("latin-1")
     at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
@@ -99,7 +101,7 @@ def parse(body: bytes, mark: str) -> list[Part]:
 
 
 class WrongAnswer(OSError):
-    """The server returned bytes that were not requested; status: of the HTTP answer, 0 if unknown."""
+    """The server returned bytes that were not requested. `status` is the HTTP status, or 0 if it is unknown."""
 
     error_class = "WrongAnswer"
 
@@ -109,21 +111,31 @@ class WrongAnswer(OSError):
 
 
 class Transport(Protocol):
-    """The interface that the planner needs. parallel: maximum requests in flight; requests: number sent so far.
+    """The interface that the planner needs.
 
-    A transport with several ranges per request also has `ranges` (maximum per request, may be set), `groups(starts,
-    stops)` (slices of the ranges that share a request) and `extra` (bytes of answers that do not belong to the object,
-    such as headers of parts, so far).
+    A transport with several ranges per request also has `ranges`, `groups()` and `extra`. `ranges` is the maximum
+    number of ranges per request and can be set. `groups(starts, stops)` returns slices of the ranges that share a
+    request. `extra` counts the received bytes that do not belong to the object, for example headers of parts.
+
+    Attributes
+    ----------
+    parallel
+        Maximum number of requests in flight.
+    requests
+        Number of requests sent so far.
     """
 
     parallel: int
     requests: int
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """Return buffers of [start, stop), in order. Raises the library's errors, or WrongAnswer for a wrong length."""
+        """Return buffers of [start, stop), in order.
+
+        Raises the errors of the library, or WrongAnswer if a buffer has the wrong length.
+        """
 
     def size(self) -> int:
-        """Return the bytes of the object, using one request. Raises as `fetch()`."""
+        """Return the size of the object in bytes, by one request. Raises the same errors as `fetch()`."""
 
 
 def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) -> int:
@@ -135,20 +147,20 @@ def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) 
 def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
     """Return the parts if each of them has the size of its range.
 
-    Raises WrongAnswer: the number of parts or the size of one is wrong. An exception among the parts is raised.
+    Raises WrongAnswer if the number of parts or the size of a part is wrong. If a part is an exception, raises it.
     """
     if len(parts) != len(starts):
-        raise WrongAnswer(f"{len(parts)} answers to {len(starts)} requests")
+        raise WrongAnswer(f"the server returned {len(parts)} instead of {len(starts)} ranges")
     for part, start, stop in zip(parts, starts, stops, strict=True):
         if isinstance(part, BaseException):  # fsspec returns errors among the results
             raise part
         if memoryview(part).nbytes != stop - start:
-            raise WrongAnswer(f"bytes {start} to {stop - 1} were answered with {memoryview(part).nbytes} bytes")
+            raise WrongAnswer(f"the server returned {memoryview(part).nbytes} B for bytes {start} to {stop - 1}")
     return parts
 
 
 def known_size(size: int | None, path: str) -> int:
-    """Return the size that a server reported. Raises WrongAnswer if it reported none."""
+    """Return the size that a server reported. Raises WrongAnswer if the server did not report a size."""
     if size is None:
         raise WrongAnswer(f"the server does not report the size of {path}")
     return int(size)
@@ -157,7 +169,7 @@ def known_size(size: int | None, path: str) -> int:
 class ObstoreTransport:
     """Object `path` of an obstore store (`obstore.store.S3Store(...)`), read by `get_ranges` in threads.
 
-    It needs the least CPU time per request of all transports. Neighbouring ranges go to different threads, because
+    This transport needs less CPU time per request than all others. Neighbouring ranges go to different threads, because
     `get_ranges` joins ranges that touch even with `coalesce=0`.
     """
 
@@ -169,7 +181,10 @@ class ObstoreTransport:
 
     @classmethod
     def s3(cls, endpoint: str, bucket: str, path: str, parallel: int = PARALLEL, **settings: Any) -> "ObstoreTransport":
-        """Return a transport for an S3 endpoint. Plain HTTP is allowed for `http://` URLs. settings: of `S3Store`."""
+        """Return a transport for an S3 endpoint, with `settings` of `S3Store`.
+
+        Plain HTTP is allowed for `http://` URLs.
+        """
         from obstore.store import S3Store
 
         settings["client_options"] = {
@@ -203,16 +218,16 @@ class ObstoreTransport:
         return checked(parts, starts, stops)
 
     def close(self) -> None:
-        """End the threads. The connections end with the store object."""
+        """Stop the threads. The connections close when the store object is deleted."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.store = None
 
 
 class FsspecTransport:
-    """File `path` of any fsspec file system, read by its `cat_ranges`.
+    """File `path` of any fsspec file system, read by `cat_ranges`.
 
-    Asynchronous file systems (s3fs, http, …) fetch in parallel; others (local files) fetch ranges one by one and have
-    `parallel` 1. For root:// see `VectorTransport`. owns: True if the file system is not shared
+    Asynchronous file systems (s3fs, http, …) read ranges in parallel. Others (local files) read them one by one and
+    have `parallel` 1. For root://, use `VectorTransport`. `owns` is True if only this transport uses the file system
     (`skip_instance_cache=True`). By default, fsspec gives all callers the same instance with the same connections.
     """
 
@@ -222,7 +237,7 @@ class FsspecTransport:
         self.requests = 0
 
     def size(self) -> int:
-        """Return the size of the file in bytes. Raises WrongAnswer: the server does not report it."""
+        """Return the size of the file in bytes. Raises WrongAnswer if the server does not report it."""
         self.requests += 1
         return known_size(self.fs.size(self.path), self.path)
 
@@ -235,7 +250,7 @@ class FsspecTransport:
         )
 
     def close(self) -> None:
-        """Close the connections of an unshared file system, if it supports that. A shared one stays open."""
+        """Close the connections if only this transport uses the file system and the file system supports closing."""
         if not self.owns:
             return
         session, sync = getattr(self.fs, "_session", None), getattr(self.fs, "close_session", None)
@@ -248,9 +263,10 @@ class FsspecTransport:
 
 
 def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> list[slice]:
-    """Return slices of neighbours that share a request.
+    """Return slices of neighbouring ranges that share a request.
 
-    Each has at most `ranges` ranges of total weight `most`. There are at least `parallel` requests if possible.
+    Each slice has at most `ranges` ranges with a total weight of at most `most`. If possible, there are at least
+    `parallel` slices.
     """
     count = max(1, min(ranges, -(-len(weights) // parallel)))
     out, begin, total = [], 0, 0
@@ -263,13 +279,29 @@ def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> li
 
 
 class HttpTransport:
-    """An object at a URL (presigned or public) with several ranges per request, for servers that support them.
+    """An object at a URL (presigned or public), read with several ranges per request if the server supports it.
 
-    nginx and XrdHttp do. ranges: maximum per request; header_bytes: maximum length of the `Range` header (XrdHttp
-    accepts 1024 ranges; nginx and versitygw limit the header). The Content-Range of each part gives its position, and
-    the parts must cover the request. A server that answers with the whole object, or with only some of the ranges,
-    raises WrongAnswer. verify, ca_file: for the server's certificate; timeout_s: for a silent server, in seconds;
-    certificate: PEM file with the client's certificate and key.
+    nginx and XrdHttp support this. The Content-Range of each part gives its position, and the parts must cover the
+    request. If a server returns the whole object, or only some of the ranges, `fetch()` raises WrongAnswer.
+
+    Parameters
+    ----------
+    url
+        URL of the object.
+    parallel
+        Maximum number of requests in flight.
+    ranges
+        Maximum number of ranges per request; XrdHttp accepts 1024.
+    header_bytes
+        Maximum length in bytes of the `Range` header; nginx and versitygw limit the header.
+    headers
+        Additional headers of each request.
+    ca_file, verify
+        Certificates of authorities that the client trusts, and False to accept any certificate of the server.
+    timeout_s
+        Seconds without an answer after which a request fails.
+    certificate
+        PEM file with the client's certificate and key.
     """
 
     def __init__(
@@ -303,12 +335,18 @@ class HttpTransport:
         self.pool = ThreadPoolExecutor(parallel)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
-        """Return slices of ranges that share a request: at most `ranges` and `header_bytes`, `parallel` if possible."""
+        """Return slices of ranges that share a request, within `ranges` and `header_bytes`.
+
+        If possible, there are at least `parallel` slices.
+        """
         lengths = [len(f"{start}-{stop - 1},") for start, stop in zip(starts, stops, strict=True)]
         return grouped(lengths, self.ranges, self.header_bytes - len("bytes="), self.parallel)
 
     def fitting(self, size: int) -> int:
-        """Return a lower bound on how many ranges of an object of `size` bytes fit into one request's header."""
+        """Return a lower bound on the number of ranges that fit into the header of one request.
+
+        size: the size of the object in bytes.
+        """
         return max(1, (self.header_bytes - len("bytes=")) // (2 * len(str(size)) + 2))
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
@@ -318,7 +356,10 @@ class HttpTransport:
         return checked([part for call in calls for part in call.result()], starts, stops)
 
     def size(self) -> int:
-        """Return the bytes of the object. It uses a GET of one byte, because a URL presigned for GET refuses HEAD."""
+        """Return the size of the object in bytes.
+
+        The request is a GET of one byte, because a server rejects HEAD for a URL that was presigned for GET.
+        """
         with self.lock:
             self.requests += 1
         reply = self.http.request(
@@ -329,13 +370,15 @@ class HttpTransport:
             if reply.status == 206 and place:
                 reply.read()
                 return known_size(place[2], "the object")
-            reply.close()  # the whole object, or an error
-            raise WrongAnswer(f"the request for its size was answered with status {reply.status}", reply.status)
+            reply.close()  # the server sent the whole object, or an error
+            raise WrongAnswer(
+                f"the server answered the request for the object's size with status {reply.status}", reply.status
+            )
         finally:
             reply.release_conn()
 
     def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """Send one request for all these ranges. Raises as `fetch()`."""
+        """Send one request for all these ranges, and return their bytes. Raises the same errors as `fetch()`."""
         requested = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
             self.requests += 1
@@ -347,10 +390,12 @@ class HttpTransport:
             place = content_range(reply.headers.get("content-range"))
             if reply.status != 206 or (mark is None and place is None):
                 answer = f"status {reply.status}, Content-Range {reply.headers.get('content-range')!r}"
-                raise WrongAnswer(f"{len(requested)} ranges were answered with {answer}", reply.status)
+                raise WrongAnswer(
+                    f"the server answered a request for {len(requested)} ranges with {answer}", reply.status
+                )
             body = reply.read()
         except BaseException:
-            reply.close()  # without reading the rest of the answer
+            reply.close()  # do not read the rest of the answer
             raise
         finally:
             reply.release_conn()  # otherwise the pool waits for it forever
@@ -358,7 +403,7 @@ class HttpTransport:
             assert place is not None  # checked above
             if [place[:2]] != requested:
                 raise WrongAnswer(
-                    f"{len(requested)} ranges, the first {requested[0]}, were answered with only {place[:2]}"
+                    f"the server answered {len(requested)} ranges, the first {requested[0]}, with only {place[:2]}"
                 )
             return [body]
         try:
@@ -385,12 +430,25 @@ class HttpTransport:
 def probe(
     transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]
 ) -> list[dict[str, Any]]:
-    """Test how many of these ranges the server really answers in one request, and set `transport.ranges` to it.
+    """Test how many ranges the server correctly answers in one request, and set `transport.ranges` to this number.
 
-    starts, stops: known ranges, ascending and far from each other; right(i, bytes): returns True if these are the bytes
-    of the i-th range. The first request has one range and must work (raises as `fetch()`), the second has 3. Then come
-    all ranges up to the limit `ranges`, and a quarter of that number until it works. A wrong answer (the whole object,
-    the first range only, wrong bytes) counts as a failure. Returns the results: [{ranges, answer}].
+    The first request has one range and must succeed; it raises the same errors as `fetch()`. The second has 3 ranges.
+    The third has all ranges, up to the limit `ranges`. Each further request has a quarter of the ranges, until one
+    succeeds. A wrong answer counts as a failure: the whole object, only the first range, or wrong bytes.
+
+    Parameters
+    ----------
+    transport
+        Transport of the object; its `ranges` is the limit, and is set.
+    starts, stops
+        Ranges with known content, ascending and far from each other.
+    right
+        Function right(i, bytes) that returns True if these are the bytes of range i.
+
+    Returns
+    -------
+    list
+        One mapping {ranges, answer} for each request.
     """
     most, seen = min(transport.ranges, transport.fitting(max(stops)), len(starts)), []
 
@@ -418,14 +476,15 @@ def probe(
 
 
 class VectorTransport:
-    """File `path` on a root:// server, read by vector reads of fsspec-xrootd (`fs`: its XRootDFileSystem).
+    """File `path` on a root:// server, read by vector reads of fsspec-xrootd.
 
-    All reads share one connection. A vector read has as many ranges as the server allows (usually 1024), each of at
-    most 2 MiB; a longer range takes several elements. requests: counts vector reads, the opening of the file, and the
-    query of the server's limits. owns: as in `FsspecTransport`.
+    All reads share one connection. A vector read has at most the number of ranges that the server allows, usually 1024.
+    Each range has at most 2 MiB; a longer range is split into several elements. `requests` counts the vector reads, the
+    opening of the file, and the query of the server's limits. `fs` is an XRootDFileSystem, and `owns` is explained at
+    `FsspecTransport`.
     """
 
-    ELEMENT_BYTES = 16  # header of each element of an answer (XRootD protocol, kXR_readv)
+    ELEMENT_BYTES = 16  # bytes of the header of each element in an answer (XRootD protocol, kXR_readv)
 
     def __init__(self, fs: Any, path: str, parallel: int = 4, owns: bool = False):
         self.fs, self.path, self.parallel, self.owns = fs, path, parallel, owns
@@ -451,13 +510,16 @@ class VectorTransport:
         self.opened = True
 
     def close(self) -> None:
-        """Close the files of an unshared file system. XRootD's client keeps its connection until the process ends."""
+        """Close the files if only this transport uses the file system.
+
+        The client of XRootD keeps its connection until the process ends.
+        """
         if self.owns:
             self.fs._readonly_filehandle_cache.close_all()
         self.opened = False
 
     def size(self) -> int:
-        """Return the size of the file in bytes. Raises WrongAnswer: the server does not report it."""
+        """Return the size of the file in bytes. Raises WrongAnswer if the server does not report it."""
         self.requests += 1
         return known_size(self.fs.size(self.path), self.path)
 
@@ -467,7 +529,7 @@ class VectorTransport:
         return grouped(elements, self.ranges, self.most, self.parallel)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """Return the bytes of each range, in order, by vector reads. Raises OSError, and WrongAnswer."""
+        """Return the bytes of each range, in order, read by vector reads. Raises OSError and WrongAnswer."""
         from fsspec.asyn import sync
 
         if not starts:

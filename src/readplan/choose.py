@@ -1,11 +1,15 @@
-"""Choose the requests for a list of ranges. May import: numpy and `readplan.link` only.
+"""Choose the requests for a list of ranges.
 
-Merging two neighbours over a gap saves a request but transfers the bytes of the gap. Of all ways to make m requests,
-the one that does not merge over the m - 1 largest gaps transfers the fewest bytes. So, if a byte costs the same in
-every request, the best plan is one of n plans (n: runs of touching ranges). The search goes through these by the number
-of requests. For few runs, it also goes through all 2^(n - 1) plans, or those close to the best. Each is combined with
-every length at which long requests may be split. The search computes the cost of all plans from their true lengths,
-including the load on shared resources (`thrift`), drops those beyond the bound, and takes the best.
+If one request reads two neighbouring ranges, it saves a request but also transfers the bytes of the gap between them.
+Consider all ways to read the ranges with m requests. The fewest bytes are transferred if the m - 1 largest gaps are not
+read. If a byte costs the same in every request, the best plan is therefore one of n plans, where n is the number of
+runs of touching ranges. The search tries these plans in order of their number of requests.
+
+For few runs, the search also tries all 2^(n - 1) plans, or those similar to the best plan. It combines each plan with
+every length at which long requests can be split. It computes the cost of each plan from its true lengths, including the
+load on shared resources (`thrift`). It drops plans that exceed the bound, and returns the cheapest of the others.
+
+This module imports only numpy and `readplan.link`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,32 +18,45 @@ from typing import Any
 
 import numpy as np
 
-from storelab.readplan.link import Link
+from readplan.link import Link
 
-STEP = 1.08  # ratio of successive numbers of requests that are tried; the loss of time is far below 8 %
-FEW = 64  # runs; up to this number, plans close to the best one are tried
+STEP = 1.08  # ratio of successive numbers of requests that are tried; the lost time is far below 8 %
+FEW = 64  # maximum number of runs for which plans similar to the best plan are also tried
 
-Ways = tuple[list[np.ndarray], np.ndarray]  # cuts of k ways to merge; lengths of their requests (k, m), 0: no request
-PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))  # lengths at which long requests may be split: 1 to 32 MiB
-COARSE = 4  # with many runs: only every fourth of these lengths is tried with each gap, and all with the best gap
-EVERY = 10  # runs; up to this number, all ways to merge them are tried
-STEPS = 8  # maximum number of improvements of a plan by merging or splitting once more or less
-LONG = 8  # number of longest requests whose splits are changed one by one
-NEAR = 1.01  # maximum time relative to equal parts, for splits at the start of a range
+# the cuts of k ways to merge, and the lengths of their requests, shape (k, m); length 0: no request
+Ways = tuple[list[np.ndarray], np.ndarray]
+# lengths in bytes at which long requests can be split: 1 to 32 MiB
+PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))
+COARSE = 4  # with many runs, each gap is tried with every fourth of these lengths, and the best gap with all of them
+EVERY = 10  # maximum number of runs for which all ways to merge them are tried
+STEPS = 8  # maximum number of rounds that improve a plan; each merges or splits one more request, or one fewer
+LONG = 8  # the splits of this many of the longest requests are changed one by one
+NEAR = 1.01  # maximum time of splits at the start of a range, in units of the time of splits into equal parts
 
 
 class Runs:
     """The ranges sorted by offset, and the runs of touching ranges.
 
-    start, stop: of the runs, shape (r,); gaps: between them, shape (r - 1,).
+    Attributes
+    ----------
+    start, stop
+        First byte of each run and the byte after its last one, shape (r,).
+    gaps
+        Bytes between neighbouring runs, shape (r - 1,).
+    begins
+        Offsets of the ranges, ascending, shape (n,).
+    needed
+        Total bytes of all runs.
     """
 
     def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
         offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")
         if offsets.ndim != 1 or offsets.shape != sizes.shape:
-            raise ValueError(f"{offsets.shape} offsets and {sizes.shape} sizes differ; give one size for each offset")
+            raise ValueError(
+                f"offsets have shape {offsets.shape} and sizes {sizes.shape}; give one size for each offset"
+            )
         if len(offsets) and (offsets.min() < 0 or sizes.min() < 0):
-            raise ValueError("offsets and sizes must not be negative")
+            raise ValueError("an offset or a size is negative; give values of at least 0")
         order = np.argsort(offsets, kind="stable")
         order = order[sizes[order] > 0]
         self.begins = offsets[order]
@@ -51,21 +68,21 @@ class Runs:
         self.needed = int((self.stop - self.start).sum())
 
     def cuts(self, gap: int) -> np.ndarray:
-        """Return the indices of runs after which a request ends, if gaps of at most `gap` bytes are merged."""
+        """Return the indices of the last run of each request if gaps of at most `gap` bytes are merged."""
         return np.flatnonzero(self.gaps > gap)
 
     def merged(self, cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return starts and stops of the requests that end after these runs."""
+        """Return the starts and stops of the requests whose last runs have the indices `cuts`."""
         return self.start[np.concatenate(([0], cuts + 1))], self.stop[np.concatenate((cuts, [len(self.stop) - 1]))]
 
     def way(self, gap: int) -> Ways:
-        """Return the cuts and the sizes in bytes of the requests, if gaps of at most `gap` bytes are merged."""
+        """Return the cuts and the lengths in bytes of the requests if gaps of at most `gap` bytes are merged."""
         cuts = self.cuts(gap)
         start, stop = self.merged(cuts)
         return [cuts], (stop - start)[None]
 
     def ways(self, ends: np.ndarray) -> Ways:
-        """Return ways to merge. ends: True if a request ends with a run, shape (k, runs - 1)."""
+        """Return the ways to merge that `ends` describes, shape (k, runs - 1): True if a request ends with this run."""
         ends = np.concatenate((ends, np.ones((len(ends), 1), bool)), axis=1)
         begins = np.zeros(ends.shape, "i8")
         begins[:, 1:] = np.maximum.accumulate(np.where(ends[:, :-1], np.arange(1, ends.shape[1]), 0), axis=1)
@@ -73,19 +90,22 @@ class Runs:
         return [np.flatnonzero(row[:-1]) for row in ends], lengths[:, ends.any(0)]
 
     def every(self) -> Ways:
-        """Return all ways to merge."""
+        """Return all ways to merge the runs."""
         n = len(self.gaps)
         return self.ways(np.arange(2**n)[:, None] >> np.arange(n) & 1 > 0)
 
     def near(self, cuts: np.ndarray) -> Ways:
-        """Return this way to merge; with few runs, also all that merge one gap more or less."""
+        """Return the way to merge given by `cuts`. For few runs, add the ways that differ from it in one gap."""
         ends = np.zeros((1, len(self.gaps)), bool)
         ends[0, cuts] = True
         few = len(self.start) <= FEW
         return self.ways(np.concatenate((ends, ends ^ np.eye(len(self.gaps), dtype=bool))) if few else ends)
 
     def thresholds(self) -> np.ndarray:
-        """Return gaps to try, ascending: 0, then all different ones or, if there are many, one per STEP of rank."""
+        """Return the gaps to try in bytes, ascending, starting with 0.
+
+        All different gaps are returned. If there are many, their ranks are spaced by the factor STEP.
+        """
         found = np.unique(self.gaps)
         if len(found) > 128:
             counts = np.unique((STEP ** np.arange(np.log(len(self.gaps)) / np.log(STEP) + 1)).astype("i8"))
@@ -95,11 +115,22 @@ class Runs:
 
 @dataclass(frozen=True)
 class Requests:
-    """A plan. start, stop: shape (m,), ascending, disjoint: each request (or part of one) is for bytes [start, stop).
+    """A plan: the requests, and their expected cost.
 
-    gap: the largest merged gap in bytes; piece: the longest part of a request that was split (0: none was); seconds: of
-    these requests according to the link model; wire_bytes: expected by the model; needed_bytes: of the ranges, each
-    byte counted once.
+    Attributes
+    ----------
+    start, stop
+        Each request, or part of a split request, reads the bytes [start, stop). Shape (m,), ascending, disjoint.
+    gap
+        Largest gap in bytes that was merged.
+    piece
+        Length in bytes of the longest part of a split request; 0 if no request was split.
+    seconds
+        Time of these requests according to the link model.
+    wire_bytes
+        Bytes on the wire according to the link model.
+    needed_bytes
+        Bytes of the ranges; each byte counts once.
     """
 
     start: np.ndarray
@@ -120,16 +151,28 @@ class Requests:
 
     @property
     def amplification(self) -> float:
-        """Return expected wire bytes over needed bytes."""
+        """Return the ratio of expected wire bytes to needed bytes."""
         return self.wire_bytes / self.needed_bytes if self.needed_bytes else 1.0
 
 
 @dataclass(frozen=True)
 class Front:
-    """Plans of one selection, by ascending gap; arrays of shape (k,).
+    """The plans for one set of ranges, by ascending gap. All arrays have shape (k,).
 
-    gap and piece in bytes, number of pieces, requested and wire bytes, seconds. best: True if no other plan needs both
-    less time and fewer wire bytes.
+    Attributes
+    ----------
+    gap
+        Largest gap in bytes that is merged.
+    piece
+        Length in bytes at which requests are split; 0 for no split.
+    pieces
+        Number of pieces that are requested.
+    asked_bytes, wire_bytes
+        Requested bytes, and bytes on the wire.
+    seconds
+        Time according to the link model.
+    needed_bytes
+        Bytes of the ranges; each byte counts once.
     """
 
     gap: np.ndarray
@@ -142,7 +185,7 @@ class Front:
 
     @property
     def best(self) -> np.ndarray:
-        """Return, for each plan, True if no other plan needs both less time and fewer wire bytes."""
+        """Return True for each plan if no other plan needs both less time and fewer wire bytes."""
         order = np.lexsort((self.seconds, self.wire_bytes))
         least = np.minimum.accumulate(self.seconds[order])
         keep = np.zeros(len(order), bool)
@@ -151,9 +194,16 @@ class Front:
 
 
 class _Tried:
-    """The ways to merge and to split requests, with their costs: arrays of shape (k,).
+    """Plans that were tried, with their costs. All arrays have shape (k,).
 
-    cuts: the cuts of each way; piece: length in bytes at which requests are split, 0 for no split.
+    Attributes
+    ----------
+    cuts
+        For each plan, the indices of the last run of each request.
+    piece
+        Length in bytes at which requests are split; 0 for no split.
+    pieces, asked, wire, seconds
+        Number of pieces, requested bytes, wire bytes, and time.
     """
 
     def __init__(self, ways: Iterable[Ways], link: Link, pieces: Sequence[int]):
@@ -175,16 +225,16 @@ class _Tried:
 
 @dataclass(frozen=True)
 class _Goal:
-    """The goal of a plan: `thrift` of `plan()`, and a maximum of wire bytes."""
+    """The goal of a plan: the `thrift` of `plan()`, and the maximum wire bytes."""
 
     link: Link
     thrift: float
     most_wire: float
 
     def best(self, pieces: np.ndarray, wire: np.ndarray, seconds: np.ndarray) -> int:
-        """Return the index of the lowest cost within the bound; if none is within it, of the fewest wire bytes.
+        """Return the index of the plan with the lowest cost that does not exceed the maximum wire bytes.
 
-        Of equal ones, return the fastest.
+        If all plans exceed it, return the one with the fewest wire bytes. Of plans with equal cost, return the fastest.
         """
         wire = wire.astype("f8")
         cost = wire if np.isinf(self.thrift) else seconds + self.thrift * self.link.shared(pieces, wire)
@@ -193,13 +243,14 @@ class _Goal:
 
 
 def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES[::COARSE]) -> Front:
-    """Return all plans worth comparing for these ranges: one for each gap, with the fastest split.
+    """Return the plans that are worth comparing for these ranges: one for each gap, with its fastest split.
 
-    offsets, sizes: bytes, shape (n,), any order. Raises ValueError for impossible ranges or an empty list.
+    offsets and sizes are in bytes, have shape (n,), and can be in any order. Raises ValueError if a range is impossible
+    or the list is empty.
     """
     runs = Runs(offsets, sizes)
     if not len(runs.start):
-        raise ValueError("there is no range to read")
+        raise ValueError("there are no bytes to read; give at least one range with a size above 0")
     rows = []
     for gap in runs.thresholds().tolist():
         t = _Tried([runs.way(gap)], link, pieces)
@@ -218,26 +269,27 @@ def plan(
     max_amplification: float | None = None,
     pieces: Sequence[int] = PIECES,
 ) -> Requests:
-    """Return the requests that fetch these ranges in the least time.
+    """Return the requests that read these ranges in the least time.
 
     Parameters
     ----------
     offsets, sizes
-        Bytes, shape (n,), any order, overlaps allowed.
+        Ranges in bytes, shape (n,). They can be in any order and can overlap.
     link
         Model of the link.
     thrift
-        Weight of the time that a plan uses link and server, relative to the reader's own time. 0: no weight; n - 1: n
-        readers share a link that was measured with one; inf: fewest bytes, whatever the time.
+        Weight of the time for which a plan occupies link and server, relative to the reader's time. 0: no weight.
+        n - 1: n readers share a link that was measured with one reader. inf: fewest bytes, regardless of the time.
     max_amplification
-        Bound on wire over needed bytes. If no plan fulfils it, the plan with the fewest wire bytes is taken.
+        Maximum ratio of wire bytes to needed bytes. If no plan satisfies it, return the plan with the
+        fewest wire bytes.
     pieces
-        Lengths at which long requests may be split, ascending.
+        Lengths in bytes at which long requests can be split, ascending.
 
     Raises
     ------
     ValueError
-        Ranges, thrift or bound are impossible.
+        The ranges, `thrift` or `max_amplification` are impossible.
     """
     if not thrift >= 0:
         raise ValueError(f"thrift = {thrift} is negative; give at least 0")
@@ -270,7 +322,7 @@ def plan(
 
 
 def _merged(runs: Runs, goal: _Goal, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Return (runs after which a request ends, length at which longer requests are split)."""
+    """Return the indices of the last run of each request, and the length at which longer requests are split."""
     if len(runs.start) <= EVERY:
         tried = _Tried([runs.every()], goal.link, pieces)
         i = tried.best(goal)
@@ -290,7 +342,8 @@ def _merged(runs: Runs, goal: _Goal, pieces: Sequence[int]) -> tuple[np.ndarray,
 def _parts(lengths: np.ndarray, piece: int, goal: _Goal, pieces: Sequence[int]) -> np.ndarray:
     """Return the number of parts of each request, shape (n,).
 
-    All are split at one length; if there are few, they are then changed one by one.
+    All requests are first split at the same length. If there are few requests, the number of parts of the longest ones
+    is then changed one by one.
     """
     counts = -(-lengths // piece) if piece else np.ones(len(lengths), "i8")
     long = np.argsort(-lengths)[:LONG]
@@ -314,9 +367,10 @@ def _parts(lengths: np.ndarray, piece: int, goal: _Goal, pieces: Sequence[int]) 
 
 
 def split(start: np.ndarray, stop: np.ndarray, counts: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split each request into `counts` parts of similar length, at the start of a range if one is near.
+    """Split each request into `counts` parts of similar length, at the start of a range if there is one near the cut.
 
-    begins: ascending offsets of the ranges. Cuts there avoid ranges that are put together from two answers.
+    A cut at the start of a range avoids that this range is put together from two answers. begins: the offsets of the
+    ranges, ascending.
     """
     cuts = [
         cut for i in np.flatnonzero(counts > 1) for cut in _cuts(int(start[i]), int(stop[i]), int(counts[i]), begins)
