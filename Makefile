@@ -25,7 +25,7 @@ demo: measure
 
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' \
+	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --planned >/dev/null' \
 	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report
 
@@ -76,9 +76,9 @@ tex:
 	echo "storelab: LaTeX is missing, so everything except the PDF is made"
 
 # Users install requirements.lock, developers also dev.lock, and `make lab` also lab.lock. All have the same versions.
-COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header --no-emit-package readplan
 lock: setup
-	@$(COMPILE) pyproject.toml --group notebooks --group setup -o envs/requirements.lock
+	@$(COMPILE) pyproject.toml --extra measure --group notebooks --group setup -o envs/requirements.lock
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 

@@ -33,7 +33,7 @@ AFTER_KILL_CPU_S = 2.0  # the first tests, up to this sum, run even after one ha
 CONTROLS = 0.02  # tries without a fault, for each try with one
 SERVER = Path(__file__).parent / "mutation" / "server.py"
 EQUIVALENT = Path(__file__).parent / "mutation" / "equivalent.txt"
-ROOMS = {  # paths below src/storelab; a module belongs to the last room that names it
+ROOMS = {  # paths below src/storelab, or below src for readplan; a module belongs to the last room that names it
     "engines": ("engines/*",),
     "gang": ("gang/*",),
     "workloads": ("workloads/*",),
@@ -107,13 +107,12 @@ def room_of(module: str) -> str | None:
 
 def modules() -> dict[str, str]:
     """Return the modules of all rooms: module -> room."""
-    every = (str(p.relative_to(traced.SOURCE)) for p in sorted(traced.SOURCE.rglob("*.py")))
-    return {m: room for m in every if (room := room_of(m))}
+    return {m: room for m in map(traced.module_of, traced.sources()) if (room := room_of(m))}
 
 
 @cache
 def faults(module: str) -> list[operators.Fault]:
-    return operators.faults((traced.SOURCE / module).read_text())
+    return operators.faults(traced.path_of(module).read_text())
 
 
 def sample(module: str, wanted: int) -> list[operators.Fault]:
@@ -230,7 +229,7 @@ def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str
     if not fault.on_import:
         return tests.chosen(tests.of_lines(module, *fault.lines), [module], set(), made, MAX_TESTS, MAX_CPU_S)
     direct = tests.of_files(importers(module, "tests/unit"))
-    users = [module] if tests.of_module(module) else importers(module, "src/storelab")
+    users = [module] if tests.of_module(module) else importers(module, "src")
     every = direct.union(*map(tests.of_module, users))
     return tests.chosen(every, users, direct, made, 4 * MAX_TESTS, MAX_CPU_S)
 
@@ -238,15 +237,13 @@ def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str
 @cache
 def importers(module: str, below: str) -> list[str]:
     """Return the files that import a module, or the package whose content it is."""
-    name = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-    names = [name, name.rpartition(".")[0]] if name.count(".") > 1 else [name]
+    name = traced.dotted(module)
+    names = [name, name.rpartition(".")[0]] if name.count(".") > 2 else [name]
     patterns = [
-        rf"storelab\.{re.escape(n)}\b|"
-        rf"from storelab\.{re.escape(n.rpartition('.')[0])} import .*\b{n.rpartition('.')[2]}\b"
-        for n in names
+        rf"\b{re.escape(n)}\b|from {re.escape(n.rpartition('.')[0])} import .*\b{n.rpartition('.')[2]}\b" for n in names
     ]
     found = [p for p in sorted((ROOT / below).rglob("*.py")) if re.search("|".join(patterns), p.read_text())]
-    where = [str(p.relative_to(traced.SOURCE if p.is_relative_to(traced.SOURCE) else ROOT)) for p in found]
+    where = [traced.module_of(p) if p.is_relative_to(ROOT / "src") else str(p.relative_to(ROOT)) for p in found]
     return [w for w in where if w != module]
 
 
@@ -266,7 +263,7 @@ def make(server: Server, every: int, rooms: dict[str, str], files: list[str]) ->
         say(f"mutants: {test} fails or is skipped without a fault: it is not used")
     out = []
     for module, fault in drawn(rooms, every):
-        _, after = operators.planted((traced.SOURCE / module).read_text(), fault.number)
+        _, after = operators.planted(traced.path_of(module).read_text(), fault.number)
         out.append(Mutant(rooms[module], module, fault, after, choose(tests, module, fault)))
     return out, tests
 

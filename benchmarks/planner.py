@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from common import options, report, run, sized
 
-from storelab.readplan import Link, plan
-from storelab.readplan.choose import PIECES
+from readplan import Link, plan
+from readplan.choose import PIECES
 
 MOST = 9  # maximum number of ranges of a case
 MORE = 12  # number of ranges of larger cases, for which the planner does not try every way to merge

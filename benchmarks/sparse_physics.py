@@ -43,8 +43,8 @@ def main() -> None:
     way, entries = job["way"], np.array(job.get("entries", []), "i8")
     import uproot  # noqa: F401 - imported before the measurement, on both sides
 
+    from readplan import measure
     from storelab.datasets.root.reader import Header, SelectionReader, Spent
-    from storelab.readplan import measure
 
     fetch = transport(job)
     fetch.fetch([0], [64])  # connections, certificates

@@ -66,7 +66,7 @@ def _chunks(source: Any, ranges: np.ndarray) -> list[Any]:
 def transport(job: dict[str, Any]) -> Any:
     from obstore.store import S3Store
 
-    from storelab.readplan import ObstoreTransport
+    from readplan import ObstoreTransport
 
     store = S3Store(
         job["bucket"],
@@ -83,7 +83,7 @@ def transport(job: dict[str, Any]) -> Any:
 
 class Planned:
     def __init__(self, job: dict[str, Any]):
-        from storelab.readplan import PlannedSource, measure
+        from readplan import PlannedSource, measure
 
         self.transport = transport(job)
         begun = time.perf_counter()
@@ -111,8 +111,8 @@ class Gap(Planned):
     """
 
     def __init__(self, job: dict[str, Any]):
-        from storelab.readplan import Link, PlannedSource
-        from storelab.readplan.choose import Requests
+        from readplan import Link, PlannedSource
+        from readplan.choose import Requests
 
         self.transport = transport(job)
         self.transport.fetch(list(range(64)), [i + 1 for i in range(64)])  # opens the connections

@@ -14,7 +14,7 @@ if [ ! -e pyproject.toml ]; then
         exit 2
     }
     asked environment && exit 0
-    storelab install --dry-run loadgen 2>&1 | grep -q ": is there$" || storelab install loadgen ||
+    storelab install --dry-run loadgen 2>&1 | grep -q ": already installed$" || storelab install loadgen ||
         echo "storelab: the Go programs are not built, so campaigns need \`calibrate: false\`" >&2
     exit 0
 fi
@@ -43,7 +43,7 @@ environment() {
     .venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
     rm -f .venv/storelab-dev # because the next line removes the tools for developers
     .venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
-    .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
+    .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e . -e src/readplan
     relative
     .venv/bin/python -c 'import storelab' || {
         echo "storelab: the environment .venv does not work in this folder; move the checkout, or report the lines above" >&2
@@ -63,11 +63,11 @@ development() {
     echo "$wanted" > .venv/storelab-dev
 }
 
-# Python reads the .pth file that points to `src` in the encoding of the locale, and fails if the path has characters outside of it.
-# Therefore the file contains a relative path, without the name of the checkout.
+# Python reads the .pth files that point to `src` in the encoding of the locale, and fails if the path has characters outside of it.
+# Therefore the files contain a relative path, without the name of the checkout.
 relative() {
     local file
-    for file in .venv/lib/python3*/site-packages/_editable_impl_storelab.pth; do
+    for file in .venv/lib/python3*/site-packages/_{editable_impl_storelab,readplan}.pth; do
         if [ -e "$file" ]; then echo ../../../../src >"$file"; fi
     done
 }
@@ -77,7 +77,7 @@ relative() {
 loadgen() {
     local sources output
     [ -d loadgen ] || return 0
-    output=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $output == *": is there" ]] && return
+    output=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $output == *": already installed" ]] && return
     sources=$(find loadgen -name '*.go' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-32)
     [ "$(cat .venv/storelab-loadgen-failed 2>/dev/null)" = "$sources" ] && return
     echo "setup: storelab's own Go programs (85 MB to download once, a minute to build)"

@@ -79,11 +79,10 @@ class Planted(SourceFileLoader):
 
 class Finder:
     def __init__(self, module: str, number: int) -> None:
-        self.path = traced.SOURCE / module
+        self.path = traced.path_of(module)
         self.number = number
-        parts = ("storelab", *Path(module).with_suffix("").parts)
-        self.package = parts[-1] == "__init__"
-        self.name = ".".join(parts[:-1] if self.package else parts)
+        self.package = self.path.name == "__init__.py"
+        self.name = traced.dotted(module)
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name != self.name:

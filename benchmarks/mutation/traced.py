@@ -13,9 +13,31 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "storelab"
+PLANNER = ROOT / "src" / "readplan"
 UNIT = ROOT / "tests" / "unit"
 SUPPORT = ROOT / "tests" / "support"
 KEPT = ROOT / ".storelab" / "mutants"
+
+
+def sources() -> list[Path]:
+    """Return the files of both packages, sorted."""
+    return [path for package in (SOURCE, PLANNER) for path in sorted(package.rglob("*.py"))]
+
+
+def path_of(module: str) -> Path:
+    """Return the file of a module: below src/storelab, or of the package `readplan` (`readplan/…`)."""
+    return (PLANNER.parent if module.startswith("readplan/") else SOURCE) / module
+
+
+def module_of(path: str | Path) -> str:
+    """Return the path of a file as reports name it: below src/storelab, or below src for `readplan`."""
+    return os.path.relpath(path, PLANNER.parent if Path(path).is_relative_to(PLANNER) else SOURCE)
+
+
+def dotted(module: str) -> str:
+    """Return the name by which Python imports a module."""
+    name = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return name if module.startswith("readplan/") else f"storelab.{name}"
 
 
 def digest(*paths: Path) -> str:
@@ -31,7 +53,7 @@ def digest_of(*texts: str) -> str:
 def ground() -> str:
     """Return the digest of everything that all unit tests depend on: the package, and the shared parts of tests."""
     shared = [*SUPPORT.glob("*.py"), ROOT / "tests" / "conftest.py", *UNIT.rglob("conftest.py")]
-    return digest(*SOURCE.rglob("*.py"), *shared)
+    return digest(*sources(), *shared)
 
 
 def name(file: str) -> str:
@@ -140,7 +162,7 @@ def trace(file: str, out: Path, scratch: Path) -> None:
 
     data = out.with_suffix(".coverage")
     data.unlink(missing_ok=True)
-    cov = coverage.Coverage(data_file=str(data), source=[str(SOURCE)], config_file=False)
+    cov = coverage.Coverage(data_file=str(data), source=[str(SOURCE), str(PLANNER)], config_file=False)
     watch = Watch(cov)
     for name in ("pytest_runtest_protocol", "pytest_fixture_setup"):
         setattr(Watch, name, pytest.hookimpl(hookwrapper=True)(getattr(Watch, name)))
@@ -163,7 +185,7 @@ QUIET = ("-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--roo
 class Tests:
     """The traces of the tests of some files.
 
-    cost: test -> CPU s; lines: module (path below src/storelab) -> line -> tests; ran: test -> module -> lines;
+    cost: test -> CPU s; lines: module (`module_of`) -> line -> tests; ran: test -> module -> lines;
     makes: module -> line -> campaigns whose making runs it.
     """
 
@@ -196,7 +218,7 @@ class Tests:
         data = coverage.CoverageData(str(kept.with_suffix(".coverage")))
         data.read()
         for path in data.measured_files():
-            module = os.path.relpath(path, SOURCE)
+            module = module_of(path)
             for line, contexts in data.contexts_by_lineno(path).items():
                 tests = {t for c in contexts for t in users.get(c, ())}
                 self.lines[module][line] |= tests

@@ -53,7 +53,7 @@ MISTAKES = [  # arguments, words of the one line
     (["--set", "stores_to_measure=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
     (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
-    (["up"], "no store is given"),
+    (["up"], "the name of a store is missing"),
     (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
     (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
     (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),

@@ -13,7 +13,7 @@ from managed import made, rows_of
 from range_server import range_server
 from staged_root import failed, prepared, read, s_file, staged_root
 
-from storelab.readplan import measure
+from readplan import measure
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-protocol-reads"

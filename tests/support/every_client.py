@@ -14,8 +14,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from readplan.transports import WrongAnswer
 from storelab import install
-from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import environment, filesystems
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 

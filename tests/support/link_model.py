@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from storelab.readplan.link import Link
+from readplan.link import Link
 
 PROPERTY = settings(max_examples=25, deadline=None, database=None, derandomize=True)
 LAN = Link(rtt_s=3e-4, first_s=1e-4, request_s=1e-4, bandwidth=1e9, stream=8e8, parallel=64)

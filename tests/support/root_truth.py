@@ -7,6 +7,7 @@ import numpy as np
 import uproot
 from memory_transport import Memory
 
+from readplan import Link
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import branches_of
@@ -14,7 +15,6 @@ from storelab.datasets.root.by_uproot import Decoder
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import BATCH, Header, SelectionReader, Spent
 from storelab.engines.uproot import Reader, TupleReader
-from storelab.readplan import Link
 
 LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
 

@@ -1,6 +1,6 @@
 """The command line, and the functions that the Snakefile calls. Each group of commands has its own module.
 
-May import: every package. Commands import what they need when they run.
+This package may import every other package. A command imports what it needs when it runs.
 """
 
 import gc
@@ -9,7 +9,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from storelab.core.errors import (
     MeasurementFailed,
     UserError,
     memory_error,
+    missing_package,
     require_known,
     shown,
     system_error,
@@ -34,14 +35,14 @@ GARBAGE = 50_000, 5, 10
 
 
 class Known(NamedTuple):
-    """A command: its module in this package, a sentence for the help, and an example."""
+    """The entry of one command: the module that defines it, a sentence for the help, and an example."""
 
     module: str
     does: str
     example: str
 
 
-# Purpose -> commands for it. They are listed here so that `--help` does not import their modules.
+# Heading of the help -> its commands. This list lets `--help` print all commands without importing their modules.
 COMMANDS = {
     "Look at a store": {
         "quick": Known(
@@ -60,9 +61,9 @@ COMMANDS = {
         "check": Known(
             "measuring",
             "Check the configuration, and show what the campaign needs.",
-            "storelab --set campaign=site check",
+            "storelab check site",
         ),
-        "plan": Known("measuring", "List the points in the order of measuring.", "storelab --set campaign=site plan"),
+        "plan": Known("measuring", "List the points in the order of their measurement.", "storelab plan site"),
         "size": Known(
             "cluster",
             "Estimate how many clients fill a link.",
@@ -79,74 +80,62 @@ COMMANDS = {
         "clean": Known(
             "measuring",
             "Remove the buckets and objects of a campaign from its stores.",
-            "storelab --set campaign=site clean site",
+            "storelab clean site",
         ),
     },
     "Measure (make measure and Snakemake call these)": {
-        "stage": Known(
-            "measuring", "Upload the data sets of the campaign.", "storelab --set campaign=site stage --store seaweedfs"
-        ),
-        "measure": Known(
-            "measuring", "Measure one point.", "storelab --set campaign=demo measure seaweedfs/put/clients~0004_rep~001"
-        ),
+        "stage": Known("measuring", "Upload the data sets of the campaign.", "storelab stage site --store seaweedfs"),
+        "measure": Known("measuring", "Measure one point.", "storelab measure demo seaweedfs/put/clients~0004_rep~001"),
         "live": Known("analysis", "Serve the page of a campaign while it is measured.", "storelab live demo"),
         "collect": Known(
             "measuring",
             "Check that all points are measured, and write checksums.",
-            "storelab --set campaign=site collect",
+            "storelab collect site",
         ),
-        "seal": Known("analysis", "Seal a campaign: it is never measured again.", "storelab --set campaign=site seal"),
+        "seal": Known("analysis", "Seal a campaign, so that it is never measured again.", "storelab seal site"),
     },
     "Make the paper (make paper calls these)": {
         "verify": Known(
             "analysis",
             "Check that no record is missing or altered.",
-            "storelab verify --campaign-dir results/reference",
+            "storelab verify reference",
         ),
-        "tables": Known(
-            "analysis", "Make the tables from the records.", "storelab tables --campaign-dir results/reference"
-        ),
+        "tables": Known("analysis", "Make the tables from the records.", "storelab tables reference"),
         "figures": Known(
             "analysis",
             "Draw the figures from the tables.",
-            "storelab figures --campaign-dir results/reference entries",
+            "storelab figures reference entries",
         ),
-        "latex": Known(
-            "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
-        ),
-        "join": Known(
-            "analysis", "Join several campaigns in one paper.", "storelab join results/reference results/compared"
-        ),
-        "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
+        "latex": Known("analysis", "Write the paper's LaTeX from the tables.", "storelab latex reference"),
+        "join": Known("analysis", "Join several campaigns in one paper.", "storelab join reference compared"),
+        "paper": Known("analysis", "Typeset the paper.", "storelab paper reference"),
         "report": Known(
             "analysis",
             "Write the report of a campaign: one HTML file.",
-            "storelab report --campaign-dir results/reference",
+            "storelab report reference",
         ),
     },
     "Interpret results": {
-        "verdict": Known(
-            "analysis", "Show what limited each store.", "storelab verdict --campaign-dir results/reference"
-        ),
+        "verdict": Known("analysis", "Show what limited each store.", "storelab verdict reference"),
         "compare": Known(
             "compare",
             "Compare two campaigns or two stores.",
-            "storelab compare results/reference results/mine --fail-on slower",
+            "storelab compare reference mine --fail-on slower",
         ),
         "history": Known(
             "compare",
             "Show how the results of a repeated campaign changed over time.",
-            "storelab history --campaign-dir results/site --fail-on newest",
+            "storelab history site --fail-on newest",
         ),
         "explain": Known(
             "analysis",
             "Show where a figure, a table or a number comes from.",
-            "storelab explain results/reference/figures/entries.pdf",
+            "storelab explain reference entries",
         ),
         "capabilities": Known(
             "analysis",
             "Write a page with the capabilities of stores.",
-            "storelab capabilities --campaign-dir results/probes --output capabilities.md",
+            "storelab capabilities probes --output capabilities.md",
         ),
     },
     "Share a campaign": {
@@ -166,12 +155,15 @@ COMMANDS = {
 
 
 def example(*lines: str) -> str:
-    """Return the last paragraph of a command's help."""
+    """Return the example lines as the last paragraph of a command's help."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
 class LazyGroup(click.Group):
-    """A group that imports the module of a command only when it is called, because client processes must start fast."""
+    """A group that imports the module of a command only when the command is called.
+
+    Client processes of a measurement also start through this command line, and must start fast.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in COMMANDS.values() for name in section]
@@ -185,7 +177,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Return the command. Raises UserError for an unknown name, with the most similar one."""
+        """Return the command. An unknown name raises a UserError that suggests the most similar name."""
         if args and not args[0].startswith("-"):
             require_known(shown(args[0]), args[0], self.list_commands(ctx), "is not a command", "one of:")
         return super().resolve_command(ctx, args)
@@ -204,7 +196,10 @@ def known(command: str, names: Iterable[str], available: Sequence[str], noun: st
 
 
 def output_file(*kinds: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
-    """Return the callback of an option for an output file that must have one of these suffixes (`.html`)."""
+    """Return an option callback that raises a UserError unless the output file has one of these suffixes (`.html`).
+
+    The folder of the file must exist.
+    """
 
     def check(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
         if value and value.suffix not in kinds:
@@ -221,25 +216,56 @@ def output_file(*kinds: str) -> Callable[[click.Context, click.Parameter, Path |
 class Settings:
     """The global options. The configuration is read only when a command needs it."""
 
-    def __init__(self, config: str = "config.yaml", configfile: tuple[str, ...] = (), set_: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        config: str = "config.yaml",
+        configfile: tuple[str, ...] = (),
+        set_: tuple[str, ...] = (),
+        chosen: Mapping[str, Any] | None = None,
+    ):
         self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
+        self.chosen = chosen or {}
+
+    def choosing(self, values: Mapping[str, Any]) -> "Settings":
+        """Return these settings with values that override all others: those that choose a campaign."""
+        other = Settings(set_=self.set_, chosen={**self.chosen, **values})
+        other.main, other.extra = self.main, self.extra
+        return other
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the values of the command line."""
+        from storelab.core.config import merge, parse_set
+
+        return merge(parse_set(self.set_), self.chosen)
+
+    def set_campaign(self) -> Any:
+        """Return the campaign that `--set` names; None without one."""
+        return self.overrides().get("campaign")
+
+    def sets(self, key: str) -> bool:
+        """Return whether the command line or an additional file sets this key."""
+        from storelab.core.config import read_yaml
+
+        return key in self.overrides() or any(key in read_yaml(path) for path in self.extra)
 
     def load(self):
         """Return the configuration."""
-        from storelab.core.config import parse_set
         from storelab.stores import config
 
-        return config.load(self.main, self.extra, parse_set(self.set_))
+        return config.load(self.main, self.extra, self.overrides())
 
     def load_with(self, more: dict[str, Any]):
-        """Return the configuration. `more` overrides the files, and the command line overrides `more`."""
-        from storelab.core.config import merge, parse_set
+        """Return the configuration with the values of `more`.
+
+        They override the configuration files; the command line overrides them.
+        """
+        from storelab.core.config import merge
         from storelab.stores import config
 
-        return config.load(self.main, self.extra, merge(more, parse_set(self.set_)))
+        return config.load(self.main, self.extra, merge(more, self.overrides()))
 
     def results(self) -> Path:
-        """Return the configured folder of all campaigns; without a configuration, the default folder."""
+        """Return the folder that contains all campaigns: `results`, unless the configuration names another folder."""
         return self._rebuilt()[0]
 
     def configured_folder(self) -> Path:
@@ -247,19 +273,18 @@ class Settings:
         return Path(*self._rebuilt())
 
     def _rebuilt(self) -> tuple[Path, str]:
-        from storelab.core.config import parse_set
         from storelab.stores import config
 
         if not self.main.exists():
             return Path("results"), ""
-        light = config.load_rebuild(self.main, self.extra, parse_set(self.set_))
+        light = config.load_rebuild(self.main, self.extra, self.overrides())
         return Path(light.results), light.name
 
     def overruled(self) -> str | None:
-        """Return a line with stores of `stores_to_measure` that the campaign file replaces; None if there are none."""
+        """Return a warning if the campaign file replaces `stores_to_measure` of the main file; otherwise None."""
         from storelab.core import config
 
-        return config.overruled(self.main, self.extra, config.parse_set(self.set_))
+        return config.overruled(self.main, self.extra, self.overrides())
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
@@ -268,7 +293,7 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog=example("storelab --set campaign=site check", "storelab check --help"),
+    epilog=example("storelab check site", "storelab check --help"),
 )
 @click.version_option(__version__)
 @click.option("--config", metavar="FILE", default="config.yaml", show_default=True, help="The main configuration file.")
@@ -276,7 +301,8 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
     "--configfile",
     multiple=True,
     metavar="FILE",
-    help="An additional YAML file; it overrides the main file and the campaign file. The last one wins.",
+    help="An additional YAML file that overrides the main file and the campaign file. If given several times, the "
+    "last file wins.",
 )
 @click.option(
     "--set",
@@ -292,10 +318,14 @@ def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tupl
 
 
 def main() -> None:
-    """Run the command line. Exit codes are in `core.errors.Exit`; user errors are printed on one line with a hint."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: end in order what was begun
-        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
-            signal.signal(ending, lambda number, _: sys.exit(Exit(128 + number)))
+    """Run the command line, and exit with a code of `core.errors.Exit`.
+
+    A user error is printed on one line with a hint.
+    """
+    # These signals end the command like Ctrl-C: `finally` blocks run. Under nohup, SIGHUP stays ignored.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda received, _: sys.exit(Exit(128 + received)))
     open_closed_streams()
     escape_unprintable()
     gc.set_threshold(*GARBAGE)
@@ -309,7 +339,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
-    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError) as error:
+    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ModuleNotFoundError) as error:
         click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
 
@@ -317,7 +347,7 @@ def main() -> None:
 def open_closed_streams() -> None:
     """Open the null device for standard streams that the caller closed.
 
-    Otherwise the next opened file gets the number of that stream, and the output of libraries is written into it.
+    Otherwise the next opened file would get the number of that stream, and libraries would print into this file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -325,20 +355,22 @@ def open_closed_streams() -> None:
 
 
 def escape_unprintable() -> None:
-    """Escape what the encoding of standard output lacks, as Python does for standard error.
+    """Escape characters that standard output cannot encode, as Python does for standard error.
 
-    Otherwise a locale without UTF-8, or a file name that is not UTF-8, ends a command with a traceback.
+    Otherwise a locale without UTF-8, or a file name that is not UTF-8, would end a command with a traceback.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def one_line(error: Exception) -> str:
-    """Return the line that is printed for an error that ends a command."""
-    if isinstance(error, OSError):  # a full or read-only disk; a folder that is missing, a file, or not accessible
+    """Return the line to print for an error that ends a command."""
+    if isinstance(error, OSError):  # for example a full disk, or a folder that is missing or not accessible
         return str(system_error(error))
     if isinstance(error, MemoryError):
         return str(memory_error())
+    if isinstance(error, ModuleNotFoundError):
+        return str(missing_package(error))
     if not isinstance(error, click.ClickException):
         return str(error)
     context = getattr(error, "ctx", None)

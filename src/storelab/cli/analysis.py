@@ -1,6 +1,6 @@
-"""Commands of the analysis side: they read `results/<campaign>/raw/` and never measure.
+"""Commands that analyse a campaign. They read `results/<campaign>/raw/` and never measure.
 
-May import: `analysis`, `core`, the other modules of this package.
+This module may import `analysis`, `core` and the other modules of this package.
 """
 
 import os
@@ -13,24 +13,11 @@ import click
 from storelab.analysis.figures import KINDS
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
-from storelab.cli import Settings, known, pass_settings
+from storelab.cli import Settings, campaigns, known, pass_settings
+from storelab.cli.campaigns import folder_argument, names_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import integrity, records, sealed
-from storelab.core.errors import UserError, require_known
-
-
-def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--campaign-dir DIR`; default: the configured campaign. The command gets the Path `campaign_dir`."""
-
-    def folder(ctx: click.Context, _: click.Parameter, value: str | None) -> Path:
-        return Path(value) if value else ctx.obj.load().campaign_dir
-
-    return click.option(
-        "--campaign-dir",
-        metavar="DIR",
-        callback=folder,
-        help="The folder of the campaign; default: that of the configured campaign.",
-    )(command)
+from storelab.core.errors import UserError
 
 
 def _report_files(paths: list[Path]) -> None:
@@ -39,7 +26,7 @@ def _report_files(paths: list[Path]) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @json_option
 def verify(campaign_dir: Path, as_json: bool) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
@@ -55,11 +42,11 @@ def verify(campaign_dir: Path, as_json: bool) -> None:
 
 
 @click.command()
-@campaign_option
-@click.option("--with-failures", is_flag=True, help="Seal it even if points failed.")
+@folder_argument
+@click.option("--with-failures", is_flag=True, help="Seal the campaign even if points failed.")
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
-    """Seal a complete campaign: it is not measured again, and its records do not change any more."""
+    """Seal a complete campaign. After that, it is not measured again and its records do not change."""
     earlier, merged = integrity.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
     found = seal_campaign(campaign_dir, with_failures)
     points, failed, time = found["points"], found["failed"], found["time"]
@@ -74,16 +61,17 @@ def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 def tables(campaign_dir: Path) -> None:
-    """Make tables/*.csv of a campaign from its raw records, after a check of their checksums."""
+    """Check the checksums of a campaign's raw records, and make tables/*.csv from them."""
     from storelab.analysis.tables import build as module
 
     _report_files(module.build(campaign_dir))
 
 
 @click.command()
-@campaign_option
+@folder_argument
+@names_argument
 @click.option("--stale", is_flag=True, help="Draw only figures that are older than the tables or the code.")
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that draw in parallel."
@@ -94,9 +82,8 @@ def tables(campaign_dir: Path) -> None:
     type=click.Choice(KINDS),
     multiple=True,
     default=KINDS,
-    help="Write only files of this kind, and remove those of other kinds. Can be repeated.",
+    help="Write only files of this kind, and remove files of other kinds. Can be repeated.",
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...")
 def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Draw figures/*.pdf and *.png from the tables, and write an index of the figures that have data.
 
@@ -113,11 +100,12 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     from storelab.cli.workflow import stale_figures
 
     drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan, kinds) if stale else every, jobs, kinds)
-    _report_files([*drawn, write.index(campaign_dir)])  # last, because its time is that of all figures for Snakemake
+    # The index is written last, because Snakemake takes its time stamp for the time of all figures.
+    _report_files([*drawn, write.index(campaign_dir)])
 
 
 def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--paper-dir DIR`; the command gets the Path `paper_dir`."""
+    """Add the option `--paper-dir DIR` to a command, which gets the Path `paper_dir`."""
     return click.option(
         "--paper-dir",
         default="paper",
@@ -128,9 +116,9 @@ def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@campaign_option
+@folder_argument
+@names_argument
 @paper_dir_option
-@click.argument("names", nargs=-1, metavar="[NAME]...")
 def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, write only these files."""
     from storelab.analysis import latex as module
@@ -141,19 +129,19 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
 
     if lost := parts.lost_names():
         click.echo(
-            f"Warning: these characters are missing in the fonts of the paper and are printed as ?: {', '.join(lost)}",
+            f"Warning: the fonts of the paper lack these characters, which are printed as ?: {', '.join(lost)}",
             err=True,
         )
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @click.option(
     "--layout",
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
-    help="For joined campaigns: one column, or two columns (conference.pdf).",
+    help="For joined campaigns: article has one column, conference has two and is written to conference.pdf.",
 )
 def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""
@@ -163,9 +151,9 @@ def paper(campaign_dir: Path, layout: str) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 def report(campaign_dir: Path) -> None:
-    """Write report.html: summary, verdicts, figures, tables and all points, in one file that needs no network."""
+    """Write report.html: summary, verdicts, figures, tables and all points, in one file that works without network."""
     from storelab.analysis.report import build as module
 
     path = module.build(campaign_dir)
@@ -173,16 +161,18 @@ def report(campaign_dir: Path) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @json_option
 def verdict(campaign_dir: Path, as_json: bool) -> None:
-    """Show what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
+    """Show what limited each store, for each workload and object size, with the evidence in tables/verdicts.csv."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
-        raise UserError(str(campaign_dir), "has no measured point with a rate", "see `storelab verify` for what failed")
+        raise UserError(
+            str(campaign_dir), "has no measured point with a rate", "run `storelab verify` to see failed points"
+        )
     if as_json:
         print_json("verdict", folder=str(campaign_dir), verdicts=rows(found))
         return
@@ -190,13 +180,13 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @click.option(
     "--output",
     default="docs/capabilities.md",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where the page is written.",
+    help="The file of the page.",
 )
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Write a page with the capabilities of each store, from the probe points of a campaign."""
@@ -205,59 +195,59 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
-        hint = "measure a campaign with probe points, for example --set campaign=probes"
-        raise UserError(str(campaign_dir), "has no point of the workload probe", hint)
+        hint = "measure a campaign with probe points, for example campaigns/probes.yaml"
+        raise UserError(str(campaign_dir), "has no measured point of the workload probe", hint)
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
     click.echo(output)
 
 
 @click.command()
-@click.argument("campaigns", metavar="CAMPAIGN...", nargs=-1, required=True)
+@click.argument("names", metavar="CAMPAIGN...", nargs=-1, required=True)
 @click.option(
     "--output",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The output folder; default: papers/<their names>, next to the campaigns.",
+    help="The output folder; default: papers/<names of the campaigns>, next to the campaigns.",
 )
 @paper_dir_option
 @pass_settings
-def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
+def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
     """Join campaigns in one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
-    CAMPAIGN is a folder (results/x) or a name. Tables, figures and LaTeX of the campaigns must exist: `make paper
-    CAMPAIGN="x y"` makes them and the paper.
+    CAMPAIGN is a name or a folder (results/x). Its tables, figures and LaTeX files must exist. `make paper
+    CAMPAIGN="x y"` makes them, and then the paper.
     """
     from storelab.analysis import papers
     from storelab.analysis.papers import write
 
-    results = settings.results()
-    paths = [Path(text) for text in campaigns]
-    folders = [path if path.exists() or len(path.parts) > 1 else results / path for path in paths]
+    folders = [campaigns.find(settings, name).folder for name in names]
     out = output or papers.place(folders[0].parent, [folder.name for folder in folders])
     made = write.build(folders, out, paper_dir)
     click.echo(f"{len(made)} files in {out}: {', '.join(p.name for p in made)}")
 
 
 @click.command()
-@click.argument("what", metavar="WHAT...", nargs=-1, required=True)
+@click.argument("what", metavar="[CAMPAIGN] WHAT...", nargs=-1, required=True)
 @click.option(
     "--campaign-dir",
-    metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Search only this campaign; default: all campaigns that have tables.",
+    hidden=True,
+    help="The older way to give the folder of the campaign.",
 )
-@click.option("--all", "every", is_flag=True, help="List all points, not only the first few.")
+@click.option("--all", "every", is_flag=True, help="List all points instead of only the first ones.")
 @pass_settings
 def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
-    """Show where something comes from: rows of a table, points, records, and the commit.
+    """Show the table rows, points, records and commit from which a result was made.
 
-    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, or
-    a claim.
+    WHAT is a code that is printed in a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), the name of a
+    number in numbers.csv, or a claim. Without CAMPAIGN, all campaigns that have tables are searched.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members
 
+    if len(what) > 1 and not campaign_dir and campaigns.exists(settings, what[0]):
+        campaign_dir, what = campaigns.find(settings, what[0]).folder, what[1:]
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
     for text in what:
@@ -270,7 +260,7 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
 
 
 @click.command()
-@click.argument("campaign", required=False)
+@folder_argument
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8087, show_default=True, help="The port; 0 takes any free port."
 )
@@ -278,38 +268,19 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on. If it is not loopback, other machines reach it, and the page's URL has a token.",
+    help="The address to listen on. If it is not loopback, other machines can open the page, and its URL has a token.",
 )
-@click.pass_obj
-def live(settings: Settings, campaign: str | None, port: int, address: str) -> None:
-    """Serve the page of CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
+def live(campaign_dir: Path, port: int, address: str) -> None:
+    """Serve a page that shows CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
 
-    CAMPAIGN is the name of a campaign; default: the configured one. It may start later. The page's address plus
-    /metrics is for Prometheus. Ctrl-C ends the server; this does not affect the measurement.
+    The measurement can start later. Prometheus can read the metrics at the address of the page plus /metrics. Ctrl-C
+    ends the server but not the measurement.
     """
     from storelab.analysis.report.live import address as addresses
 
-    folder = _live_folder(settings, campaign)
     listening, token = addresses.listen(address, port), addresses.token_for(address)
-    click.echo(f"storelab: {folder.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
-    os.nice(10)  # so that it does not disturb the measurement
-    from storelab.analysis.report.live import serve  # seconds on a busy machine
+    click.echo(f"storelab: {campaign_dir.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
+    os.nice(10)  # so that the server does not disturb the measurement
+    from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
 
-    serve.run(folder, listening, token)
-
-
-def _live_folder(settings: Settings, name: str | None) -> Path:
-    """Return the campaign's folder. Raises UserError if no campaign with this name is measured or configured."""
-    if name is None:
-        return settings.configured_folder()
-    results = settings.results()
-    if (folder := results / name).is_dir() and name not in ("", ".", ".."):
-        return folder
-    from storelab.core import config
-
-    measured = sorted(p.name for p in results.iterdir() if (p / "raw").is_dir()) if results.is_dir() else []
-    names = sorted({*config.names_of_campaigns(settings.main.parent), *measured})
-    if not names:
-        raise UserError("live", f"there is no campaign {name!r}", "name a campaign in campaigns/ or results/")
-    require_known("live", name, names, f"there is no campaign {name!r}", "one of")
-    return folder
+    serve.run(campaign_dir, listening, token)

@@ -1,7 +1,7 @@
-"""Commands that share a campaign, or set up a project folder: pack, unpack, init.
+"""Commands that share a campaign or create a project folder: pack, unpack, init.
 
-May import: `analysis`, `core`, `install`, the other modules of this package. Commands import what they need when they
-run.
+This module may import `analysis`, `core`, `install` and the other modules of this package. A command imports what it
+needs when it runs.
 """
 
 import os
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, campaigns
 from storelab.core import config, records
 from storelab.core.errors import UserError, shown
-from storelab.stores.config import load_rebuild
 
 if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
@@ -25,15 +24,15 @@ LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # an SPDX identifier
 
 @click.command()
 @click.argument("campaign")
-@click.option("--output", metavar="FILE", help="The pack; default: <name>.crate.zip in the campaign's folder.")
+@click.option("--output", metavar="FILE", help="The pack's file; default: <name>.crate.zip in the campaign's folder.")
 @click.option("--license", default="CC-BY-4.0", show_default=True, help="License of the data, as an SPDX identifier.")
 @click.option("--again", is_flag=True, help="Overwrite a pack with different content.")
 @click.pass_obj
 def pack(settings: Settings, campaign: str, output: str | None, license: str, again: bool) -> None:
     """Pack a measured CAMPAIGN into one file that others can check, cite and rebuild (an RO-Crate).
 
-    CAMPAIGN is a name in campaigns/, a campaign file, or the folder of its results. Tables and figures that do not
-    match the records are made first.
+    CAMPAIGN is a name, a campaign file, or a folder with results. Tables and figures that do not match
+    the records are made again first.
     """
     from storelab.analysis.artefact import members
     from storelab.analysis.records.campaign import load
@@ -41,7 +40,9 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
 
     if not LICENSE.fullmatch(license):
         raise UserError("--license", f"{shown(license)} is not an SPDX identifier", "use for example CC-BY-4.0")
-    layers, folder = _find(settings, campaign)
+    found = campaigns.find(settings, campaign)
+    folder, chosen = found.folder, settings.choosing(found.required_overrides())
+    layers, _ = config.read_layers(settings.main, settings.extra, chosen.overrides())
     configured = config.merged(layers)["campaign"]
     if not (folder / "raw" / "plan.json").exists():
         hint = f"measure it first: `make measure CAMPAIGN={configured}`"
@@ -62,28 +63,8 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
         click.echo(f"storelab: {name} is older than the tables and was left out; {hint}", err=True)
 
 
-def _find(settings: Settings, campaign: str) -> tuple[config.Layers, Path]:
-    """Return the layers of the configuration with this campaign, and the folder of its results. Raises UserError."""
-    given = Path(campaign) if Path(campaign).name not in ("", "..") else Path(campaign).resolve()
-    more: dict[str, str] = {"campaign": campaign}
-    if (given / "raw").is_dir():
-        more = {"campaign": _file_name(settings.main.parent, given.resolve().name), "results": str(given.parent)}
-    over = config.merge(more, config.parse_set(settings.set_))
-    light = load_rebuild(settings.main, settings.extra, over)
-    layers, _ = config.read_layers(settings.main, settings.extra, over)
-    return layers, Path(light.results) / light.name
-
-
-def _file_name(root: Path, name: str) -> str:
-    """Return the campaign file whose campaign has this name. Raises UserError if there is none."""
-    for stem in config.names_of_campaigns(root):
-        if config.read_yaml(root / "campaigns" / f"{stem}.yaml").get("name") == name:
-            return stem
-    raise UserError(f"campaign {name}", "has no file in campaigns/", "put its campaign file there")
-
-
 def _make(campaign: "Campaign") -> None:
-    """Make the tables and figures that do not match the records. Do not touch files that match."""
+    """Make those tables and figures again that do not match the records. Other files are not changed."""
     from storelab.analysis.figures import write
     from storelab.analysis.parts import derived
     from storelab.analysis.tables import build
@@ -102,7 +83,7 @@ def _make(campaign: "Campaign") -> None:
         write.index(folder)
     for noun, number in (("tables", len(new)), ("figures", len(stale))):
         if number:
-            click.echo(f"storelab: {noun} of {folder} that were made again: {number}", err=True)
+            click.echo(f"storelab: {folder}: {noun} that were made again: {number}", err=True)
 
 
 def _cores() -> int:
@@ -110,7 +91,7 @@ def _cores() -> int:
 
 
 def _write(target: Path, everything: dict, again: bool) -> None:
-    """Write the pack. Raises UserError if the target exists with other content."""
+    """Write the pack. Raises UserError if the target exists with different content and `again` is not set."""
     from storelab.analysis.artefact import archive
 
     if target.is_dir():
@@ -133,9 +114,9 @@ def _write(target: Path, everything: dict, again: bool) -> None:
 @click.argument("folder", required=False)
 @click.option("--no-rebuild", is_flag=True, help="Only check and unpack; do not rebuild tables and figures.")
 def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
-    """Check the pack FILE, unpack it into a new FOLDER, rebuild tables and figures, and compare.
+    """Check the pack FILE, unpack it into a new FOLDER, and compare its tables and figures with rebuilt ones.
 
-    FOLDER becomes a project folder. Default: the name of the pack without its suffix, in the current folder.
+    FOLDER becomes a project folder. Its default is the name of the pack without the suffix, in the current folder.
     """
     from storelab.analysis.artefact import archive as module
 
@@ -151,16 +132,16 @@ def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
     identical = rebuilt.same_pictures
     pictures = f"{rebuilt.pictures} picture files, {identical} of them identical to the packed ones"
     if identical != rebuilt.pictures:
-        pictures += " (the drawing library has another version)"
+        pictures += " (the others were drawn with another version of the drawing library)"
     click.echo(f"{campaign_dir}: {rebuilt.figures} figures with identical data; {pictures}")
 
 
 @click.command()
 @click.argument("folder")
 def init(folder: str) -> None:
-    """Create a project FOLDER: Snakefile, rules, profiles, configuration, campaigns, notebooks, the paper's text.
+    """Create a project FOLDER with Snakefile, rules, profiles, configuration, campaigns, notebooks and paper templates.
 
-    Existing files are never overwritten: an existing file with different content is an error.
+    Existing files are never overwritten. A file that exists with different content is an error.
     """
     from storelab.install import project
 

@@ -1,4 +1,7 @@
-"""Commands for clusters: the testbed, and the number of clients for a link. Each imports only what it needs."""
+"""Commands for clusters: `testbed`, and `size`, which estimates how many clients fill a link.
+
+A command imports what it needs when it runs.
+"""
 
 import os
 import sys
@@ -7,12 +10,13 @@ from typing import Any
 
 import click
 
-from storelab.cli import example
+from storelab.cli import Settings, campaigns, example, pass_settings
 from storelab.cli.machine import json_option, print_json
 from storelab.core.errors import UserError
 
-MAX_LENGTH = 80  # characters of the folder's path, because the path of a socket in it has at most 107
-POINTS, POINT_S = 100, 60.0  # number and duration of the points for which `size` estimates the records
+MAX_LENGTH = 80  # characters of the folder's path; the path of a socket in it may have at most 107
+DEFAULT = "results/reference"  # the campaign of `size`
+POINTS, POINT_S = 100, 60.0  # number and duration (seconds) of the points for which `size` estimates the records
 
 
 def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
@@ -20,7 +24,7 @@ def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
     if len(str(folder)) > MAX_LENGTH:
         raise UserError(
             "--folder",
-            f"{folder} is too long for the path of a socket",
+            f"the path {folder} is too long for a socket in it",
             f"use a path of at most {MAX_LENGTH} characters",
         )
     return folder
@@ -38,7 +42,7 @@ FOLDER = click.option(
 
 @click.group()
 def testbed() -> None:
-    """Create a real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
+    """Create a real Slurm cluster or HTCondor pool on this machine for tests and teaching (docs/cluster.md)."""
 
 
 @testbed.command(epilog=example("storelab testbed up --nodes 4"))
@@ -49,7 +53,7 @@ def testbed() -> None:
     default=16817,
     show_default=True,
     type=click.IntRange(1024, 32000),
-    help="The controller's port; nodes take the next ones.",
+    help="The controller's port; the nodes use the ports after it.",
 )
 @click.option(
     "--links", is_flag=True, help="Put each node into its own network namespace with its own link (needs root)."
@@ -63,17 +67,17 @@ def testbed() -> None:
     "--rate",
     "rates",
     multiple=True,
-    help="The rate of the nodes' links, in the notation of tc. Several rates are given to the nodes in turn. "
-    "Default: 100mbit.",
+    help="The rate of the nodes' links, in the notation of tc. If given several times, the nodes get these rates in "
+    "turn. Default: 100mbit.",
 )
 @click.option(
     "--front-ends",
     default=4,
     show_default=True,
     type=click.IntRange(0, 8),
-    help="The number of addresses on the head for a store's front-ends.",
+    help="The number of addresses of the head node that front-ends of a store can use.",
 )
-@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of the link of each front-end.")
+@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of each front-end's link.")
 def up(
     folder: Path,
     nodes: int,
@@ -111,13 +115,15 @@ def up(
         cluster.up(LOOPBACK, port, [Node(f"node{i}", LOOPBACK, port + i) for i in range(1, nodes + 1)], report)
         click.echo(f"{nodes} nodes on loopback")
     if htcondor:
-        click.echo("to run commands in it: storelab testbed run -- condor_status")
+        click.echo("to run a command in the pool: storelab testbed run -- condor_status")
     else:
-        click.echo(f"SLURM_CONF={cluster.conf}; to run commands in it: storelab testbed run -- salloc -N{nodes} …")
+        click.echo(
+            f"SLURM_CONF={cluster.conf}; to run a command in the cluster: storelab testbed run -- salloc -N{nodes} …"
+        )
 
 
 def _existing(folder: Path) -> Any:
-    """Return the HTCondor pool that is up in the folder; else its Slurm cluster, which may be down."""
+    """Return the HTCondor pool of the folder if it is up; otherwise the Slurm cluster, which may be down."""
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
 
@@ -128,7 +134,7 @@ def _existing(folder: Path) -> Any:
 @testbed.command(epilog=example("storelab testbed down"))
 @FOLDER
 def down(folder: Path) -> None:
-    """Stop the testbed, and remove its namespaces. It is safe to call this twice."""
+    """Stop the testbed, and remove its network namespaces. If it is down, the command does nothing."""
     from storelab.gang.testbed.links import Network, enter
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
@@ -164,9 +170,9 @@ def status(folder: Path) -> None:
 @FOLDER
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
-    """Run COMMAND on the head of the testbed.
+    """Run COMMAND on the head node of the testbed.
 
-    It runs in the head's network, with SLURM_CONF of the testbed or with HTCondor's commands.
+    It runs in the network of the head node. SLURM_CONF is set for Slurm, and PATH contains HTCondor's commands.
     """
     from storelab.gang.testbed.links import Network, enter
 
@@ -184,7 +190,7 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
 
 
 def _rate(value: str, place: str) -> int:
-    """Return a rate in bytes per second. Raises UserError if it is not a rate, or 0."""
+    """Return a rate in bytes per second. Raises UserError if the text is not a rate above 0."""
     from storelab.core import units
 
     if not (parsed := units.parse(value, "rate", place)):
@@ -193,24 +199,39 @@ def _rate(value: str, place: str) -> int:
 
 
 @click.command()
-@click.option("--link", required=True, help="The rate of the link to be filled, e.g. 20 Gbit/s.")
-@click.option("--client-link", required=True, help="The rate of the link of each client's node, e.g. 1 Gbit/s.")
+@click.option("--link", required=True, help="The rate of the link that the clients fill, e.g. 20 Gbit/s.")
+@click.option("--client-link", required=True, help="The rate of the link of each client node, e.g. 1 Gbit/s.")
+@campaigns.argument("campaign")
 @click.option(
     "--campaign-dir",
-    default="results/reference",
-    show_default=True,
+    hidden=True,
     type=click.Path(path_type=Path),
-    help="The campaign in which the rate of one client was measured.",
+    help="The older way to give the folder of the campaign.",
 )
 @click.option(
-    "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
+    "--operation",
+    default="get",
+    show_default=True,
+    type=click.Choice(["get", "put"]),
+    help="The operation: downloads or uploads.",
 )
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
 @json_option
-def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, as_json: bool) -> None:
-    """Estimate how many clients fill a link, and the size of their records, from the results of a campaign.
+@pass_settings
+def size(
+    settings: Settings,
+    link: str,
+    client_link: str,
+    campaign: str | None,
+    campaign_dir: Path | None,
+    operation: str,
+    engine: str,
+    as_json: bool,
+) -> None:
+    """Estimate from the results of a campaign how many clients fill a link, and the size of their records.
 
-    The estimate is for the largest measured objects, and for the records of 100 points of 60 s.
+    CAMPAIGN is the one in which the rate of one client was measured; default: reference. The estimate assumes
+    the largest measured objects, and the records of 100 points of 60 s each.
     """
     from storelab.analysis import sizing
     from storelab.analysis.records.campaign import load
@@ -218,15 +239,16 @@ def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine
     from storelab.core import units
 
     link_rate, client_rate = _rate(link, "--link"), _rate(client_link, "--client-link")
-    campaign = load(campaign_dir)
-    found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
+    folder = campaign_dir or campaigns.find(settings, campaign or DEFAULT).folder
+    measured = load(folder)
+    found = {name: build.read(folder, name) for name in ("calibration", "throughput")}
     size_bytes = sizing.largest(found, operation, engine)
-    one = sizing.one_client(campaign, found, operation, engine, size_bytes)
+    one = sizing.one_client(measured, found, operation, engine, size_bytes)
     clients = sizing.clients_for(link_rate, client_rate, one.bytes_per_s)
     with_room = max(1, round(1.25 * clients))
     rate = min(client_rate, one.bytes_per_s) / size_bytes
     counts = dict.fromkeys((clients, 64, 512, 5000))
-    volumes = {count: sizing.estimate(campaign, count, POINTS, POINT_S, rate) for count in counts}
+    volumes = {count: sizing.estimate(measured, count, POINTS, POINT_S, rate) for count in counts}
     if as_json:
         print_json(
             "size",
@@ -250,7 +272,7 @@ def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine
         return
     click.echo(
         f"one client ({engine}, {operation} of {units.human_size(size_bytes)}): {one.bytes_per_s / 1e6:.4g} MB/s, "
-        f"{one.source}; its link {client_rate / 1e6:.4g} MB/s"
+        f"{one.source}; link of a client: {client_rate / 1e6:.4g} MB/s"
     )
     click.echo(f"{clients} clients fill {link}; with {with_room} clients the link is clearly the limit")
     for count, volume in volumes.items():

@@ -1,6 +1,7 @@
 """Commands that compare: two campaigns, two stores, or a campaign that is measured repeatedly.
 
-May import: `analysis`, `core`, the other modules of this package. Commands import what they need when they run.
+This module may import `analysis`, `core` and the other modules of this package. A command imports what it needs when
+it runs.
 """
 
 import sys
@@ -9,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings, example, output_file, pass_settings
+from storelab.cli import Settings, campaigns, example, output_file, pass_settings
+from storelab.cli.campaigns import folder_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import records
 from storelab.core.errors import Exit, UserError
 
 if TYPE_CHECKING:
+    from storelab.analysis.compare import Side
     from storelab.analysis.history.series import History, Series
 
+SUBCOMMAND = "history_subcommand"  # key of a context: whether a command of the group is called
 FAIL_ON = ("slower", "slower-overall")
 KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # suffixes of the files that `history` writes
-RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history --fail-on`
+RULES = ("newest", "newest-overall", "change", "change-overall")  # values of `history --fail-on`
 
 
 @click.command()
@@ -28,7 +32,7 @@ RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history 
 @click.option(
     "--stores",
     metavar="A,B",
-    help="Compare two stores: the first of A and the second of B; without B, both of A.",
+    help="Compare two stores: the first is in A and the second in B. Without B, both are in A.",
 )
 @click.option(
     "--csv",
@@ -61,8 +65,8 @@ RULES = ("newest", "newest-overall", "change", "change-overall")  # of `history 
     "day_names",
     metavar="CAMPAIGN",
     multiple=True,
-    help="A campaign like A, measured on another day. Give at least two, so that intervals include the variation "
-    "between days.",
+    help="A campaign with the same plan as A, measured on another day. Give this option at least twice, so that "
+    "intervals include the variation between days.",
 )
 @json_option
 @pass_settings
@@ -80,10 +84,10 @@ def compare(
 ) -> None:
     """Show whether B is faster or slower than A, for every comparable point and for all points together.
 
-    Ratios have 95 % intervals; verdicts are corrected for their number.
+    Ratios have 95 % intervals. Verdicts are corrected for multiple comparisons.
 
-    A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit
-    codes: 0; 1 if --fail-on applies; 2 if A or B cannot be compared.
+    A and B are names of campaigns or folders (results/x, or what `storelab quick --keep` kept), or one store of a
+    campaign: x:store. The exit code is 1 if --fail-on applies, 2 if A and B cannot be compared, otherwise 0.
     """
     from storelab.analysis import compare
 
@@ -91,15 +95,13 @@ def compare(
     if len(names) != 2:
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
-        raise UserError("compare", f"only {a} is given", "give B too, or two stores of A: --stores first,second")
-    first, second = (
-        compare.read(text, settings.results, store) for text, store in zip((a, b or a), names, strict=True)
-    )
+        raise UserError("compare", f"only {a} is given", "give also B, or two stores of A: --stores first,second")
+    first, second = (_side(settings, text, store) for text, store in zip((a, b or a), names, strict=True))
     if len(day_names) == 1:
         raise UserError(
-            "--days", f"{day_names[0]} is only one day", "give at least two campaigns, each with its own --days"
+            "--days", f"only one campaign is given: {day_names[0]}", "give at least two campaigns, each with --days"
         )
-    days = [compare.read(name, settings.results) for name in day_names]
+    days = [_side(settings, name) for name in day_names]
     table, unmatched = compare.compare(first, second, days)
     worse = compare.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if as_json:
@@ -115,8 +117,18 @@ def compare(
         records.write_atomic(latex_file, verdicts.comparison(table).encode())
     if len(worse):
         beyond = f" by more than {margin:g} %" if margin else ""
-        click.echo(f"storelab: slower{beyond}: {len(worse)} of the rows above (--fail-on {fail_on})", err=True)
+        click.echo(f"storelab: rows above that are slower{beyond}: {len(worse)} (--fail-on {fail_on})", err=True)
         sys.exit(Exit.FAILED)
+
+
+def _side(settings: Settings, text: str, store: str | None = None) -> "Side":
+    from storelab.analysis import compare
+
+    name, sign, named = text.partition(":")
+    if "/" not in text and not (Path(name) / "raw").is_dir():
+        folder = campaigns.find(settings, name).folder
+        text = text if folder.name == name else f"{folder}{sign}{named}"
+    return compare.read(text, settings.results, store)
 
 
 def _print_comparison(
@@ -148,20 +160,26 @@ def _print_comparison(
     )
 
 
-def _folder(settings: Settings, given: Path | None) -> Path:
-    return given or settings.load().campaign_dir
+class _History(click.Group):
+    """A group that takes options and the argument CAMPAIGN, if the first word is not a command of the group."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        params = super().get_params(ctx)
+        return [p for p in params if isinstance(p, click.Option)] if ctx.meta.get(SUBCOMMAND) else params
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[SUBCOMMAND] = bool(args) and args[0] in self.commands
+        if ctx.meta[SUBCOMMAND]:
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        return click.Command.parse_args(self, ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*click.Command.collect_usage_pieces(self, ctx), "| add [CAMPAIGN]"]
 
 
-FOLDER = click.option(
-    "--campaign-dir",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The folder of the campaign, without a date; default: that of the configured campaign.",
-)
-
-
-@click.group(invoke_without_command=True)
-@FOLDER
+@click.group(cls=_History, invoke_without_command=True)
+@folder_argument
 @click.option("--store", help="Show this store only.")
 @click.option("--since", metavar="DAY", help="Leave out entries measured before this day, like 2026-11-23.")
 @click.option(
@@ -169,14 +187,14 @@ FOLDER = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=output_file(*KINDS),
-    help="Also write it into FILE: a page (.html, .txt), its figure (.pdf, .png) or its table (.csv).",
+    help="Also write the history into FILE: a page (.html, .txt), its figure (.pdf, .png) or its table (.csv).",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(RULES),
     help=(
-        "Exit with 1 if the newest entry is slower than those since the last change (newest), or if the last change "
-        "made it slower (change); …-overall: only over all points."
+        "Exit with 1 if the campaign became slower. newest: the newest entry is slower than the entries since the last "
+        "change; change: the last change was a slowdown; …-overall: the summary of all points is slower."
     ),
 )
 @click.option(
@@ -190,7 +208,8 @@ FOLDER = click.option(
 @click.pass_context
 def history(
     ctx: click.Context,
-    campaign_dir: Path | None,
+    campaign_dir: Path | None = None,
+    *,
     store: str | None,
     since: str | None,
     output: Path | None,
@@ -200,14 +219,14 @@ def history(
 ) -> None:
     """Show how a repeated campaign changed over time: medians, changes of level, and changes of the environment.
 
-    Its entries are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. Exit codes: 0; 1 if --fail-on
-    applies; 2 if an entry cannot be read.
+    The entries of the history are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. The exit code
+    is 1 if --fail-on applies, 2 if an entry cannot be read, otherwise 0.
     """
-    if ctx.invoked_subcommand:
+    if ctx.invoked_subcommand or campaign_dir is None:
         return
     from storelab.analysis.history import entries, series, views
 
-    campaign = _folder(ctx.obj, campaign_dir)
+    campaign = campaign_dir
     found = series.history(entries.read(campaign, store, since))
     worse = series.worse(found, fail_on, margin) if fail_on else []
     if as_json:
@@ -219,7 +238,7 @@ def history(
         _write_history(output, campaign, found)
     if worse:
         beyond = f" by more than {margin:g} %" if margin else ""
-        click.echo(f"storelab: slower{beyond}: {len(worse)} of the series above (--fail-on {fail_on})", err=True)
+        click.echo(f"storelab: series above that are slower{beyond}: {len(worse)} (--fail-on {fail_on})", err=True)
         sys.exit(Exit.FAILED)
 
 
@@ -289,19 +308,18 @@ def _series_values(s: "Series", found: "History") -> dict[str, Any]:
     }
 
 
-@history.command(epilog=example("storelab history add --campaign-dir results/site"))
-@FOLDER
-@click.option("--with-failures", is_flag=True, help="Add it even if points failed.")
+@history.command(epilog=example("storelab history add site"))
+@folder_argument
+@click.option("--with-failures", is_flag=True, help="Add the campaign even if points failed.")
 @json_option
-@click.pass_obj
-def add(settings: Settings, campaign_dir: Path | None, with_failures: bool, as_json: bool) -> None:
-    """Seal a complete campaign, and keep it as the entry of its day: results/CAMPAIGN becomes results/CAMPAIGN@DATE.
+def add(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
+    """Seal a complete campaign, and rename results/CAMPAIGN to results/CAMPAIGN@DATE, a new entry of its history.
 
     The next measurement of the campaign starts from the beginning. Entries are never replaced or removed.
     """
     from storelab.analysis.history import entries
 
-    folder = _folder(settings, campaign_dir)
+    folder = campaign_dir
     entry = entries.add(folder, with_failures)
     count = len(entries.folders(entry.with_name(entry.name.partition(entries.SIGN)[0])))
     if as_json:

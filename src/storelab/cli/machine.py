@@ -1,7 +1,7 @@
 """Output for programs: `--json` prints one object on stdout, with the keys that `answers` declares.
 
 `--help` imports this module. Therefore slow libraries (pydantic, pandas) are imported only when an object is printed.
-May import: `core`.
+This module may import `core`.
 """
 
 import json
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option `--json`; the command gets `as_json`."""
-    text = "Print only one JSON object on stdout (docs/machine.md)."
+    text = "Print one JSON object on stdout, and nothing else (docs/machine.md)."
     return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
 def print_json(command: str, **values: Any) -> None:
-    """Print the JSON object of a command. A missing or undeclared key is a bug and raises a ValidationError."""
+    """Print the JSON object of a command. Raises ValidationError if a key is missing or not declared."""
     from storelab.cli.answers import ANSWERS, SCHEMA_VERSION
 
     model = ANSWERS[command]
@@ -34,8 +34,8 @@ def print_json(command: str, **values: Any) -> None:
 def rows(table: "pd.DataFrame", within: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
     """Return the rows of a table, with null for missing values.
 
-    `within` maps the name of an inner object to the columns that it contains. Columns without a value in a row are left
-    out of its inner object.
+    `within` maps the name of an inner object to the columns that it contains. An inner object contains only columns
+    that have a value in this row.
     """
     out: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
     for name, columns in (within or {}).items():

@@ -1,13 +1,14 @@
 """Commands that plan and measure: check, plan, stage, measure, collect and clean.
 
-May import: every package. Commands import what they need when they run, so that other commands start fast.
+This module may import every package. A command imports what it needs when it runs, so that other commands start fast.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, campaigns
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError
@@ -27,7 +28,10 @@ def load(settings: Settings) -> "tuple[Config, list[Point]]":
 
 
 def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
-    """Return the same as `load`. Raises UserError if a figure of the campaign has the name of a built-in figure."""
+    """Return the configuration and the points of its plan.
+
+    Raises UserError if a figure of the campaign has the name of a built-in figure.
+    """
     config, points = load(settings)
     if config.figures:
         from storelab.analysis.figures import catalogue
@@ -47,17 +51,21 @@ def _warn_overruled(settings: Settings) -> None:
 
 
 def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
-    """Return the stores by name; with `past`, also their earlier deployments (`ceph+ec-2-1`)."""
+    """Return the configured stores by name; with `past`, also their earlier deployments (`ceph+ec-2-1`)."""
     from storelab import stores
 
     return (stores.everywhere if past else stores.all_stores)(config)
 
 
 @click.command()
+@config_argument
 @json_option
 @click.pass_obj
 def check(settings: Settings, as_json: bool) -> None:
-    """Check the configuration; print what the plan needs, its time, and whether space and limits allow it."""
+    """Check the configuration, and print the space and time that the plan needs.
+
+    The command fails if the space or the limits are too small.
+    """
     from storelab.core import plan as planning
     from storelab.measure import check as checks
     from storelab.measure import cold, plan_file
@@ -77,6 +85,10 @@ def check(settings: Settings, as_json: bool) -> None:
         checks.everything(config, points, WORKLOADS, stores)
         notes = [*cold.notes(points, stores), *checks.retention(config, of_campaign)]
     todo = integrity.missing(config.raw, [p.key for p in points])
+    if errors := checks.hosts(config, [p for p in points if p.key in {*todo}], stores):
+        for error in errors[:-1]:
+            click.echo(f"storelab: {error}", err=True)
+        raise errors[-1]
     state = {
         "points": len(points),
         "measured": len(points) - len(todo),
@@ -135,7 +147,7 @@ def _show_demands(campaign: str, demands: list[dict[str, Any]]) -> None:
         early = ", ".join(w.name for w in used if w.finishes)
         console.print(
             f"estimated time: {units.human_duration(demand['estimated_s'] * 1e9)}, with 2 s added to each window; "
-            f"uploads and requests last until the deadline{early and f'; these may end earlier: {early}'}"
+            f"uploads and requests last until the deadline{early and f'; these can end earlier: {early}'}"
         )
 
 
@@ -155,11 +167,12 @@ def _show_ready(state: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option("--write", is_flag=True, help="Write raw/plan.json of the campaign instead.")
+@config_argument
+@click.option("--write", is_flag=True, help="Write the plan to raw/plan.json of the campaign; do not print it.")
 @json_option
 @click.pass_obj
 def plan(settings: Settings, write: bool, as_json: bool) -> None:
-    """List the points in the order of measuring: number, state, engine and size, key."""
+    """List the points in the order of their measurement: number, state, engine and size, key."""
     from storelab import workloads
     from storelab.core.model import ALWAYS_SHOWN, axis_texts
     from storelab.workloads import WORKLOADS
@@ -200,12 +213,13 @@ def _planned(point: "Point", state: str) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @click.option("--store", "only", help="Upload into this store only.")
 @click.option("--dataset", help="Upload this data set only.")
-@click.option("--again", is_flag=True, help="Upload it again, even if it is already there.")
+@click.option("--again", is_flag=True, help="Upload data sets again, even if they are in the store.")
 @click.pass_obj
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
-    """Upload the data sets of the campaign. Data that are already there are not uploaded again."""
+    """Upload the data sets of the campaign. A data set that is already in the store is not uploaded again."""
     from storelab.core import plan as planning
     from storelab.measure import attempts
     from storelab.measure import check as checks
@@ -217,7 +231,9 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     wanted = {k: p for k, p in wanted.items() if only in (None, k[0]) and dataset in (None, k[2])}
     if not wanted:
         raise UserError(
-            "stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`"
+            "stage",
+            f"the plan has no data set{f' {dataset}' if dataset else ''} for {only or 'any store'}",
+            "run `storelab plan` to list the points",
         )
     with attempts.nothing_measured(config):
         checks.refuse_sealed(config)
@@ -225,7 +241,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
             try:
                 _stage(config, stores[p.store], p, read, again)
             except (UserError, MeasurementFailed) as error:
-                # Record the failure, so that the paper of the other points can be built and reports it.
+                # Record the failure, so that the paper can be built from the other points and reports these as failed.
                 for waiting, dataset_read in reads:
                     if (waiting.store, dataset_read) == (p.store, read):
                         attempts.skip(config, waiting, f"its data set {read['name']} is not staged: {error}")
@@ -233,30 +249,36 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 
 
 def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any], again: bool) -> None:
-    """Upload a data set into the store as the point deploys it."""
+    """Upload a data set into the store's deployment that the point uses."""
     from storelab.host import scratch
+    from storelab.measure import deployment
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
 
     store = deployed(store, point.axes)
-    store.up(1, point.axes.get("accounts", 1))
+    deployment.connect(config, store, accounts=point.axes.get("accounts", 1))
     with scratch.using(config.scratch):
         staging.ensure(config, store, dataset, again)
 
 
 @click.command()
-@click.argument("key")
+@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY")
 @click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
-def measure(settings: Settings, key: str, again: bool) -> None:
-    """Measure the point KEY of the plan. A point that has a record is not measured again."""
+def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
+    """Measure the point of the plan with this KEY. A point that has a record is not measured again."""
     from storelab.gang import coordinator, prefork
     from storelab.gang.launchers import choose
 
     coordinator.handle_signals()
-    config, points = load(settings)
+    if not 1 <= len(words) <= 2:
+        raise UserError(
+            "measure", f"takes a campaign and a key, not {len(words)} words", "see `storelab plan CAMPAIGN`"
+        )
+    key = words[-1]
+    config, points = load(campaigns.configured(settings, words[0] if len(words) == 2 else None))
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
-        # Imported here, while the other process imports what the clients need: each takes half a second.
+        # Imported here, because the spare process imports the clients' modules at the same time. Each takes 0.5 s.
         from storelab.measure import point as measuring
         from storelab.measure import progress
 
@@ -266,9 +288,10 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 
 
 @click.command()
+@config_argument
 @click.pass_obj
 def collect(settings: Settings) -> None:
-    """Check that all points are measured and complete, and write SHA256SUMS over the raw records."""
+    """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""
     from storelab.measure import attempts
 
     config, points = load(settings)
@@ -283,6 +306,7 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     """Do what `collect` does. No point of the campaign is measured at the same time."""
     from storelab.measure import check as checks
     from storelab.measure import collect as collecting
+    from storelab.measure import deployment
     from storelab.workloads.staging import filling, left_over
 
     checks.refuse_sealed(config)  # another process may have sealed it before this one had the lock
@@ -290,11 +314,11 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"] or filling.may_have_filler(config, store):
             try:
-                store.up(1)
+                deployment.connect(config, store)
                 left_over.remove(config, store, always=True)
                 filling.ensure(config, store, 0)
-            except (UserError, MeasurementFailed) as error:  # the paper must not depend on a store that is down
-                click.echo(f"{name}: objects that points uploaded could not be removed yet: {error}", err=True)
+            except (UserError, MeasurementFailed) as error:  # the paper can be built while a store is down
+                click.echo(f"{name}: uploaded objects could not be removed yet: {error}", err=True)
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := integrity.missing(config.raw, [p.key for p in points]):
@@ -302,31 +326,27 @@ def _collect(config: "Config", points: "list[Point]") -> None:
         count = f"{len(failed)} of {len(points)} points failed"
         click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)
         click.echo(
-            "run the campaign again to repeat them; with measure=false the paper is built without them and lists them",
+            "to repeat the failed points, run the campaign again; with measure=false, the paper is built without them "
+            "and lists them",
             err=True,
         )
 
 
 @click.command()
 @click.argument("campaign")
-@click.option("--yes", is_flag=True, help="Remove them without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
     """Remove the buckets and objects of CAMPAIGN from its stores.
 
-    Objects that storelab did not write are kept and listed. Records are never removed. CAMPAIGN must be the configured
-    campaign, so that no other campaign is removed by mistake.
+    Objects that storelab did not write are kept and listed. Records are never removed.
     """
     from storelab.measure import attempts
 
-    config = settings.load()
-    if campaign != config.name:
-        raise UserError(
-            "clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}"
-        )
+    config = campaigns.configured(settings, campaign).load()
     if not yes:
         click.confirm(
-            f"Remove the buckets of campaign {campaign} from {', '.join(config.stores_to_measure)}?", abort=True
+            f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?", abort=True
         )
     with attempts.nothing_measured(config):
         failed = _clean(config)
@@ -342,7 +362,7 @@ def _clean(config: "Config") -> list[str]:
     for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.stores_to_measure or store.settings.read_only:
             continue
-        store.up(1)
+        deployment.connect(config, store)
         try:
             removed = deployment.clean(config, store)
             click.echo(f"{name}: removed {removed}")

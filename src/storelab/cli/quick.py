@@ -1,7 +1,7 @@
 """The command `storelab quick URL`: measure an S3 endpoint in about five minutes, and print one page.
 
-It measures the campaign `quick` on that endpoint, in a temporary folder. May import: every package; what only measuring
-needs is imported when it runs.
+It measures the campaign `quick` on that endpoint, in a temporary folder. This module may import every package. Modules
+that only a measurement needs are imported when it starts.
 """
 
 import os
@@ -28,7 +28,9 @@ CAMPAIGN = "quick"
 
 @click.command()
 @click.argument("url")
-@click.option("--profile", help="The AWS profile with the keys; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")
+@click.option(
+    "--profile", help="The AWS profile with the keys; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are used."
+)
 @click.option("--region", help="The region for the signature; default: us-east-1.")
 @click.option("--bucket", help="An existing bucket to use; default: storelab creates buckets and removes them.")
 @click.option(
@@ -65,7 +67,7 @@ def quick(
 
 
 def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any]) -> Any:
-    """Measure the campaign in `folder`, and return its page."""
+    """Measure the campaign `quick` in `folder`, and return the page with its results."""
     from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
     from storelab.core import plan as planning
@@ -81,7 +83,8 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
             **without_loadgen(settings),
         }
     )
-    # Override even `--set`, because this command stops its stores at the end. The lock uses the configured state.
+    # These values override even `--set`, because this command stops its stores at the end. Only the lock is in the
+    # configured state folder.
     config = config.model_copy(update={"results": str(folder / "results"), "state": str(folder / "state")})
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
@@ -90,7 +93,7 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
 
 
 def near_null(settings: Settings) -> dict[str, Any]:
-    """Return settings of the near-null server with a free port if its own port is taken; else an empty dictionary."""
+    """Return settings of the near-null server with a free port; an empty dictionary if its configured port is free."""
     from storelab.core import calibration
     from storelab.stores.managed import network
     from storelab.stores.managed.base import LOOPBACK
@@ -103,7 +106,10 @@ def near_null(settings: Settings) -> dict[str, Any]:
 
 
 def without_loadgen(settings: Settings) -> dict[str, Any]:
-    """Return changes of the campaign if storelab's Go programs are not built: obstore measures, without calibration."""
+    """Return changes of the campaign that are needed if storelab's Go programs are not built.
+
+    They replace the engine `loadgen` by `obstore`, and switch the calibration off.
+    """
     from storelab import install
     from storelab.install import golang
 
@@ -120,7 +126,7 @@ def without_loadgen(settings: Settings) -> dict[str, Any]:
 
 
 def store_name(url: str) -> str:
-    """Return the host and port of the URL as the name of a store; `endpoint` if the URL has no host."""
+    """Return the name of the store: host and port of the URL, or `endpoint` if the URL has no host."""
     try:
         parts = urlsplit(url)
         host = f"{parts.hostname or ''}-{parts.port or ''}"
@@ -149,7 +155,7 @@ def spelled(name: str) -> Iterator[None]:
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    """Create a temporary folder, and remove it at the end, even if this process is killed."""
+    """Yield a temporary folder, which is removed at the end, even if this process is killed."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-quick-"))
     try:
         with watched(folder):
@@ -162,7 +168,7 @@ def working_folder() -> Iterator[Path]:
 def watched(folder: Path) -> Iterator[None]:
     """Run a second process, `python -m storelab.cli.quick`, that cleans up if this process is killed in the block.
 
-    The second process notices this because the kernel closes the pipe to it.
+    If this process is killed, the kernel closes the pipe between them, which the second process notices.
     """
     from storelab.stores.protocols import environment
 
@@ -181,7 +187,7 @@ def watched(folder: Path) -> Iterator[None]:
 
 
 def end_killed() -> None:
-    """Wait until the parent process ends. If it was killed, stop its daemons and remove its folder."""
+    """Wait until the parent process ends. If it was killed, stop the daemons that it started and remove its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if sys.stdin.buffer.read():

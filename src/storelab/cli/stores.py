@@ -1,8 +1,9 @@
 """Commands that manage stores and machines: doctor, install, up, down, status.
 
-May import: every package. What only one command needs is imported when it runs.
+This module may import every package. Modules that only one command needs are imported when it runs.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, known
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.cli.measuring import load, load_stores
 from storelab.core import units
@@ -18,19 +20,24 @@ from storelab.core.errors import MeasurementFailed, UserError
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-MIN_WIDTH = 110  # characters; a narrower table would be folded
+MIN_WIDTH = 110  # characters; in a narrower table, rich would break the cells into several lines
 
 
 @click.command()
+@config_argument
 @click.option(
     "--nodes",
     is_flag=True,
-    help="Check every node of the allocation instead: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
+    help="Check every node of the allocation instead of this machine: versions, s5cmd, endpoints, tmpfs, open files, "
+    "clock, link.",
 )
 @json_option
 @click.pass_obj
 def doctor(settings: Settings, nodes: bool, as_json: bool) -> None:
-    """Check this machine: programs, versions, credentials, endpoints, clock, space, limits. Show how to fix errors."""
+    """Check programs, versions, credentials, endpoints, clock, space and limits of this machine.
+
+    For every problem, the command shows how to fix it.
+    """
     from storelab.measure import doctor as examination
 
     if nodes:
@@ -60,7 +67,7 @@ def _check_nodes(config: "Config", as_json: bool) -> None:
         raise UserError(
             "doctor --nodes",
             f"{len(bad)} of {len(rows)} nodes cannot measure, the first is {bad[0]['host']}",
-            "see the problems above",
+            "fix the problems printed above",
         )
 
 
@@ -77,11 +84,11 @@ def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[s
         if row["problem"]:
             click.echo(f"{row['host']}: {row['problem']}")
     for name in down:
-        click.echo(f"{name}: is down, so no node could check whether it reaches it; run `storelab up {name}`")
+        click.echo(f"{name}: is down, so that nodes could not check their connection to it; run `storelab up {name}`")
 
 
 class _Install(click.Command):
-    """A command with a help text that lists what can be installed."""
+    """The command `install`, whose help text lists all kinds."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from storelab.stores import recipes
@@ -94,14 +101,14 @@ class _Install(click.Command):
 
 @click.command(cls=_Install)
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
-@click.option("--dry-run", is_flag=True, help="Install nothing; show what would be downloaded, and the requirements.")
+@click.option("--dry-run", is_flag=True, help="Show downloads and requirements, but install nothing.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install the software for these KINDs. Installed software is not changed.
 
-    A KIND is a store (seaweedfs: another version, for upgrades), an engine or its library (loadgen, davix, root), a
-    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), or squid (the HTTP cache of the workload
-    launch). Debian packages are installed in the system. Everything else is installed in the folder STORELAB_TOOLS;
-    default: storelab's folder in your cache folder.
+    A KIND is a store (seaweedfs: a second version, for upgrades), an engine or its library (loadgen, davix, root), a
+    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), sshd (OpenSSH's server), or squid (the HTTP
+    cache of the workload launch). Debian packages are installed in the system. All other software is installed in the
+    folder that the environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
     """
     import time
 
@@ -112,7 +119,7 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     for n, (kind, part) in enumerate(todo, 1):
         head = f"[{n}/{len(todo)}] {kind}: {part.what}"
         if part.present():
-            click.echo(f"{head}: is there")
+            click.echo(f"{head}: already installed")
             continue
         click.echo(f"{head}: {part.needs}")
         if dry_run:
@@ -125,12 +132,15 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
 
 
 def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict[str, Any]:
-    """Return the stores that a command applies to; for `down`, also their earlier deployments. Raises UserError."""
+    """Return the stores by name that a command applies to; for `down`, also their earlier deployments.
+
+    Raises UserError if no store is named, or a store with this name is not configured.
+    """
     stores = load_stores(config)
     if all_:
         names = list(config.stores_to_measure)
     elif name is None:
-        raise UserError(command, "no store is given", f"give one of {', '.join(stores)}, or --all")
+        raise UserError(command, "the name of a store is missing", f"give one of {', '.join(stores)}, or --all")
     else:
         known(command, [name], list(stores), "store")
         names = [name]
@@ -153,6 +163,8 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 @click.pass_obj
 def up(settings: Settings, name: str | None, all_: bool, front_ends: int, planned: bool) -> None:
     """Start the managed store NAME of config.yaml, or check whether an external store answers."""
+    from storelab.measure import attempts
+
     if planned:
         wanted = planned_stores(settings)
     else:
@@ -160,6 +172,8 @@ def up(settings: Settings, name: str | None, all_: bool, front_ends: int, planne
     _repair(settings.load())
     for store, number, accounts in wanted:
         store.up(number, accounts)
+        if store.managed and not planned and attempts.RUN not in os.environ:
+            store.keep()
         click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(number))}")
 
 
@@ -190,29 +204,46 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--all", "all_", is_flag=True, help="Stop all stores of config.yaml, and remove what clients keep on tmpfs."
+    "--all", "all_", is_flag=True, help="Stop all stores of the campaign, and remove the clients' files on tmpfs."
+)
+@click.option(
+    "--planned",
+    is_flag=True,
+    help="Stop the stores that a run of the campaign started, resume others that it suspended, and remove what clients "
+    "keep on tmpfs.",
 )
 @click.pass_obj
-def down(settings: Settings, name: str | None, all_: bool) -> None:
-    """Stop the managed store NAME, or all of them. Their data are kept."""
+def down(settings: Settings, name: str | None, all_: bool, planned: bool) -> None:
+    """Stop the managed store NAME, or all managed stores with --all. Their data are kept."""
     from storelab.host import scratch
+    from storelab.measure import deployment
     from storelab.measure.attempts import measuring_lock
     from storelab.stores.managed import users
 
     config = settings.load()
     _repair(config)
-    for store in chosen(config, name, all_, "down").values():
+    of_plan = deployment.names(load(settings)[1]) if planned else set()
+    measuring = any(users.others(Path(config.state), name) for name in config.stores)
+    for store in chosen(config, name, all_ or planned, "down").values():
         if not store.managed:
+            continue
+        if planned and store.name.partition("+")[0] not in of_plan:
+            if not measuring:
+                store.resume()
             continue
         if pids := users.others(Path(config.state), store.name):
             users_text = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} other processes"
-            click.echo(f"{store.name}: not stopped, in use by {users_text}; the last one stops it")
-            continue
-        click.echo(f"{store.name}: stopped {len(store.down())} processes")
-    if all_:
+            click.echo(f"{store.name}: not stopped, because it is in use by {users_text}; the last user stops it")
+        elif (stopped := deployment.release(store) if planned else store.down()) is None:
+            click.echo(f"{store.name}: not stopped, because you started it; stop it with `storelab down {store.name}`")
+        elif stopped:
+            click.echo(f"{store.name}: stopped {len(stopped)} process{'es' if len(stopped) > 1 else ''}")
+        elif name:
+            click.echo(f"{store.name}: is not running")
+    if all_ or planned:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
-                click.echo("files on tmpfs are kept: another campaign of yours uses them")
+                click.echo("files on tmpfs are kept, because another of your campaigns uses them")
 
 
 @click.command()

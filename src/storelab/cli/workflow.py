@@ -1,7 +1,7 @@
-"""Functions that the Snakefile calls when Snakemake reads it: the plan, and the gate between measuring and rebuilding.
+"""Functions that the Snakefile calls when Snakemake reads it: they return the plan, and decide whether to measure.
 
-The gate: without `measure: true` the measuring rules are not included, and the raw records must exist.
-May import: every package. What only measuring needs is imported when it measures.
+Without `measure: true`, the Snakefile does not include the measuring rules, and the raw records must exist. This module
+may import every package. Modules that only a measurement needs are imported when a campaign is measured.
 """
 
 import json
@@ -21,14 +21,16 @@ from storelab.analysis import papers
 from storelab.analysis.figures import KINDS
 from storelab.analysis.parts import derived
 from storelab.analysis.records import links
+from storelab.cli import Settings, campaigns
 from storelab.core import config, integrity, records, sealed
 from storelab.core.errors import Exit, UserError, system_error
 from storelab.core.model import Point
 from storelab.stores.config import load, load_rebuild
 
-# A shell function for the rules. It copies its input to the terminal and into a log. Braces are doubled for Snakemake.
+# A shell function for the rules, which copies its input to the terminal and into a log. Braces are doubled for
+# Snakemake.
 LOGGED = "logged() {{ (trap '' INT TERM HUP; exec tee \"$1\" >&2); }}; "
-START_S = 120  # from the start of a job until its point begins: two starts of Snakemake, even on a slow file system
+START_S = 120  # upper limit from the start of a job to the start of its point: Snakemake starts twice, maybe slowly
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class Workflow:
     raw_inputs
         Files that the tables depend on.
     datasets
-        Markers of the data sets that must be staged, by point key.
+        Markers of the data sets that a point needs, by point key. Snakemake stages them first.
     nodes, minutes
-        Nodes of the gang and walltime, by point key, if points are jobs of a batch system.
+        Number of nodes and walltime of each point's job, by point key. Only batch systems use them.
     members
         For a paper of several campaigns, the values of each campaign.
     pdf
@@ -67,9 +69,9 @@ class Workflow:
 
     @property
     def kinds(self) -> str:
-        """Return options of `storelab figures` for the file kinds.
+        """Return the options of `storelab figures` that select the kinds of files.
 
-        A joined paper needs no PNG files, which take a fifth of the time.
+        A joined paper does not need PNG files, which take a fifth of the drawing time.
         """
         return " ".join(f"--kind {kind}" for kind in (KINDS[:1] if self.members else KINDS))
 
@@ -80,7 +82,7 @@ class Workflow:
 
     @property
     def pattern(self) -> str:
-        """Return a regular expression for the folders of the campaigns, for the wildcard of the rules."""
+        """Return a regular expression that matches the folders of the campaigns. It constrains the rules' wildcard."""
         return "|".join(map(re.escape, self.campaigns))
 
     @property
@@ -90,7 +92,7 @@ class Workflow:
 
     @property
     def indexes(self) -> list[str]:
-        """Return two files of every campaign: those that represent all figures and all of `tex/`."""
+        """Return the two files of every campaign that represent all figures and all files of `tex/`."""
         return self.in_each_campaign(["figures/index.json", "tex/paper.tex"])
 
     def in_each_campaign(self, names: Iterable[str]) -> list[str]:
@@ -124,7 +126,7 @@ def tables(folder: str) -> list[str]:
 
 
 def set_options(overrides: Mapping[str, Any]) -> str:
-    """Return Snakemake's merged `--configfile` and `--config` as options of the command line."""
+    """Return Snakemake's merged `--configfile` and `--config` values as `--set` options of storelab."""
     return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
 
 
@@ -155,12 +157,12 @@ def prepare(
     Parameters
     ----------
     overrides
-        Snakemake's merged `--configfile` and `--config`.
+        The merged values of Snakemake's `--configfile` and `--config`.
     main
         The main configuration file.
     verifying
-        Check all raw files against their checksums, even if Snakemake considers everything up to date. Jobs of a batch
-        system, which read the Snakefile too, do not do this.
+        Whether to compare all raw files with their checksums, even if Snakemake considers everything up to date. It is
+        False in jobs of a batch system, which also read the Snakefile.
     kinds
         The kinds of files that each figure must have.
 
@@ -173,10 +175,8 @@ def prepare(
     named = overrides.get("campaign")
     if isinstance(named, str) and len(several := named.split()) > 1:
         return prepare_joined([campaign_overrides(overrides, name, main) for name in several], main, verifying)
-    if isinstance(named, str) and "name" not in overrides:
-        by_name = campaign_overrides(overrides, named, main)
-        if "name" in by_name and not load_rebuild(main, (), by_name).measure:
-            overrides = by_name
+    if isinstance(named, str):
+        overrides = campaign_overrides(overrides, named, main)
     light = load_rebuild(main, (), overrides)
     if light.layout != "article" and not light.measure:
         return prepare_joined([overrides], main, verifying)
@@ -191,7 +191,7 @@ def prepare(
         if damaged_tables:
             more = f" (and {len(damaged_tables) - 1} more tables)" if len(damaged_tables) > 1 else ""
             print(
-                f"storelab: {damaged_tables[0]}: does not match its records{more}; it is made again",
+                f"storelab: {damaged_tables[0]}{more}: does not match the records and is made again",
                 file=sys.stderr,
             )
         return Workflow(False, str(campaign_dir), command, existing(raw, light.name, verifying))
@@ -202,23 +202,22 @@ def prepare(
             "set measure=false to rebuild its paper, or set another name=… to measure it again",
         )
     from storelab.core import plan
-    from storelab.measure import collect, plan_file
-    from storelab.stores.managed import users
+    from storelab.measure import collect, deployment, plan_file
     from storelab.workloads import WORKLOADS
 
     full = load(main, (), overrides)
     if line := config.overruled(main, (), overrides):
         print(f"storelab: {line}", file=sys.stderr)
     planned = plan.make(full, WORKLOADS)
-    plan_file.refuse_differences(full, planned)  # also here, because no rule runs and reports it if all markers exist
+    plan_file.refuse_differences(full, planned)  # if all markers exist, no rule runs that would report differences
     points = {p.key: p for p in planned}
-    users.use(Path(full.state), {users.of_campaign(full.name), *(p.store for p in planned)})  # until Snakemake ends
+    deployment.use(full, planned)  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
     changed = not plan_file.up_to_date(full, planned, WORKLOADS)
     collect_again = bool(stale) or changed or (verifying and not integrity.is_collected(raw))
-    # Remove the markers of missing records, so that Snakemake runs their rules.
+    # If a record is missing, remove its marker, so that Snakemake runs its rule.
     invalid = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * collect_again
     for marker in invalid:
         (status / marker).unlink(missing_ok=True)
@@ -237,31 +236,27 @@ def prepare(
 
 
 def campaign_overrides(overrides: Mapping[str, Any], name: str, main: Path) -> dict[str, Any]:
-    """Return the overrides for the campaign of this name.
+    """Return the overrides for the campaign that a user named (`campaigns.find`).
 
-    It is the name of a campaign file, or that of records without a campaign file, which were measured with `name=…`.
+    Records without a campaign file, which were measured with `name=…`, can only be rebuilt.
     """
     rest = {key: value for key, value in overrides.items() if key != "campaign"}
-    without_file = {**rest, "name": name}
-    if name not in config.names_of_campaigns(main.parent) and not name.endswith((".yaml", ".yml")):
-        try:
-            light = load_rebuild(main, (), without_file)
-        except UserError:  # not a valid name of records
-            return {**rest, "campaign": name}
-        if (Path(light.results) / name / "raw" / integrity.PLAN).exists():
-            return without_file
-    return {**rest, "campaign": name}
+    settings = Settings(str(main), chosen=rest)
+    found = campaigns.find(settings, name)
+    if found.overrides is None and not load_rebuild(main, (), rest).measure:
+        return {**rest, "name": found.folder.name, "results": str(found.folder.parent)}
+    return {**rest, **found.required_overrides()}
 
 
 def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bool) -> Workflow:
-    """Return the values for a paper of several campaigns. `given` has the overrides of each campaign.
+    """Return the values for a paper of several campaigns. `given` contains the overrides of each campaign.
 
-    Raises UserError as `prepare`, and if the campaigns would be measured or two have the same name.
+    Raises UserError if `prepare` does so for a campaign, if campaigns would be measured, or if two have the same name.
     """
     lights = [load_rebuild(main, (), overrides) for overrides in given]
     if any(light.measure for light in lights):
-        hint = "measure each campaign separately, then make their paper with measure=false"
-        raise UserError("measure", "several campaigns cannot be measured at once", hint)
+        hint = "measure each campaign separately, then make the joint paper with measure=false"
+        raise UserError("measure", "several campaigns cannot be measured at the same time", hint)
     folders = [Path(light.results) / light.name for light in lights]
     papers.distinct(zip((light.name for light in lights), folders, strict=True))
     members = [prepare({**overrides, "layout": "article"}, main, verifying, KINDS[:1]) for overrides in given]
@@ -281,7 +276,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
 
 
 def report_made(campaign_dir: str) -> None:
-    """Print the files that a run made, and commands to view them. Files older than the tables are left out."""
+    """Print the files that a run made, and commands to view them. Files older than the tables are not listed."""
     folder = Path(campaign_dir)
     tables = folder / "tables" / "points.csv"
     since = tables.stat().st_mtime_ns if tables.exists() else 0
@@ -303,7 +298,7 @@ def report_made(campaign_dir: str) -> None:
         if path.exists() and (name.startswith("raw") or path.stat().st_mtime_ns >= since):
             lines.append(f"  {shown:14s} {what:29s} {look}")
         elif name == "paper.pdf" and not (folder / "conference.pdf").exists() and not shutil.which("latexmk"):
-            lines.append("  (no paper.pdf: LaTeX is missing; run again after installing it)")
+            lines.append("  (no paper.pdf: LaTeX is not installed; install it and run again)")
     print("\n".join(["", f"made in {folder}:", *lines]), file=sys.stderr)
 
 
@@ -315,9 +310,9 @@ def pictures(campaign_dir: str) -> list[str]:
 
 
 def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None:
-    """Remove the index of the figures if a figure is missing or damaged, and `paper.tex` if a file of `tex/` is.
+    """Remove the index of the figures if a figure is missing or damaged. Do the same for `paper.tex` and `tex/`.
 
-    For Snakemake, these two files represent all figures (with these kinds of files) and all of `tex/`.
+    For Snakemake, these two files represent all figures (with these kinds of files) and all files of `tex/`.
     """
     index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
     try:
@@ -342,13 +337,13 @@ def _is_tex_complete(tex: Path, names: Iterable[str]) -> bool:
 
 
 def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return nodes and minutes by point, for batch systems that run each point as a job.
+    """Return the number of nodes and the walltime in minutes of each point's job in a batch system, by point key.
 
     Raises UserError if a point needs more nodes than the configuration allows.
     """
     from storelab.gang.launchers import choose, srun
 
-    if full.launcher.kind == "local":
+    if full.launcher.kind in ("local", "ssh"):  # `storelab measure` runs on this host
         nodes = dict.fromkeys(points, 1)
     else:
         srun.keep(os.environ)
@@ -360,9 +355,9 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
 def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     """Return the files on which the tables of a measured campaign depend: its plan, checksums and declared links.
 
-    All raw files are verified. The records themselves are not listed, because Snakemake would read thousands of them
-    once for each table; the checksums change with any record. Raises UserError if points are missing or files were
-    altered.
+    The records are not listed, because Snakemake would read thousands of files for each table. The file of the
+    checksums changes with any record. With `verifying`, check all raw files. Raises UserError if points are missing or
+    files were altered.
     """
     sealed.refuse_half_sealed(raw)
     if not (raw / integrity.PLAN).exists():
@@ -377,8 +372,8 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     return [str(p) for p in (raw / integrity.PLAN, raw / integrity.SUMS, links.path(raw.parent)) if p.exists()]
 
 
-# Source files that a target depends on. A stage of the paper depends on all files of its folders. After an edit, more
-# is made again than strictly needed, but no file is out of date.
+# Source files that a target depends on. A stage of the paper depends on all files in several folders. After an edit,
+# Snakemake makes more files again than strictly needed, but no file is out of date.
 
 PACKAGE = Path(__file__).parents[1]
 NO_CODE = (".pyc", ".md")
@@ -397,10 +392,10 @@ STAGES = {
 
 
 def source_files(stage: str) -> list[str]:
-    """Return the sorted files that a stage depends on. Files below the working folder have relative paths."""
+    """Return the sorted paths of the files that a stage depends on, relative if they are below the working folder."""
     found = {PACKAGE / "__init__.py", PACKAGE / "analysis" / "__init__.py"}
     for name in STAGES[stage]:
-        place = PACKAGE / name
+        place = (PACKAGE.parent if name == "readplan" else PACKAGE) / name  # a separate package next to this one
         paths = [place] if place.is_file() else place.rglob("*.*")
         found |= {path for path in paths if path.suffix not in NO_CODE}
     here = Path.cwd()

@@ -112,6 +112,10 @@ class Store(ABC):
         Raises UserError if a program is missing, with the command that installs it, or if root must run the store.
         """
 
+    def serves(self, url: str) -> bool:
+        """Return whether a running daemon of this store listens at the host and port of a URL."""
+        return False
+
     def down(self) -> list[int]:
         """Stop what storelab started and return the stopped pids. Idempotent; does nothing for external stores."""
         return []

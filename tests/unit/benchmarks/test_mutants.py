@@ -182,7 +182,7 @@ def test_two_samples_are_compared_fault_by_fault(tmp_path, capsys) -> None:
 def test_equivalent_faults_are_still_there() -> None:
     """Find each line of the list among the faults that can be planted today."""
     for module, function, before, after in mutants.equivalents():
-        source = (traced.SOURCE / module).read_text()
+        source = traced.path_of(module).read_text()
         like = [f for f in operators.faults(source) if f.function == function and before.strip("… ") in f.before]
         found = {operators.difference(f.before, operators.planted(source, f.number)[1]) for f in like}
         assert (before, after) in found, f"{module} {function}: {before} → {after}"
@@ -197,7 +197,7 @@ def test_sizes_are_shown(size) -> None:
 @pytest.mark.heavy
 def test_server_names_the_tests_that_see_a_fault() -> None:
     """Try a fault with all tests until one detects it, with one that does not, without a fault, and without time."""
-    every = operators.faults((traced.SOURCE / "core/units.py").read_text())
+    every = operators.faults(traced.path_of("core/units.py").read_text())
     number = next(f.number for f in every if f.function == "human_size()" and f.kind == "returns None")
     file = "tests/unit/benchmarks/test_mutants.py"
     see = [f"{file}::test_sizes_are_shown[{n}]" for n in (1000, 2000)]

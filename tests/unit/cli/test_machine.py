@@ -121,7 +121,7 @@ def test_estimate_names_work_that_may_end_early(capsys):
         works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
         measuring._show_demands("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
         printed = " ".join(capsys.readouterr().out.split())
-        assert "20 min" in printed and ("; these may end earlier: publish" in printed) == early, workload
+        assert "20 min" in printed and ("; these can end earlier: publish" in printed) == early, workload
 
 
 def test_status(monkeypatch):

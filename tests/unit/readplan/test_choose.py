@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_model import LAN, PROPERTY, WAN, links, occupied_of, seconds_of, up
 
-from storelab.readplan import Link, choose, front, plan
-from storelab.readplan.choose import split
+from readplan import Link, choose, front, plan
+from readplan.choose import split
 
 PIECES = (1000, 4000)
 TRUE = Link(0.01, 2e-4, 5e-4, 4e8, 1e8, 16, header_bytes=0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from link_model import LAN, PROPERTY, busy_of, links, occupied_of, seconds_of
 
-from storelab.readplan import Link
+from readplan import Link
 
 
 @PROPERTY

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from link_model import LAN, WAN
 
-from storelab.readplan import Link
-from storelab.readplan import link as links
+from readplan import Link
+from readplan import link as links
 
 TRUE = Link(0.01, 2e-4, 5e-4, 4e8, 1e8, 16, header_bytes=0)
 CURVE = ((2**17, 2e-4), (2**19, 1.6e-3), (2**21, 3e-3))

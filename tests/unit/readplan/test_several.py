@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from link_model import PROPERTY, up
 from range_server import range_server
 
-from storelab.readplan import HttpTransport, VectorTransport, transports
-from storelab.readplan.transports import WrongAnswer, grouped, probe
+from readplan import HttpTransport, VectorTransport, transports
+from readplan.transports import WrongAnswer, grouped, probe
 
 DATA = bytes(np.random.default_rng(3).integers(0, 256, 300_000, dtype=np.uint8))
 RIGHT = {"ranges": 1, "answer": "right"}

@@ -12,9 +12,9 @@ from link_model import LAN, WAN
 from memory_transport import Memory
 from paths import DATA
 
-from storelab.readplan import FsspecTransport, Link, PlannedSource, plan
-from storelab.readplan.choose import Requests
-from storelab.readplan.source import gather
+from readplan import FsspecTransport, Link, PlannedSource, plan
+from readplan.choose import Requests
+from readplan.source import gather
 
 FILES = DATA / "root"
 LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)

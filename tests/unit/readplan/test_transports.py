@@ -9,8 +9,8 @@ import pytest
 from fsspec.asyn import get_loop
 from range_server import range_server
 
-from storelab.readplan import FsspecTransport, HttpTransport, ObstoreTransport, PlannedSource, transports
-from storelab.readplan.transports import WrongAnswer, checked, messages
+from readplan import FsspecTransport, HttpTransport, ObstoreTransport, PlannedSource, transports
+from readplan.transports import WrongAnswer, checked, messages
 
 DATA = bytes(np.random.default_rng(3).integers(0, 256, 60_000, dtype=np.uint8))
 

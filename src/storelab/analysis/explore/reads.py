@@ -1,6 +1,6 @@
 """Views of reads of ROOT files: requests of the reader, bytes on the network, and a model of more distant stores.
 
-The planner is not part of the analysis, so the notebook passes it (`storelab.readplan`).
+The planner is not part of the analysis, so the notebook passes it (`readplan`).
 """
 
 import textwrap
@@ -99,7 +99,7 @@ def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
 def what_if(planner: ModuleType) -> Callable[..., Iterator[Displayable]]:
     """Return a view of the planner's model: expected time and bytes of each useful plan, with added round trips.
 
-    planner: `storelab.readplan`.
+    planner: `readplan`.
     """
 
     def view(

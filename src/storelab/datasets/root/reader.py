@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from readplan.choose import plan
+from readplan.link import Link
+from readplan.source import fetch
+from readplan.transports import Transport
 from storelab.core import records
 from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import Baskets, branches_of, write
 from storelab.datasets.root.decode import Flat, Form, Lists, Packed, form_of_branch
-from storelab.readplan.choose import plan
-from storelab.readplan.link import Link
-from storelab.readplan.source import fetch
-from storelab.readplan.transports import Transport
 
 VERSION = 3
 BATCH = 128_000_000  # compressed bytes in memory at a time

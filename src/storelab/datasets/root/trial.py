@@ -18,11 +18,11 @@ from uproot.interpretation.grouped import AsGrouped
 from uproot.interpretation.objects import AsObjects, AsStridedObjects
 from uproot.interpretation.strings import AsStrings
 
+from readplan.link import Link
 from storelab.core.errors import error_text
 from storelab.datasets.root import baskets, by_uproot, decode
 from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.reader import Header, SelectionReader, StepReader
-from storelab.readplan.link import Link
 
 READERS = ("planned", "events", "uproot-s3fs")  # the engines whose decoding is tried here
 TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at a time

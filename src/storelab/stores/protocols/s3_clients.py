@@ -83,7 +83,7 @@ def _has_length(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
 
 
 def _wrong(message: str, status: int, error_class: str = "WrongAnswer") -> OSError:
-    from storelab.readplan.transports import WrongAnswer  # loads numpy
+    from readplan.transports import WrongAnswer  # loads numpy
 
     error = WrongAnswer(message, status)
     error.error_class = error_class

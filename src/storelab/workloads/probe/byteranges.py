@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from readplan.transports import Malformed, Range, boundary, content_range, parse, range_header
 from storelab.core.errors import UserError
 from storelab.engines.davix_program import DavixError, Program, facts, url_of
-from storelab.readplan.transports import Malformed, Range, boundary, content_range, parse, range_header
 from storelab.stores.protocols import filesystems
 from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp

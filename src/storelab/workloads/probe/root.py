@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from XRootD import client
 from XRootD.client.flags import OpenFlags, QueryCode
 
+from readplan.transports import Range
 from storelab.engines.contract import Job
-from storelab.readplan.transports import Range
 from storelab.stores.protocols import filesystems
 from storelab.workloads.probe import byteranges
 from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, Refuted, confirm, demand

@@ -22,6 +22,9 @@ import numpy as np
 from fsspec.caching import caches
 from fsspec.spec import AbstractBufferedFile
 
+from readplan.choose import plan
+from readplan.source import fetch
+from readplan.transports import WrongAnswer
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
@@ -33,9 +36,6 @@ from storelab.engines.common.selections import Done, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.planned import PlannedClient
-from storelab.readplan.choose import plan
-from storelab.readplan.source import fetch
-from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 

@@ -168,7 +168,7 @@ def test_other_days_are_warned_of_and_widen_the_intervals(many_points, tmp_path)
     assert after["ratio"] == before["ratio"] and before["high"] < 1 < after["high"]
     assert "Warning" not in run(many_points, many_points).output
     one_day = run(many_points, other, "--days", days[0])
-    assert isinstance(one_day.exception, UserError) and "only one day" in str(one_day.exception)
+    assert isinstance(one_day.exception, UserError) and "only one campaign" in str(one_day.exception)
 
 
 def test_two_stores_of_one_campaign(campaigns):
@@ -188,7 +188,7 @@ def test_one_point_is_its_own_whole(tmp_path):
     [
         (["{}/nowhere", "{}/one"], "is not a measured campaign"),
         (["{}/one:delta", "{}/half"], "one:delta: is not a store with a run in this campaign; one of: alpha, beta"),
-        (["{}/one"], "give B too"),
+        (["{}/one"], "give also B"),
         (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
         (["{}/one:alpha", "{}/probes"], "has no run with a rate"),
         (["{}/half", "{}/reads"], "have no comparable point"),

@@ -23,7 +23,7 @@ from nbconvert import HTMLExporter
 from paths import DATA, ROOT
 
 import campaigns
-from storelab import readplan
+import readplan
 from storelab.analysis.explore import (
     drill,
     faults,

@@ -175,7 +175,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     refused(lambda: entries.read(site), "site@mine/raw/plan.json", "not a measured campaign")
     entry.rmdir()
     shutil.copytree(one, entry)
-    refused(lambda: entries.read(site), "site@mine: is not sealed", "storelab seal --campaign-dir")
+    refused(lambda: entries.read(site), "site@mine: is not sealed", "storelab seal ")
     assert command_line.storelab("seal", "--campaign-dir", str(entry))[0] == 0
     assert [e.name for e in entries.read(site)] == ["mine"]
     refused(lambda: entries.read(entry), "is one entry", str(site))
@@ -334,7 +334,7 @@ def test_a_change_for_the_worse_fails_until_one_begins_behind_it(results, found)
     assert not series.worse(series.history(found.entries[SLOW:]), "change")
     code, out, err = asked("--campaign-dir", results / "site", "--fail-on", "change", "--json")
     assert code == 1 and valid("history", out)["worse"] == 5
-    assert err == "storelab: slower: 5 of the series above (--fail-on change)\n"
+    assert err == "storelab: series above that are slower: 5 (--fail-on change)\n"
 
 
 def test_a_slow_newest_entry_fails_at_once(one, results, tmp_path):

@@ -381,7 +381,7 @@ def test_records_with_another_name_need_no_campaign_file(at_root):
     assert not (ROOT / "campaigns" / "compared.yaml").exists()
     assert list(joined("compared reference").campaigns) == ["results/compared", "results/reference"]
     assert list(joined("compared").campaigns) == ["results/compared"]
-    with pytest.raises(UserError, match="'compared' does not exist"):
+    with pytest.raises(UserError, match="compared: has no file in campaigns/"):
         joined("compared", measure=True)
 
 
@@ -396,7 +396,7 @@ def test_conference_layout_makes_another_file(at_root):
 def test_wrong_names_are_refused_before_anything_is_made(at_root):
     with pytest.raises(UserError, match="campaign reference: is named twice"):
         joined("reference probes reference")
-    with pytest.raises(UserError, match="several campaigns cannot be measured at once"):
+    with pytest.raises(UserError, match="several campaigns cannot be measured at the same time"):
         joined("reference probes", measure=True)
     with pytest.raises(UserError, match="did you mean 'probes'"):
         joined("reference probs")

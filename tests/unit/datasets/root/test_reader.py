@@ -13,13 +13,13 @@ from basket_bytes import basket
 from memory_transport import Memory
 from paths import SHARED
 
+from readplan import Link
 from storelab.datasets.root import baskets, by_uproot, decode, generated, pages, reader
 from storelab.datasets.root import reader as header
 from storelab.datasets.root import reader as steps
 from storelab.datasets.root.baskets import Baskets, branches_of
 from storelab.datasets.root.by_uproot import Decoder
 from storelab.datasets.root.reader import Header, SelectionReader, Spent
-from storelab.readplan import Link
 
 SLOW, LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8), Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)
 N, PARTS = 240, 8

@@ -94,6 +94,6 @@ def test_down_leaves_a_store_in_use(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with another(tmp_path / "state") as pid:
         output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
-        assert f"sw: not stopped, in use by process {pid}" in output and "sw" not in stopped
+        assert f"sw: not stopped, because it is in use by process {pid}" in output and "sw" not in stopped
     output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
     assert "sw: stopped 2 processes" in output and "sw" in stopped

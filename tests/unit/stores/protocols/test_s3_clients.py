@@ -8,9 +8,9 @@ from honest_s3 import FIRST
 from probed import Handler, served
 from quirky_s3 import quirky
 
+from readplan.transports import WrongAnswer
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.common.error_classes import classify, named
-from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.stores.protocols.s3 import S3Access

@@ -10,10 +10,10 @@ from fake_clock import FakeClock
 from made_jobs import gang_job
 from memory_transport import Memory
 
+from readplan import Link
 from storelab.core.model import Point
 from storelab.engines.common.wire import Counts
 from storelab.engines.planned import PlannedClient
-from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
 from storelab.workloads.reading import workloads
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from storelab.readplan.transports import range_header
+from readplan.transports import range_header
 from storelab.workloads.probe import byteranges
 from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, confirm, demand
 from storelab.workloads.probe.byteranges import CONDITIONAL, NAMES, names_work, unfit_names

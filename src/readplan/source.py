@@ -12,9 +12,9 @@ import numpy as np
 import uproot.source.chunk
 from uproot.source.futures import TrivialFuture
 
-from storelab.readplan.choose import Requests, plan
-from storelab.readplan.link import MIN_SIZE, Link, assumed, measure
-from storelab.readplan.transports import Transport, messages
+from readplan.choose import Requests, plan
+from readplan.link import MIN_SIZE, Link, assumed, measure
+from readplan.transports import Transport, messages
 
 
 def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:

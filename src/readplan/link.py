@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from storelab.readplan.transports import Transport
+from readplan.transports import Transport
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
 HEADER_BYTES = 700  # wire bytes of the header of an answer including frames, if not measured

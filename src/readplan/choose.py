@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from storelab.readplan.link import Link
+from readplan.link import Link
 
 STEP = 1.08  # ratio of successive numbers of requests that are tried; the lost time is far below 8 %
 FEW = 64  # maximum number of runs for which plans similar to the best plan are also tried
