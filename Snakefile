@@ -32,7 +32,6 @@ shell.prefix(f"set -euo pipefail; {flow.LOGGED}")
 
 # Every target also requires the files of earlier stages, because Snakemake makes a missing intermediate file only if a target names it.
 rule paper:
-    default_target: True  # also if workflow/Snakefile includes this file
     input:
         RAW_INPUTS + TABLES + WORKFLOW.indexes,
         f"{CAMPAIGN}/{WORKFLOW.pdf}",
