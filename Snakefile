@@ -74,7 +74,7 @@ if WORKFLOW.measuring:
         workflow.local_exec or shell("{SL} up --planned >&2")
 
     onerror:
-        shell("{SL} collect || true; {SL} down --planned")
+        shell("{SL} collect --after-error || true; {SL} down --planned")
 
 
 onsuccess:

@@ -71,7 +71,7 @@ def sweep(folder: Path) -> list[str]:
     No other agent may start meanwhile.
     """
     out = []
-    for path in sorted(folder.glob("gang-*")):
+    for path in sorted(folder.glob("gang-*-*")):  # not the folder of a client, `<attempt>-<rank>`
         try:
             lock = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
