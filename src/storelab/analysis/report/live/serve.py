@@ -162,7 +162,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
     """Send the current state of the campaign at each change, until the browser closes the connection."""
     watched, browsers = request.app[WATCHED], request.app[BROWSERS]
     if len(browsers) >= MAX_BROWSERS:
-        raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are connected already.", headers=HEADERS)
+        raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are already connected.", headers=HEADERS)
     answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
     browsers.add(answer)
     try:
