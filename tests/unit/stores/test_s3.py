@@ -279,7 +279,7 @@ def test_program_that_gives_no_keys_is_named(keys, monkeypatch, tmp_path):
     old = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "my-secret", "Expiration": "2020-01-01T00:00:00Z"}
     program = tmp_path / "program"
     for script, words in (
-        ("exec sleep 30", "does not end in 0 s"),
+        ("exec sleep 30", "did not end within 0 s"),
         ("echo my-secret", "cannot be read (JSONDecodeError)"),
         ("echo '[\"my-secret\"]'", "cannot be read (AttributeError)"),
         ("printf '\\377my-secret'", "cannot be read (UnicodeDecodeError)"),
