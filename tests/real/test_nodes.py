@@ -132,7 +132,7 @@ def test_a_node_that_is_killed_fails_the_point_by_name(gang):
         threading.Timer(1.0, lambda: os.kill(pid, signal.SIGKILL)).start()
 
     begun = time.monotonic()
-    with pytest.raises(MeasurementFailed, match=r"node 1 \(node1\) has given no sign of life for 5 s"):
+    with pytest.raises(MeasurementFailed, match=r"node 1 \(node1\) is lost: it has sent no heartbeat for 5 s"):
         gang([[0], [1]], at_start=kill, duration="60 s", settings={"heartbeat_timeout": "5 s"})
     assert time.monotonic() - begun < 45
     wait_gone(folders[0])

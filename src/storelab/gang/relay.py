@@ -1,9 +1,8 @@
-"""Communication of a node's agent and the coordinator: a shared folder, or a port of the coordinator.
+"""Communication between a node's agent and the coordinator, through a shared folder or a port of the coordinator.
 
-The relay server is a small HTTP server over the gang's folder, for clients that have the gang's token. Files are put by
-name, either once or replacing an old one. It serves one gang on one port, over TLS with its own certificate, which the
-agents pin. Token and certificate reach them in a file, never on a command line. Needs the standard library, `trustme`
-and `urllib3`.
+The relay server is a small HTTP server for the gang's folder. It accepts agents that have the gang's token. They write
+files by name, either only once or replacing an old file. The server serves one gang on one port, over TLS with a new
+certificate, which the agents pin. Agents get token and certificate in a file, never on a command line.
 """
 
 import hmac
@@ -20,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 from storelab.gang.nodes import Background
 from storelab.gang.rendezvous import Folder
 
-TOKEN_FILE = "STORELAB_GANG_TOKEN"  # environment variable: path of the file with token and certificate
+TOKEN_FILE = "STORELAB_GANG_TOKEN"  # environment variable with the path of the file with token and certificate
 TIMEOUT_S = 30
 
 
@@ -32,15 +31,15 @@ class SharedFolder(Folder):
         self.write(path.name, path.read_bytes())
 
     def fetch(self, manifest: Path | None, folder: Path) -> Path | None:
-        """Return a path of the manifest that this node can read; the tables that it names are next to it."""
+        """Return a path of the manifest that this node can read. The tables that it names are in the same folder."""
         return manifest
 
 
 class RelayServer(Background, ThreadingHTTPServer):
-    """A server of the gang's folder until `close()`. host: the name or address that nodes use.
+    """A server of the gang's folder until `close()`. `host` is the name or address that nodes use.
 
-    It listens on all addresses of this host: a host often resolves its own name to 127.0.1.1 (Debian's /etc/hosts),
-    while others resolve it to another address.
+    It listens on all addresses of this host, because a host often resolves its own name to 127.0.1.1 (Debian's
+    /etc/hosts), while other hosts resolve it to another address.
     """
 
     def __init__(self, folder: Path, manifests: Iterable[Path], host: str, port: int = 0):
@@ -58,12 +57,12 @@ class RelayServer(Background, ThreadingHTTPServer):
         self.begin("office")
 
     def access(self) -> dict[str, str]:
-        """Return what an agent needs in addition to the address; secret."""
+        """Return token and certificate, which an agent needs in addition to the address. They are secret."""
         return {"token": self.token, "certificate": self.certificate}
 
 
 def _with_side_cars(manifest: Path) -> list[Path]:
-    """Return the manifest and the tables that it names (those of ROOT files)."""
+    """Return the paths of the manifest and of the tables of ROOT files that it names."""
     named = json.loads(manifest.read_text()).get("root") or {}
     return [manifest, *([manifest.parent / named["sidecar"]] if "sidecar" in named else [])]
 
@@ -82,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _name(self) -> str | None:
-        """Return the file's name; if the token or the name is wrong, reply and return None."""
+        """Return the name of the requested file. If the token or the name is wrong, send an error and return None."""
         if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.server.token}"):
             self._reply(403)
             return None
@@ -114,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(200 if self.server.place.write(name, body, once) else 409)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the records have the relevant data."""
+        """Log nothing, because the records contain the relevant data."""
 
 
 class RemoteFolder:
@@ -127,12 +126,14 @@ class RemoteFolder:
         self.pool = urllib3.PoolManager(
             ssl_context=ssl.create_default_context(cadata=access["certificate"]),
             headers={"Authorization": f"Bearer {access['token']}"},
-            retries=urllib3.Retry(1, allowed_methods=None),  # on a new connection: the kept one may have been closed
+            retries=urllib3.Retry(
+                1, allowed_methods=None
+            ),  # retry once on a new connection, because the server may have closed the old one
             timeout=TIMEOUT_S,
         )
 
     def _ask(self, method: str, path: str, body: bytes | None = None, fine: int = 200) -> tuple[int, bytes]:
-        """Return (status, body). fine: a status other than 200 that is not an error."""
+        """Send a request, and return status and body. `fine` is another status than 200 that is not an error."""
         import urllib3
 
         try:
@@ -147,7 +148,10 @@ class RemoteFolder:
         self._ask("PUT", f"f/{quote(name)}", json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """Write the file once; also True if it has the same content, because an earlier answer may have been lost."""
+        """Write the file if it does not exist. Return whether it has this content now.
+
+        The content can be the same already, because the answer to an earlier request was lost.
+        """
         body = json.dumps(data).encode()
         return self._ask("PUT", f"f/{quote(name)}?once", body, 409)[0] == 200 or self._get("f", name) == body
 
@@ -180,10 +184,13 @@ class RemoteFolder:
 
 
 def uplink(place: str) -> SharedFolder | RemoteFolder:
-    """Return the uplink for a folder, or for the address of a relay server; the environment then names its ticket."""
+    """Return the uplink for a folder, or for the address of a relay server.
+
+    For a relay server, the environment variable TOKEN_FILE names the file with token and certificate.
+    """
     if place.startswith("https://"):
         path = Path(os.environ[TOKEN_FILE])
         access = json.loads(path.read_text())
-        path.unlink(missing_ok=True)  # it is read once
+        path.unlink(missing_ok=True)  # the file is needed only once
         return RemoteFolder(place, access)
     return SharedFolder(Path(place))

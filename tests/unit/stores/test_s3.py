@@ -115,7 +115,7 @@ STRANGERS = [
     ((403, {"Content-Type": "text/html"}, b"<html><title>Access denied</title>"), '"Access denied" (HTTP 403)'),
     ((503, HTML, BAD), "an HTML page of nginx/1.24.0"),
     ((200, {}, b""), "an empty body (HTTP 200)"),
-    ((103, {"link": "</x>; rel=preload"}, b""), "an interim response (HTTP 103) before its answers"),
+    ((103, {"link": "</x>; rel=preload"}, b""), "interim responses (HTTP 103) before its answers"),
     ((200, {"Content-Type": "application/json"}, b'{"ok": true}'), "application/json"),
     ((200, {}, b"<feed><entry/></feed>"), "<feed>"),
     ((302, LOGIN, b""), "(302) to https://login.example.org/sso,"),

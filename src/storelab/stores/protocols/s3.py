@@ -388,7 +388,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
     text = str(error)
     match error:
         case ConnectTimeoutError():
-            return UserError(spot, f"{host} does not answer (timeout)", "check address, port and firewall")
+            return UserError(spot, f"{host} does not answer (time-out)", "check address, port and firewall")
         case EndpointConnectionError():
             cause = str(getattr(error, "kwargs", {}).get("error", ""))
             if re.search(r"resolve|Name or service|nodename|Temporary failure|getaddrinfo", cause):
@@ -412,7 +412,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
                 return UserError(spot, problem, "set `endpoint` to a name of the certificate, or `addressing` to path")
             return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
         case ReadTimeoutError():
-            return MeasurementFailed(f"{place}: {host} accepted the request, but does not answer (timeout)")
+            return MeasurementFailed(f"{place}: {host} accepted the request, but does not answer (time-out)")
         case ConnectionClosedError():
             cause = str(getattr(error, "kwargs", {}).get("error", ""))
             if "got more than" in cause:  # Python's HTTP client takes 100 header lines, of up to 65536 bytes
