@@ -335,7 +335,7 @@ def test_workers_fit_into_the_limit_of_open_files(tmp_path, monkeypatch):
         message = refusal(check.open_files, config, points)
         found = f"a client of {workers} workers opens up to {64 + 2 * workers} files, but this shell allows only {hard}"
         assert (
-            message.startswith(f"sweeps.s: {found}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+            message.startswith(f"sweeps.s: {found}; raise the limit (ulimit -Hn 464)") if refused else message == NONE
         )
     monkeypatch.setattr(check.resource, "getrlimit", lambda _: (64, check.resource.RLIM_INFINITY))
     assert refusal(check.open_files, *made(tmp_path, sweep(workers=10_000))) == NONE

@@ -51,7 +51,10 @@ class Started:
 
 
 def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subprocess.Popen:
-    """Start a process that will fork clients. `command` enters its host; `words` are the arguments of `gang/client.py`."""
+    """Start a process that will fork clients.
+
+    `command` is the command prefix that enters its host; `words` are the arguments of `gang/client.py`.
+    """
     return subprocess.Popen(
         [*command, sys.executable, "-m", "storelab.gang.client", *words],
         stdin=subprocess.PIPE,
