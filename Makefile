@@ -12,7 +12,8 @@ SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
 # This forwards signals to Snakemake and its processes, and runs the command in AFTER at the end.
-SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
+RUN := python -m storelab.cli.snakemake --profile profiles/local
+SNAKEMAKE := exec envs/forward.sh $(RUN)
 # Without LaTeX, everything except the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
@@ -23,10 +24,11 @@ demo: CAMPAIGN := demo
 demo: PARTS := environment
 demo: measure
 
+WITH_SETTINGS = storelab $(addprefix --set ,campaign=$(CAMPAIGN) $(CONFIG))
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' \
-	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
+	@export AFTER='$(WITH_SETTINGS) down --planned >/dev/null' \
+	OTHERWISE='$(WITH_SETTINGS) verify >/dev/null 2>&1 && $(RUN) --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report
 
 paper: CAMPAIGN ?= reference
@@ -39,7 +41,7 @@ report: setup
 
 workflow-report: CAMPAIGN ?= reference
 workflow-report: setup
-	@envs/forward.sh snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) -- figures
+	@envs/forward.sh $(RUN) --config measure=false campaign=$(CAMPAIGN) -- figures
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) --report results/$(CAMPAIGN)/workflow.html -- pictures
 
 notebooks: CAMPAIGN ?= reference
@@ -78,13 +80,16 @@ tex:
 # Users install requirements.lock, developers also dev.lock, and `make lab` also lab.lock. All have the same versions.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header --no-emit-package readplan
 lock: setup
-	@$(COMPILE) pyproject.toml --group notebooks --group setup -o envs/requirements.lock
+	@$(COMPILE) pyproject.toml --extra measure --group notebooks --group setup -o envs/requirements.lock
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
-# This keeps the records of campaigns, links.yaml (which a user writes), and the state of stores, which may be running.
+# This keeps the records of campaigns, the files of users, and the state of stores, which may be running. A campaign is locked while a point of it is
+# measured or it is sealed, and the files in *.users until the end of Snakemake.
+MADE := tables figures tex notebooks logs status work paper.pdf conference.pdf report.html workflow.html *.crate.zip
 clean:
-	@if [ -e .storelab/measuring.lock ] && ! flock -n .storelab/measuring.lock true; then \
-	echo "storelab: a measurement is running; call \`make clean\` after its end" >&2; exit 2; fi
-	@rm -rf results/papers .snakemake .pytest_cache .ruff_cache .mypy_cache
-	@[ ! -d results ] || find results -mindepth 2 -maxdepth 2 ! -name raw ! -name links.yaml -exec rm -rf {} +
+	@for lock in .storelab/measuring.lock .storelab/*.users/* results/*/; do \
+	[ ! -e "$$lock" ] || flock -n "$$lock" true || { \
+	echo "storelab: $$lock: a measurement is running; call \`make clean\` after its end" >&2; exit 2; }; done
+	@rm -rf .snakemake .pytest_cache .ruff_cache .mypy_cache $(foreach name,$(MADE),results/*/$(name) results/papers/*/$(name))
+	@rmdir -p results/papers/* 2>/dev/null || true

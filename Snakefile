@@ -74,11 +74,11 @@ if WORKFLOW.measuring:
         workflow.local_exec or shell("{SL} up --planned >&2")
 
     onerror:
-        shell("{SL} collect || true; {SL} down --all")
+        shell("{SL} collect --after-error || true; {SL} down --planned")
 
 
 onsuccess:
-    WORKFLOW.measuring and shell("{SL} down --all")
+    WORKFLOW.measuring and shell("{SL} down --planned")
     flow.report_made(CAMPAIGN)
 
 

@@ -38,7 +38,7 @@ def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | N
         return items
     if origin.is_code(what) and what.upper() == what:
         problem = f"{what} is not a code in {_searched(folders, results)}"
-        hint = "a code belongs to unchanged records: rebuild the paper, or name its campaign with --campaign-dir"
+        hint = "a code belongs to unchanged records: rebuild the paper, or name its campaign first"
         raise UserError("explain", problem, hint)
     names = [str(name) for m in members for name in m.table("numbers")["name"]]
     problem = f"{shown(what)} is not a code, a file of a campaign, or a name in {_searched(folders, results)}"

@@ -87,7 +87,7 @@ def record_bytes(campaign: Campaign) -> tuple[float, float]:
             else:
                 rest += entry["bytes"]
     if not operations or not clients:
-        raise UserError("size", "the campaign has no operations", "name another --campaign-dir")
+        raise UserError("size", "the campaign has no operations", "name another campaign")
     return rows / operations, rest / clients
 
 

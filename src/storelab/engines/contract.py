@@ -1,9 +1,9 @@
-"""The contract between the coordinator of a point, its clients, and the engines.
+"""Define the contract between the coordinator of a point, its clients, and the engines.
 
-A gang runs N client processes. The coordinator writes one `GangJob` for all of them as `job.json`. Each client takes
-its own `Job` from it and calls `prepare()` (imports, connections, files: not measured). It joins the rendezvous and
-calls `run(start_ns, deadline_ns)` at the agreed start. Its `Result` is stored as tables, and as a `ClientResult` in
-`result.<rank>`.
+A gang runs N client processes. The coordinator writes one `GangJob` for all clients into `job.json`. Each client takes
+its `Job` from this file and calls `prepare()`, which imports libraries, connects and makes files. This is not measured.
+The client then waits for the other clients, and calls `run(start_ns, deadline_ns)` at the agreed start. Its `Result` is
+stored as tables, and as a `ClientResult` in `result.<rank>`.
 """
 
 from abc import ABC, abstractmethod
@@ -15,32 +15,32 @@ from storelab.core import records
 from storelab.core.model import JsonObject, Point, accounts_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-Limits = dict[str, float | None]  # `limits` of the configuration, and the room in the store
+Limits = dict[str, float | None]  # `limits` of the configuration, and the free space in the store
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that one client needs, except the credentials, which are in its environment."""
+    """Everything that one client needs, except the credentials, which are in the environment."""
 
     point: Point
     client: int  # 0 … clients - 1 within its role
     endpoint: Endpoint
     buckets: list[Bucket]
-    scratch: Path  # the client's own folder on tmpfs
-    manifest: Path | None  # of the data set that the point reads
-    attempt: str = ""  # id of this attempt: new objects are named after it
+    scratch: Path  # this client's folder on tmpfs
+    manifest: Path | None  # manifest of the data set that the point reads
+    attempt: str = ""  # id of this attempt; the names of new objects contain it
     limits: Limits = field(default_factory=dict)
-    account: int = 0  # whose keys are in the client's environment
-    accounts: tuple[int, ...] = ()  # all accounts that the client uses in turn, if several; `account` is the first
+    account: int = 0  # account whose keys are in the client's environment
+    accounts: tuple[int, ...] = ()  # all accounts, if the client uses several in turn; `account` is the first one
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
-    extra: dict[str, Any] = field(default_factory=dict)  # facts that the workload's `before` found for its clients
-    ledger: Path | None = None  # path of the client's ledger, if it keeps one; in the folder of the attempt
-    rank: int = -1  # in the gang, if it differs from `client`: a point may have several roles
-    progress_file: Path | None = None  # progress file that the client rewrites while it works; None: not wanted
+    extra: dict[str, Any] = field(default_factory=dict)  # facts that the workload's `before` collected for its clients
+    ledger: Path | None = None  # path of the client's ledger in the folder of the attempt, if the client writes one
+    rank: int = -1  # rank in the gang, if it differs from `client` because the point has several roles
+    progress_file: Path | None = None  # file which the client rewrites with its progress; None: no progress is reported
     role: str = ""
-    size: int = 1  # clients of the whole gang
+    size: int = 1  # number of clients of the whole gang
     timeout_ns: int = 0  # maximum wait for the other clients
-    begin_ns: int = 0  # delay after the start of the gang
+    begin_ns: int = 0  # delay of this client after the start of the gang
 
     @property
     def number(self) -> int:
@@ -53,13 +53,13 @@ class Job:
         return [b for b in self.buckets if self.owns(b)]
 
     def owns(self, bucket: Bucket) -> bool:
-        """Return True if the bucket belongs to an account that this client uses."""
+        """Return True if the bucket belongs to an account of this client."""
         return bucket.account in (self.accounts or (self.account,))
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier part of a point's series, and the recorded attempt at it."""
+    """An earlier point of the same series, and its recorded attempt."""
 
     part: int
     attempt: str
@@ -69,19 +69,19 @@ class Earlier:
 class GangJob:
     """The content of `job.json`: the job of a whole gang, or of the clients of one role.
 
-    It contains no secrets. A point with roles has one job for each role in `roles`. Launchers for several nodes fill in
-    the last four fields.
+    It contains no secrets. A point with roles has one job for each role in `roles`. The last four fields are set by
+    launchers that start clients on several nodes.
     """
 
     point: Point
-    attempt: str  # id of this attempt: new objects are named after it
-    size: int  # clients
+    attempt: str  # id of this attempt; the names of new objects contain it
+    size: int  # number of clients
     endpoints: list[Endpoint]
     buckets: list[Bucket]
     accounts: int
     scratch: Path  # on tmpfs
-    scratch_base: Path  # where nodes have a tmpfs
-    manifest: Path | None  # of the data set that the point reads
+    scratch_base: Path  # folder on the nodes that is on tmpfs
+    manifest: Path | None  # manifest of the data set that the point reads
     lead_ns: int
     timeout_ns: int
     limits: Limits
@@ -91,11 +91,11 @@ class GangJob:
     begin_ns: int = 0  # delay after the start of the gang, for the job of a role
     roles: "list[GangJob]" = field(default_factory=list)
     earlier: list[Earlier] | None = None
-    extra: JsonObject = field(default_factory=dict)  # facts that the workload's `before` found for its clients
-    nodes: list[list[int]] = field(default_factory=list)  # ranks by node
+    extra: JsonObject = field(default_factory=dict)  # facts that the workload's `before` collected for its clients
+    nodes: list[list[int]] = field(default_factory=list)  # ranks of the clients of each node
     clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # addresses of the coordinator's clock
     clock_bound_ns: int = 0
-    silence_ns: int = 0  # a coordinator that is silent for longer counts as lost
+    silence_ns: int = 0  # time without a message after which the coordinator counts as lost
 
     @property
     def parts(self) -> "list[GangJob]":
@@ -103,7 +103,7 @@ class GangJob:
         return self.roles or [self]
 
     def job_of_rank(self, rank: int) -> "GangJob":
-        """Return the job of the role that a client belongs to, or the job itself if there are no roles."""
+        """Return the job of the role to which a client belongs. If there are no roles, return this job."""
         return next((role for role in self.roles if rank in role.ranks), self)
 
     def job_of_client(self, rank: int, folder: Path) -> Job:
@@ -167,7 +167,7 @@ class GangJob:
 
     @classmethod
     def from_json(cls, data: JsonObject) -> Self:
-        """Return the job that `to_json` described."""
+        """Return the job whose `to_json()` gave this data."""
         given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         clock = data.get("clock", {})
         return cls(
@@ -198,7 +198,7 @@ class GangJob:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a measured point. A check that fails makes the point fail."""
+    """One check of a measured point. If a check fails, the point fails."""
 
     name: str
     ok: bool
@@ -207,9 +207,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of `records.OPS` that an engine's program wrote itself, with its totals.
+    """A file of `records.OPS` that the program of an engine wrote itself, with its totals.
 
-    The totals are successful objects, failed objects and useful bytes.
+    The totals are the numbers of successful and failed objects, and the useful bytes.
     """
 
     file: Path
@@ -220,10 +220,10 @@ class Written:
 
 @dataclass
 class Result:
-    """The results of one client: columns of `records.OPS` (and `records.READS`), engine facts, checks.
+    """The results of one client: columns of `records.OPS` (and `records.READS`), engine facts, and checks.
 
-    written: replaces `ops` if the engine's program wrote the file itself. tables: columns of further files, by their
-    name in `records.TABLES`.
+    `written` replaces `ops` if the program of the engine wrote the file itself. `tables` has the columns of further
+    files, by their name in `records.TABLES`.
     """
 
     ops: dict[str, Any]
@@ -237,19 +237,19 @@ class Result:
 
 @dataclass
 class ClientResult:
-    """The facts of one client, stored as `result.<rank>` and copied into the record. Times are UTC nanoseconds.
+    """The results of one client that are stored in `result.<rank>` and copied into the record. Times are UTC in ns.
 
-    A client that failed has `failure`. Its other fields are filled in up to the point of failure.
+    If a client failed, `failure` has the reason. Fields that were not yet known at that time are empty.
     """
 
-    client: int  # its rank in the gang
+    client: int  # rank of the client in the gang
     host: str
     pid: int
     clock_offset_ns: int = 0
-    endpoint: str = ""  # URL of its first front-end
+    endpoint: str = ""  # URL of the first front-end
     role: str = ""
     t0_ns: int = 0  # agreed start of the gang
-    begin_ns: int = 0  # when its role begins
+    begin_ns: int = 0  # start of the client's role
     deadline_ns: int = 0
     saw_go_in_time: bool = False
     lateness_ns: int = 0
@@ -259,7 +259,7 @@ class ClientResult:
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
     disk_read_bytes: int | None = None
-    engine: JsonObject = field(default_factory=dict)  # facts that the engine records about itself
+    engine: JsonObject = field(default_factory=dict)  # facts that the engine records
     checks: list[Check] = field(default_factory=list)
     connections_max: int | None = None
     connections: list[Any] = field(default_factory=list)
@@ -268,10 +268,10 @@ class ClientResult:
     bytes: int = 0
     exit_status: int = 1
     failure: str = ""
-    node: int | None = None  # number of its node, if the gang has several
+    node: int | None = None  # number of the node, if the gang has several nodes
 
     def to_json(self) -> JsonObject:
-        """Return the result as values for JSON, without the optional ones that are empty."""
+        """Return the result as values for JSON, without optional values that are empty."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["checks"] = [asdict(check) for check in self.checks]
         absent = [name for name in ("role", "failure") if not out[name]]
@@ -281,24 +281,24 @@ class ClientResult:
 
     @classmethod
     def from_json(cls, data: JsonObject) -> Self:
-        """Return the result that `to_json` described."""
+        """Return the result whose `to_json()` gave this data."""
         return cls(**data | {"checks": [Check(**check) for check in data.get("checks", ())]})
 
     @classmethod
     def read(cls, folder: Path, rank: int) -> Self:
-        """Read the result that a client wrote into the folder of the gang."""
+        """Return the result that a client wrote into the folder of the gang."""
         return cls.from_json(records.read_json(folder / f"result.{rank}"))
 
 
 class Client(ABC):
-    """One client process of a point. Times are UTC nanoseconds from `storelab.core.clock.now_ns`."""
+    """One client process of a point. Times are UTC in ns, from `storelab.core.clock.now_ns`."""
 
     def __init__(self, job: Job):
         self.job = job
 
     @abstractmethod
     def prepare(self) -> None:
-        """Do everything that is not measured: imports, input files on tmpfs, connections that the workload keeps."""
+        """Do everything that is not measured: import libraries, write input files to tmpfs, and open connections."""
 
     @abstractmethod
     def run(self, start_ns: int, deadline_ns: int) -> None:
@@ -306,7 +306,7 @@ class Client(ABC):
 
     @abstractmethod
     def result(self) -> Result:
-        """Parse and check the results after the deadline, and return them. Not measured."""
+        """Parse and check the results after the deadline, and return them. This is not measured."""
 
     def close(self) -> None:
-        """Stop child processes and remove files in scratch. Always called, also after errors."""
+        """Stop child processes, and remove files in the scratch folder. It is always called, also after errors."""

@@ -1,10 +1,9 @@
-"""Engine `davix`: whole objects, ranges and selection reads by the HTTP library of HEP.
+"""Engine `davix`: read whole objects, ranges and selections with davix, an HTTP library of HEP.
 
-Each worker has its own process of storelab's program on davix's library (`davix_program`), which keeps its session.
-Selection reads are decoded by storelab's own decoder. davix gets all baskets in one vector read and decides itself
-which requests it sends. Its counts therefore cannot be compared with a plan, and there is no calibration. Requests are
-counted when they are sent.
-May import: what `engines` may, `common`, and the engines `fsspec` and `planned`, on which it is based.
+Each worker has a separate process of storelab's program, which uses the davix library (`davix_program`) and keeps its
+session. Selection reads are decoded by storelab. All baskets are passed to davix in one vector read, and davix decides
+which requests it sends. Therefore its counts cannot be compared with a plan, and there is no calibration. Requests are
+counted when they are sent. This module also imports the engines `fsspec` and `planned`, on which it is based.
 """
 
 import time
@@ -26,12 +25,15 @@ from storelab.engines.planned import PlannedClient
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Endpoint
 
-TIMEOUT_S = 120.0  # for one operation, as in the engine fsspec
-KEPT_EVERY = 8  # the first and every 8th answer is kept for the content check
+TIMEOUT_S = 120.0  # timeout of one operation, as in the engine fsspec
+KEPT_EVERY = 8  # for the content check, the first and every 8th answer is kept
 
 
 class DavixTransport:
-    """A transport to an object through one program. `fetch` as in `readplan.transports`; `vector` returns views."""
+    """A transport for one object, read by one program.
+
+    `fetch` returns bytes as the transports of `readplan` do. `vector` returns views of the program's memory.
+    """
 
     parallel = 1
 
@@ -55,7 +57,7 @@ class DavixTransport:
 
 
 class WithoutPlan:
-    """A mixin for readers that give davix all baskets of a transfer at once, without a plan."""
+    """A mixin for readers that pass all baskets of a transfer to davix at once, without a plan."""
 
     def _transfer(self: Any, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
         layout, before = self.header.layout, self.transport.program.spent.counts
@@ -70,11 +72,11 @@ class WithoutPlan:
 
 
 class DavixReader(WithoutPlan, SelectionReader):
-    """A reader for a TTree."""
+    """A reader of selections of a TTree."""
 
 
 class DavixPages(WithoutPlan, PageReader):
-    """A reader for an RNTuple."""
+    """A reader of selections of an RNTuple."""
 
 
 class DavixClient(PlannedClient):
@@ -84,7 +86,7 @@ class DavixClient(PlannedClient):
     tree_reader, tuple_reader = DavixReader, DavixPages
 
     def connect(self, root: dict[str, Any]) -> None:
-        """Start the program; nothing is sent."""
+        """Start the program. Nothing is sent."""
         self.link, self.gone, self.header = None, [], "read"
         self.identity = self.identify(root)
         self.transport = self.make()
@@ -104,13 +106,13 @@ class DavixClient(PlannedClient):
         return f"{davix_program.version()}, {super().version()}"
 
     def fresh(self) -> None:
-        """Start a new program: davix keeps connections as long as its session lives."""
+        """Start a new program, because davix keeps its connections during a session."""
         self.gone.append(self.transport.program.spent)
         self.transport.close()
         self.transport = self.make()
 
     def calibrate(self) -> None:
-        """Do nothing: davix does not use properties of the link."""
+        """Do nothing, because davix does not use a model of the link."""
 
     def _spents(self) -> list[davix_program.Spent]:
         return [*self.gone, self.transport.program.spent]
@@ -126,7 +128,7 @@ class DavixClient(PlannedClient):
         return {"davix": davix_program.facts(self._spents())}
 
     def checks(self) -> list[Check]:
-        """Return the checks that davix can fail: there is no plan to compare with."""
+        """Return the checks without those that compare with a plan, because davix has no plan."""
         return [c for c in super().checks() if c.name not in ("requests", "bytes")]
 
     def close(self) -> None:
@@ -141,12 +143,12 @@ class DavixGet(FsspecGet):
     engine = "davix"
 
     def prepare(self) -> None:
-        self.asynchronous = False  # workers are threads; each waits for its program
+        self.asynchronous = False  # workers are threads, each of which waits for its program
         self.systems: list[Program] = []
         self.prepare_tasks()
         for _ in range(self.workers):
             self.systems.append(Program(self.endpoint, TIMEOUT_S))
-        for one in self.systems if self.objects else ():  # connect before the window
+        for one in self.systems if self.objects else ():  # connect before the window begins
             with suppress(OSError):
                 one.read(self._url(self.objects[0]), 0, 1)
         self.before = sum(one.spent.requests for one in self.systems)
@@ -156,7 +158,7 @@ class DavixGet(FsspecGet):
         return davix_program.url_of(self.endpoint, task.path)
 
     async def do(self, fs: Program, task: Transfer) -> Any:
-        """Return a view of the program's memory, valid until the next request."""
+        """Return a view of the program's memory. It is valid until the next request."""
         if task.begin is None:
             return fs.get(self._url(task), self.size)
         return fs.read(self._url(task), task.begin, task.end - task.begin)

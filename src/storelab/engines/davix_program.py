@@ -1,8 +1,8 @@
-"""The program of the engine `davix`: its installation and its use. May import: `stores`, `install`, `host`.
+"""Install and run the program of the engine `davix`.
 
-davix-get starts a new process for each object, takes keys on its command line and does no vector reads. Therefore
-storelab has its own program on davix's library: one process per worker, which keeps its session. Its protocol is
-described in davix_program.cpp.
+davix-get starts a new process for each object, takes keys on the command line, and does not support vector reads.
+Therefore storelab has its own program, which uses the davix library. Each worker has one process, which keeps its
+session. davix_program.cpp describes the protocol between worker and program.
 """
 
 import contextlib
@@ -31,8 +31,9 @@ NAME = "storelab-davix"
 LIBRARIES = debian.Packages(
     ("davix", "davix-dev", "g++", "pkg-config"), "davix with its library: 1 MB; g++ if it is missing"
 )
-MIN_MEMORY = 1 << 20  # bytes of the memory file
-# Codes of davix (StatusCode in davixstatusrequest.hpp) as error classes; network failures are recognised by messages.
+MIN_MEMORY = 1 << 20  # minimum size in bytes of the memory file
+# Error classes for the codes of davix (StatusCode in davixstatusrequest.hpp). Network failures are recognised by their
+# messages.
 CODES = {
     0x004: "SessionCreationError",
     0x005: "NameNotResolved",
@@ -52,10 +53,10 @@ SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "B
 
 
 def recipe(tools: Path) -> list[Part]:
-    """Return the parts to install: Debian's packages, then the program."""
+    """Return the parts to install: Debian's packages, and the program."""
     build = Part(
         f"{NAME}, built from storelab's own source",
-        "ten seconds of g++; no root",
+        "compiled by g++ in ten seconds; root is not needed",
         lambda: present(tools),
         lambda progress: build_it(tools, progress),
     )
@@ -75,10 +76,13 @@ def present(tools: Path) -> bool:
 
 
 def build_it(tools: Path, progress: Progress) -> None:
-    """Build the program. Raises UserError if the folder cannot be written, MeasurementFailed if the compiler fails."""
+    """Build the program.
+
+    Raises UserError if the folder cannot be written, and MeasurementFailed if the compiler fails.
+    """
     final = tools / "bin" / NAME
     half = final.with_name(f".{NAME}.{os.getpid()}")
-    progress("compiling it with g++")
+    progress("compile with g++")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         flags = command_output(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
@@ -88,16 +92,16 @@ def build_it(tools: Path, progress: Progress) -> None:
         half.replace(final)
         write_json(final.with_suffix(".json"), {"source": _source(), "bytes": final.stat().st_size})
     except OSError as error:
-        hint = "name a writable folder with STORELAB_TOOLS"
+        hint = "set STORELAB_TOOLS to a writable folder"
         raise UserError("install", f"{error.filename or tools}: {error.strerror}", hint) from None
     finally:
         half.unlink(missing_ok=True)
 
 
 def binary() -> Path:
-    """Return the path of the program. Raises UserError if it is missing or built from another source."""
+    """Return the path of the program. Raises UserError if it is missing or was built from another source."""
     if not present(tools_folder()):
-        problem = "davix, or storelab's program for it, is not installed, or is an older one"
+        problem = "davix or storelab's program for davix is missing or outdated"
         raise UserError("engine davix", problem, "run `storelab install davix`")
     return tools_folder() / "bin" / NAME
 
@@ -108,12 +112,15 @@ def version() -> str:
 
 
 def url_of(endpoint: Endpoint, path: str) -> str:
-    """Return davix's URL of a path of `filesystems.path`."""
+    """Return davix's URL for a path from `filesystems.path`."""
     return f"{endpoint.url.rstrip('/')}/{quote(path)}" if endpoint.protocol == "s3" else quote(path, safe="/:@[]")
 
 
 class DavixError(OSError):
-    """An error of davix. error_class: as in records; status: of the last HTTP answer, if there was one."""
+    """An error of davix.
+
+    error_class: the class in records; status: the status of the last HTTP answer, if there was one.
+    """
 
     def __init__(self, error_class: str, words: str, status: int = 0):
         self.kind = self.error_class = error_class
@@ -124,7 +131,10 @@ class DavixError(OSError):
 
 @dataclass
 class Spent:
-    """The counts of the program since it started. statuses: of answers to requests for several ranges."""
+    """The counts of the program since it started.
+
+    statuses: the number of answers to multi-range requests, by HTTP status.
+    """
 
     requests: int = 0
     several: int = 0
@@ -142,13 +152,16 @@ class Spent:
 
 
 def spent_of(words: Sequence[str]) -> Spent:
-    """Return the counts from nine words of an answer."""
+    """Return the counts, parsed from nine words of an answer of the program."""
     pairs = [] if words[8] == "-" else [pair.split(":") for pair in words[8].split(",")]
     return Spent(*map(int, words[:8]), {int(a): int(b) for a, b in pairs})
 
 
 class Program:
-    """One process with one session of davix. Its answer is in `buffer` until the next request. Not thread-safe."""
+    """One process with one session of davix. Not thread-safe.
+
+    The answer to a request is in `buffer` until the next request.
+    """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float, environ: Mapping[str, str] = os.environ):
         self.spent, self.most_open = Spent(), 0
@@ -176,7 +189,7 @@ class Program:
             raise
 
     def _begin(self, endpoint: Endpoint, timeout_s: float, environ: Mapping[str, str]) -> None:
-        """Send the settings of all requests. Raises UserError: no keys, or a certificate that cannot be read."""
+        """Send the settings of all requests. Raises UserError if keys are missing or a certificate cannot be read."""
         settings = [f"timeout {max(1, round(timeout_s))}"]
         if endpoint.protocol == "s3":
             settings.append(f"s3 {endpoint.region}")
@@ -192,7 +205,7 @@ class Program:
                 raise UserError("engine davix", str(error), "check the credentials of the store") from None
 
     def ensure_capacity(self, size: int) -> None:
-        """Enlarge the memory file to at least this number of bytes."""
+        """Enlarge the memory file to at least `size` bytes."""
         if size <= self.capacity:
             return
         self.capacity = max(MIN_MEMORY, size)
@@ -201,7 +214,7 @@ class Program:
         self.ask(f"size {self.capacity}")
 
     def ask(self, line: str, more: str = "") -> int:
-        """Send a request; return the number of bytes received. Raises DavixError."""
+        """Send a request to the program, and return the number of bytes received. Raises DavixError."""
         try:
             self.process.stdin.write(f"{line}\n{more}".encode())
             self.process.stdin.flush()
@@ -209,7 +222,7 @@ class Program:
         except (OSError, ValueError):  # the process has ended, or was closed
             answer = ""
         if not answer.endswith("\n"):
-            raise DavixError("Ended", f"the program of davix ended (status {self.process.poll()})")
+            raise DavixError("Ended", f"the program of the engine davix ended with status {self.process.poll()}")
         first, *words = answer.split(maxsplit=12 if answer.startswith("no ") else 11)
         begin = 2 if first == "no" else 1
         self.spent = spent_of(words[begin : begin + 9])
@@ -224,17 +237,17 @@ class Program:
         raise DavixError(kind, message, status)
 
     def get(self, url: str, size: int) -> memoryview:
-        """Read the whole object of `size` bytes; return the bytes received."""
+        """Read the whole object of `size` bytes, and return the bytes received."""
         self.ensure_capacity(size)
         return self.buffer[: self.ask(f"get {url}")]
 
     def read(self, url: str, offset: int, size: int) -> memoryview:
-        """Read one range; return the bytes received."""
+        """Read one range, and return the bytes received."""
         self.ensure_capacity(size)
         return self.buffer[: self.ask(f"read {offset} {size} {url}")]
 
     def vector(self, url: str, starts: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
-        """Read all ranges by one vector read; return them in their order."""
+        """Read all ranges by one vector read, and return them in their order."""
         if not starts:
             return []
         self.ensure_capacity(sum(sizes))
@@ -256,7 +269,7 @@ class Program:
 
 
 def facts(spents: Sequence[Spent]) -> dict[str, Any]:
-    """Return how the programs used requests for several ranges, for the record."""
+    """Return, for the record, how the programs used multi-range requests."""
     statuses: dict[str, int] = {}
     for spent in spents:
         for status, count in spent.statuses.items():

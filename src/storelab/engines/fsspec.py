@@ -1,9 +1,9 @@
-"""Engine `fsspec`: put, get, get_range by one interface on S3, HTTP, root://, WebHDFS and local files.
+"""Engine `fsspec`: put, get and get_range through one interface to S3, HTTP, root://, WebHDFS and local files.
 
-Each operation is one call of the file system (`cat_file`, `pipe_file`), timed around it: a record has `start_ns` and
-`end_ns`, but no time of the first byte, which fsspec does not report. Asynchronous file systems (s3fs, http) run their
-operations as tasks of one loop; the others (root://, WebHDFS, local files) in threads, each with its own file system.
-Retries are off. May import: what `engines` may, and `common`.
+Each operation is one call of the file system (`cat_file`, `pipe_file`), and the time of this call is measured. A record
+has `start_ns` and `end_ns`, but no time of the first byte, because fsspec does not report it. Asynchronous file systems
+(s3fs, http) run operations as tasks of one event loop. For others (root://, WebHDFS, local files), each worker is a
+thread with a separate file system. Retries are off.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from storelab.stores.protocols import filesystems
 
 ASYNCHRONOUS = ("s3", "http")
 DISTRIBUTION = {"s3": "s3fs", "http": "fsspec", "root": "fsspec-xrootd", "webhdfs": "fsspec", "file": "fsspec"}
-REQUESTS = {"s3": 1, "http": 1}  # per operation; not known for other protocols
-KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
+REQUESTS = {"s3": 1, "http": 1}  # number of requests per operation; unknown for other protocols
+KEPT, KEPT_BYTES = 16, 200_000_000  # maximum number and bytes of the answers that are kept for the content check
 
 
 @cache
 def is_local(host: str) -> bool:
-    """Return True if an address belongs to the host (or network namespace) of this process."""
+    """Return True if an address belongs to the host, or network namespace, of this process."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.bind((host, 0))
@@ -52,7 +52,7 @@ def is_local(host: str) -> bool:
 
 
 class ServerReads:
-    """The numbers of operations and bytes by server (host:port). Thread-safe."""
+    """The number of operations and the bytes of each server (host:port). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -65,7 +65,10 @@ class ServerReads:
             count[1] += size
 
     def record(self) -> list[dict[str, Any]]:
-        """Return server, operations, bytes, and `local` (True on the client's own host), sorted by server."""
+        """Return server, operations, bytes and `local` of each server, sorted by server.
+
+        `local` is True if the server is on the client's host.
+        """
         return [
             {"server": server, "operations": n, "bytes": size, "local": is_local(server.rpartition(":")[0].strip("[]"))}
             for server, (n, size) in sorted(self._counts.items())
@@ -73,7 +76,7 @@ class ServerReads:
 
 
 def data_server(file: Any) -> str:
-    """Return the data server of an open file of XRootD's client; '' if unknown."""
+    """Return the data server of an open file of XRootD's client, or '' if unknown."""
     return str(file.get_property("DataServer") or "")
 
 
@@ -86,8 +89,18 @@ def data_server_of_read(fs: Any, path: str) -> str:
 class Transfer(NamedTuple):
     """One operation to do.
 
-    key: for the record; path: in the file system; body: index; begin, end: bytes, or None; number: of the key, for the
-    ledger.
+    Attributes
+    ----------
+    key
+        Object name for the record.
+    path
+        Path in the file system.
+    body
+        Index of the payload body.
+    begin, end
+        Range in bytes, or None for the whole object.
+    number
+        Number of the key, for the ledger.
     """
 
     key: str
@@ -99,13 +112,13 @@ class Transfer(NamedTuple):
 
 
 class FsspecClient(TransferClient):
-    """The base of the clients of this engine: workers take tasks until the deadline.
+    """The base class of the clients of this engine. Workers take tasks until the deadline.
 
-    A record takes 6 numbers in memory.
+    An operation needs the memory of six numbers.
     """
 
     engine = "fsspec"
-    book: ledger.Book | None = None  # the ledger
+    book: ledger.Book | None = None
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -117,13 +130,13 @@ class FsspecClient(TransferClient):
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stop: LimitExceeded | None = None
         self.moved = self.failed = 0
-        self.flying: dict[int, tuple[Transfer, int]] = {}  # task in flight and its begin (ns), by worker
+        self.flying: dict[int, tuple[Transfer, int]] = {}  # task in flight and its start (ns), by worker
         self.closed = False
-        self.server_reads = ServerReads()  # by the data servers that clients were redirected to
+        self.server_reads = ServerReads()  # by the data servers to which clients were redirected
 
     def prepare(self) -> None:
         self.prepare_tasks()
-        # This takes imports, certificates and the first connection out of the measurement. The answer does not matter.
+        # Imports, certificates and the first connection must not be measured. The answer is not used.
         question = filesystems.path(self.endpoint, self.job.account_buckets[0])
         if self.asynchronous:
             self.loop = asyncio.new_event_loop()
@@ -146,15 +159,15 @@ class FsspecClient(TransferClient):
 
     @abstractmethod
     def tasks(self) -> Iterator[Transfer]:
-        """Yield tasks, without end unless each object is read once. Called under the lock."""
+        """Yield tasks, without end unless each object is read once. The caller holds the lock."""
 
     @abstractmethod
     async def do(self, fs: Any, task: Transfer) -> bytes | None:
-        """Perform the operation; it blocks if the file system is not asynchronous."""
+        """Perform the operation. This blocks if the file system is not asynchronous."""
 
     @abstractmethod
     def judge(self, task: Transfer, answer: bytes | None) -> int:
-        """Return the useful bytes of an answer. Raises WrongAnswer for a wrong length."""
+        """Return the useful bytes of an answer. Raises WrongAnswer if the length is wrong."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.stream, self.deadline_ns = self.tasks(), deadline_ns
@@ -174,11 +187,11 @@ class FsspecClient(TransferClient):
             for t in threads:
                 t.join(max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
         self.pauses = watch.stop()
-        with self.lock:  # a thread cannot be interrupted: its later operations are not recorded
+        with self.lock:  # a thread cannot be interrupted, so its later operations are not recorded
             self.closed = True
         if self.stop:
             raise self.stop
-        # Operations still in flight hung.
+        # Operations that are still in flight count as hung.
         begins = [begun for _, begun in self.flying.values()]
         self.hung = {"hung": len(begins), "hung_s": sum(max(0, self.deadline_ns - b) for b in begins) / 1e9}
         if begins:
@@ -187,7 +200,7 @@ class FsspecClient(TransferClient):
             self.rows.append((worker, task.key, 0, begun, self.last_ns, None, HUNG))
 
     async def _together(self) -> None:
-        """Run all workers in one loop; operations in flight after the drain are cancelled."""
+        """Run all workers in one event loop. Operations that are in flight after the drain time are cancelled."""
         workers = [asyncio.create_task(self._work(i)) for i in range(self.workers)]
         _, late = await asyncio.wait(workers, timeout=max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
         self.closed = True
@@ -196,7 +209,7 @@ class FsspecClient(TransferClient):
         await asyncio.gather(*workers, return_exceptions=True)
 
     async def _work(self, worker: int) -> None:
-        """Run one worker: a task of the loop, or a separate thread with its own file system."""
+        """Run one worker: a task of the event loop, or a thread with a separate file system."""
         fs = self.systems[worker % len(self.systems)]
         note, acknowledged = self.book.writer(worker) if self.book else (None, None)
         while self.stop is None:
@@ -204,12 +217,12 @@ class FsspecClient(TransferClient):
                 task = next(self.stream, None)
             if (
                 task is None or (begun := clock.now_ns()) >= self.deadline_ns
-            ):  # one clock reading: the lock, or another thread, may take time
+            ):  # only one reading of the clock, because the lock or another thread can take time
                 return
             if note:
                 try:
                     note(task.number, 1, ledger.NEW, begun)
-                except LimitExceeded as limit:  # a request that cannot be noted is not sent
+                except LimitExceeded as limit:  # a request that cannot be recorded in the ledger is not sent
                     self.stop = limit
                     return
             self.flying[worker] = task, begun
@@ -270,7 +283,7 @@ class FsspecClient(TransferClient):
         )
 
     def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
-        """Return version, settings and requests per operation."""
+        """Return the versions, the settings, and the number of requests per operation."""
         protocol = self.endpoint.protocol
         library = DISTRIBUTION[protocol]
         versions = f"{library} {version(library)}, fsspec {version('fsspec')}"
@@ -288,7 +301,7 @@ class FsspecClient(TransferClient):
 
 
 class FsspecPut(FsspecClient):
-    """A client that uploads bodies in memory to new keys, in the account's buckets in turn."""
+    """A client that uploads bodies from memory to new keys, in the account's buckets in turn."""
 
     op = "PUT"
 
@@ -296,12 +309,12 @@ class FsspecPut(FsspecClient):
         self.bodies = [f.read_bytes() for f in self.body_files()]
         if self.job.point.axes.get("ledger") == "kept":
             self.book = ledger.Book(ledger.begin(self.job, rewritten=False))
-        # s3fs uploads in parts above twice its chunk size. A server without multipart uploads gets one PUT.
+        # Above twice its chunk size, s3fs uploads in parts. A server without multipart uploads gets a single PUT.
         parts = {"max_concurrency": 1} | ({} if self.endpoint.multipart else {"chunksize": max(self.size, 1)})
         self.single_put = parts if self.endpoint.protocol == "s3" else {}
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
-            # Each client has its own folder, as the jobs of an experiment do.
+            # Each client uses a separate folder, like the jobs of an experiment.
             for bucket in self.job.account_buckets:
                 first = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0))
                 fs.makedirs(first.rpartition("/")[0], exist_ok=True)
@@ -327,19 +340,21 @@ class FsspecPut(FsspecClient):
         return self.size
 
     def check_content(self) -> Check:
-        # The coordinator lists the objects that arrived and reads them back for comparison.
-        return Check("bodies", all(len(b) == self.size for b in self.bodies), f"{len(self.bodies)} of {self.size} B")
+        # The coordinator lists the uploaded objects, and reads them back to compare them.
+        return Check(
+            "bodies", all(len(b) == self.size for b in self.bodies), f"{len(self.bodies)} bodies of {self.size} B"
+        )
 
 
 class FsspecGet(FsspecClient):
-    """A client that downloads whole staged objects, in its own order."""
+    """A client that downloads whole staged objects, in an order that differs between clients."""
 
     op = "GET"
 
     def prepare_tasks(self) -> None:
         self.manifest, staged = staged_objects(self.job)
         self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in staged]
-        # Otherwise s3fs asks for the size of whole objects first, and splits large ones into ranges.
+        # Otherwise s3fs first requests the size of whole objects, and splits large objects into ranges.
         self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
 
     def tasks(self) -> Iterator[Transfer]:
@@ -356,11 +371,11 @@ class FsspecGet(FsspecClient):
     def judge(self, task: Transfer, answer: bytes | None) -> int:
         got, wanted = len(answer or b""), self.size if task.begin is None else task.end - task.begin
         if got != wanted:
-            raise WrongAnswer(f"{got} B instead of {wanted} B")
+            raise WrongAnswer(f"the answer has {got} B instead of {wanted} B")
         return got
 
     def check_content(self) -> Check:
-        """Compare the SHA-256 of the kept answers, of several bodies, with the manifest."""
+        """Compare the SHA-256 of the kept answers with the manifest."""
         self.compared = len(self.kept)
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
@@ -386,7 +401,7 @@ class FsspecGetRange(FsspecGet):
                 yield task._replace(begin=begin, end=begin + self.length)
 
     def check_content(self) -> Check:
-        """Compare the kept answers with the bodies: a wrong offset or a whole object never counts."""
+        """Compare the kept answers with the bodies. A wrong offset or a whole object is an error."""
         self.compared = len(self.kept)
         good = sum(answer == self.bodies[task.body][task.begin : task.end] for task, answer in self.kept)
         return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} ranges have the right bytes")

@@ -1,9 +1,9 @@
-"""Engine `loadgen`: storelab's own load generator in Go. It times each operation with far less CPU than other clients.
+"""Engine `loadgen`: storelab's load generator, written in Go. It times each operation and needs little CPU.
 
-The common part starts the program, gives it the job, reads its lines on standard error and ends it. The program writes
-the records (`ops`) itself. One connection per worker (and per part of an object) is kept open; there are no retries.
-Contents come from memory. Downloads are discarded. Every 64th answer is compared with the content, and at least 300 per
-point if there is spare CPU. See docs/loadgen.md. May import: what `engines` may, and `common`.
+The common part starts the program, sends it the job, reads its messages on standard error, and stops it. The program
+writes the records (`ops`) itself. One connection per worker (and per part of an object) stays open. There are no
+retries. Uploaded content comes from memory, and downloads are discarded. Every 64th answer is compared with the
+content. If there is spare CPU, at least 300 answers per point are compared. See docs/loadgen.md.
 """
 
 import base64
@@ -31,12 +31,12 @@ from storelab.host import processes
 from storelab.install import program
 from storelab.stores.protocols.endpoint import Endpoint
 
-TIMEOUT_S = 30.0  # for a silent server, as in the engine obstore
-GRACE_S = 60.0  # after the drain, to write millions of records; also for connecting before the start
-# The first and every 64th answer of a worker is compared with the object's content. With spare CPU, as many more are
-# compared as are needed to find, with 95 % confidence, that 1 % of all answers are wrong.
+TIMEOUT_S = 30.0  # timeout for a server that does not answer, as in the engine obstore
+GRACE_S = 60.0  # time after the drain to write millions of records; also the time to connect before the start
+# The first and every 64th answer of a worker is compared with the object's content. If there is spare CPU, more answers
+# are compared. Their number is enough to find, with 95 % confidence, that 1 % of all answers are wrong.
 VERIFY_EVERY = 64
-SCHEMA = 1  # version of the job's format
+SCHEMA = 1  # version of the job format
 
 
 def binary() -> Path:
@@ -45,7 +45,7 @@ def binary() -> Path:
 
 
 def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
-    """Return endpoints in the format of the job."""
+    """Return the endpoints in the format of the job."""
     return [
         {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""}
         for e in ends
@@ -53,7 +53,10 @@ def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 
 class LoadgenClient(TransferClient):
-    """A client that starts the program, lets it connect in `prepare`, sends times in `run`, and reads its records."""
+    """A client that runs the program.
+
+    It connects in `prepare`, sends start and deadline in `run`, and reads the records afterwards.
+    """
 
     engine = "loadgen"
 
@@ -63,7 +66,7 @@ class LoadgenClient(TransferClient):
         self.version = ""
         self.summary: dict[str, Any] = {}
         self.stop: LimitExceeded | None = None
-        self.plain: list[str] = []  # lines that are not JSON: error messages
+        self.plain: list[str] = []  # lines that are not JSON, which are error messages
         self.records = job.scratch / "ops.parquet"
         self.ready = threading.Event()
         self.drain_s = drain_s(job.point.fixed.get("duration_ns", 0))
@@ -81,7 +84,7 @@ class LoadgenClient(TransferClient):
         self.reader.start()
         self._send(job)
         if not self.ready.wait(GRACE_S) or not self.version:
-            self._failed("did not come up")
+            self._failed("did not start in time")
 
     def _common(self) -> dict[str, Any]:
         job, axes = self.job, self.job.point.axes
@@ -115,10 +118,10 @@ class LoadgenClient(TransferClient):
 
     @abstractmethod
     def job_entries(self) -> dict[str, Any]:
-        """Return the job's entries for the operation: objects, contents, ranges."""
+        """Return the entries of the job for this operation: objects, contents and ranges."""
 
     def uploads(self) -> dict[str, Any]:
-        """Return the job's entries for uploads: contents, targets, and the first number."""
+        """Return the entries of the job for uploads: contents, target prefixes, and the first number."""
         self.files, name = self.body_files(), objects.put_folder(self.job.attempt, self.job.client)
         return {
             "bodies": [str(f) for f in self.files],
@@ -138,16 +141,16 @@ class LoadgenClient(TransferClient):
             self._failed("ended at once")
 
     def _failed(self, what: str) -> None:
-        """Raise UserError with the program's own message if it refused the job, else MeasurementFailed."""
+        """Raise UserError with the program's message if it rejected the job, otherwise MeasurementFailed."""
         status = processes.stop(self.process, 2.0, signal.SIGINT)
         self.reader.join(5)
         reason = processes.why_ended(self.plain, 3)
         if status == 2 and reason:
             raise UserError("engine loadgen", reason.removeprefix("loadgen: "))
-        raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if reason else ''}{reason}")
+        raise MeasurementFailed(f"the program loadgen {what} (status {status}){': ' if reason else ''}{reason}")
 
     def _listen(self) -> None:
-        """Read the program's lines until it ends, and watch the limits."""
+        """Read the lines that the program prints until it ends, and check the limits."""
         for line in self.process.stderr:
             try:
                 ((what, values),) = json.loads(line).items()
@@ -167,7 +170,7 @@ class LoadgenClient(TransferClient):
                     self.process.send_signal(signal.SIGINT)
             elif what == "summary":
                 self.summary = values
-        self.ready.set()  # so that `prepare` does not wait for a program that has ended
+        self.ready.set()  # otherwise `prepare` waits for a program that has ended
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self._send({"start_ns": start_ns, "deadline_ns": deadline_ns})
@@ -215,7 +218,7 @@ class LoadgenPut(LoadgenClient):
 
 
 class LoadgenGet(LoadgenClient):
-    """A client that downloads whole staged objects, each worker in its own order.
+    """A client that downloads whole staged objects; the order differs between workers.
 
     With `part_size`, an object is downloaded as parallel ranges.
     """
@@ -239,7 +242,7 @@ class LoadgenGet(LoadgenClient):
                 compared > 0 and not differ,
                 f"{compared - differ} of {compared} compared answers have the right bytes",
             ),
-            Check("body files", same, "the files for the comparison have the SHA-256 of the data set"),
+            Check("body files", same, "comparison of the SHA-256 of the body files with the data set"),
         )
 
 
@@ -256,9 +259,9 @@ class LoadgenGetRange(LoadgenGet):
 
 
 class LoadgenStat(LoadgenClient):
-    """A client that sends HEAD for staged objects, each worker in its own order.
+    """A client that sends HEAD requests for staged objects; the order differs between workers.
 
-    Status and size of each answer are compared with the expected ones.
+    Status and size in each answer are compared with the expected ones.
     """
 
     op = "HEAD"
@@ -268,7 +271,7 @@ class LoadgenStat(LoadgenClient):
 
 
 class LoadgenList(LoadgenClient):
-    """A client that lists whole folders of staged keys, page after page; the program checks every key."""
+    """A client that lists whole folders of staged keys, page by page. The program checks every key."""
 
     op = "LIST"
 
@@ -288,9 +291,9 @@ class LoadgenList(LoadgenClient):
 
 
 class LoadgenDelete(LoadgenClient):
-    """A client that deletes objects made for the point, one or `batch` per request.
+    """A client that deletes objects which were made for the point, one or `batch` objects per request.
 
-    It ends when none is left, or at the deadline.
+    It ends when all objects are deleted, or at the deadline.
     """
 
     def job_entries(self) -> dict[str, Any]:
@@ -304,11 +307,11 @@ class LoadgenDelete(LoadgenClient):
 
     def checks(self) -> Sequence[Check]:
         left = self.objects - self.summary["operations"] - self.summary["errors"]
-        return (Check("no object twice", left >= 0, f"{left} objects left"),)
+        return (Check("no object twice", left >= 0, f"{left} objects were not deleted"),)
 
 
 class LoadgenMix(LoadgenClient):
-    """A client of the Go load generator that performs a mix of operations on its own objects."""
+    """A client that performs a mix of operations on its own objects with loadgen."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -344,7 +347,7 @@ class LoadgenMix(LoadgenClient):
 
 
 class LoadgenRewrite(LoadgenPut):
-    """A client of the Go load generator that overwrites and deletes its own keys, and keeps a ledger of the writes."""
+    """A client that overwrites and deletes its own keys with loadgen, and records its writes in a ledger."""
 
     def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes

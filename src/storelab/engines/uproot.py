@@ -1,13 +1,12 @@
-"""Engine `uproot-s3fs`: selection reads by uproot on s3fs, ranges merged over a fixed gap, timed by phase.
+"""Engine `uproot-s3fs`: selection reads by uproot on s3fs, with a fixed gap for merging ranges, timed by phase.
 
-All traffic is counted to the byte: requests and bodies by botocore's events, wire bytes by the kernel's `TCP_INFO` of
-sockets that are created here and read again when they close. Retries are off. `docs/sparse-reads.md` describes how this
-was verified; `tests/real/test_selection_reads.py` repeats it with a counting proxy.
+All traffic is counted exactly. Events of botocore count requests and bodies. The kernel's `TCP_INFO` gives the wire
+bytes of the sockets; it is also read when a socket closes. Retries are off. `docs/sparse-reads.md` describes how this
+was verified. `tests/real/test_selection_reads.py` repeats it with a counting proxy.
 
-Phases: open (header, tree, branches) → plan (ranges from uproot's branch metadata) → transfer (one `chunks()` call of
-uproot's source) → verify (CRC-32 against the side-car; not part of any phase) → decompress (`Model_TBasket`) →
-deserialise (uproot's interpretation, reduced to the wanted entries). Decoded data are not kept.
-May import: what `engines` may, and `common`; s3fs, uproot.
+The phases are: open (header, tree, branches), plan (ranges from uproot's branch metadata), transfer (one `chunks()`
+call of uproot's source), verify (CRC-32 compared with the side-car file; not part of any phase), decompress
+(`Model_TBasket`), and deserialise (uproot's interpretation, reduced to the wanted entries). Decoded data are not kept.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from typing import Any
 
-import cramjam  # noqa: F401 - uproot imports it at the first basket: this must not be measured
+import cramjam  # noqa: F401 - uproot imports it at the first basket; this import must not be measured
 import fsspec.asyn
 import numpy as np
 import pyarrow as pa
@@ -48,7 +47,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
 
 
 class TrafficCounter:
-    """A counter of requests and answers, by events of the S3 client and the sockets of `wire`."""
+    """A counter of requests and answers, by events of the S3 client and by the sockets of `wire`."""
 
     def __init__(self) -> None:
         self.wire = Wire()
@@ -76,27 +75,30 @@ class TrafficCounter:
 
 
 def _length(content_range: str | None) -> int:
-    """Return the length from the Content-Range of an answer without a length (in chunks); 0 if there is none."""
+    """Return the length from the Content-Range of an answer that has no Content-Length (sent in chunks), or 0."""
     found = re.match(r"bytes (\d+)-(\d+)/", content_range or "")
     return int(found[2]) + 1 - int(found[1]) if found else 0
 
 
 class OnceFileSystem(s3fs.S3FileSystem):
-    """An s3fs that tries once, raises errors instead of returning them among the results, and stops at `latest_ns`."""
+    """An s3fs without retries, which stops at `latest_ns`.
 
-    retries = 1  # attempts, not repetitions
+    It raises errors instead of returning them among the results.
+    """
+
+    retries = 1  # number of attempts, not of repetitions
     latest_ns = 2**63 - 1
-    split = 0  # bytes; 0: do not split
+    split = 0  # maximum length in bytes of a range; 0: do not split
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """Return the content like s3fs; raise FSTimeoutError once the clock passes `latest_ns`."""
+        """Return the content like s3fs. Raises FSTimeoutError when the time `latest_ns` has passed."""
         timeout_s = max(0.001, (self.latest_ns - clock.now_ns()) / 1e9)
         return fsspec.asyn.sync(self.loop, self._cat_file, path, start=start, end=end, timeout=timeout_s, **kwargs)
 
     async def _cat_ranges(
         self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any
     ) -> list[bytes]:
-        """Fetch like s3fs, but split ranges longer than `split` bytes into pieces over several connections."""
+        """Read ranges like s3fs, but split those longer than `split` bytes into pieces over several connections."""
         kwargs["on_error"] = "raise"
         cuts = [[*range(a, b, self.split or max(1, b - a)), b] for a, b in zip(starts, ends, strict=True)]
         counts = [len(cut) - 1 for cut in cuts]
@@ -120,7 +122,7 @@ def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, An
 
 
 def filesystem(endpoint: Endpoint, counter: TrafficCounter, chosen: dict[str, Any]) -> OnceFileSystem:
-    """Return a new file system (no instance cache), not connected yet. chosen: `settings()`.
+    """Return a new file system, which is not shared and not connected yet. chosen: the result of `settings()`.
 
     Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError if they are
     missing.
@@ -145,13 +147,13 @@ def filesystem(endpoint: Endpoint, counter: TrafficCounter, chosen: dict[str, An
         },
         skip_instance_cache=True,
     )
-    fs.connect()  # makes the client, sends nothing
+    fs.connect()  # creates the client, but sends nothing
     counter.attach(fs.s3.meta.events)
     return fs
 
 
 def disconnect(fs: OnceFileSystem) -> None:
-    """Close the connections."""
+    """Close the connections of a file system."""
     with contextlib.suppress(fsspec.asyn.FSTimeoutError):
         fsspec.asyn.sync(fs.loop, fs.s3.__aexit__, None, None, None, timeout=2)
 
@@ -183,10 +185,22 @@ class CountedSource(uproot.source.fsspec.FSSpecSource):
 
 
 class Reader:
-    """A ROOT file in a store and the branches to read from it.
+    """A ROOT file in a store, and the branches to read from it. After `latest_ns`, every phase raises Late.
 
-    url: `s3://bucket/key`; tree: its name; side_car: `baskets.basket_table()` of the staged file; gap: largest gap, in
-    bytes, over which ranges are merged. After `latest_ns` every phase raises Late.
+    Parameters
+    ----------
+    fs
+        File system.
+    url
+        Address of the file, `s3://bucket/key`.
+    tree
+        Name of the tree.
+    side_car
+        Result of `baskets.basket_table()` for the staged file.
+    branches
+        Names of the branches to read.
+    gap
+        Largest gap in bytes over which ranges are merged.
     """
 
     def __init__(self, fs: OnceFileSystem, url: str, tree: str, side_car: pa.Table, branches: list[str], gap: int):
@@ -200,7 +214,10 @@ class Reader:
         self.crc = side_car["crc32"].to_numpy()[rows]
 
     def open(self) -> None:
-        """Open the file and read the tree's header with all branches. Raises Late, or the errors of uproot and s3fs."""
+        """Open the file, and read the tree's header with all branches.
+
+        Raises Late, or the errors of uproot and s3fs.
+        """
         try:
             file = uproot.open(
                 {self.url: None},
@@ -217,9 +234,9 @@ class Reader:
             raise Late from None
 
     def look(self, tree: Any) -> None:
-        """Find the tree's branches, and the interpretation of those to read.
+        """Find the branches of the tree, and the interpretation of the branches to read.
 
-        Objects need the file's class descriptions, which uproot fetches on first use.
+        Branches with objects need the file's class descriptions, which uproot reads when they are first used.
         """
         self.objects = branches_of(tree)
         for name in self.branches:
@@ -232,7 +249,7 @@ class Reader:
     def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
         """Return `baskets.ranges()` of these entries, from uproot's metadata.
 
-        Raises WrongData if the side-car differs.
+        Raises WrongData if the metadata differ from the side-car file.
         """
         if self.layout is None:
             found = self.found()
@@ -241,9 +258,12 @@ class Reader:
         return baskets.ranges(self.layout, self.branches, entries)
 
     def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
-        """Read all ranges by one call of uproot's source; return chunks in the same order, each of the right length."""
+        """Read all ranges by one call of uproot's source, and return chunks in the same order.
+
+        Each chunk has the length of its range.
+        """
         if not ranges:
-            return []  # everything came with the header
+            return []  # the header already contained all data
         notifications: queue.Queue = queue.Queue()
         self.source.futures.clear()
         chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
@@ -252,22 +272,25 @@ class Reader:
                 chunk = notifications.get(timeout=max(0.0, (self.fs.latest_ns - clock.now_ns()) / 1e9))
             except queue.Empty:
                 raise Late from None
-            chunk.wait(insist=True)  # raises the error of the request, or OSError for a wrong length
+            chunk.wait(insist=True)  # raises the error of the request, or OSError if the length is wrong
         return chunks
 
     def settle(self, timeout_s: float) -> None:
-        """Let requests in flight end after an error, or cancel them: their bytes belong to the read that sent them."""
+        """Wait for requests that are in flight after an error, then cancel them.
+
+        Their bytes belong to the read that sent them.
+        """
         if self.file is not None:
             for future in wait(self.source.futures, timeout=max(0.0, timeout_s)).not_done:
                 future.cancel()
 
     def verify(self, rows: np.ndarray, chunks: list[Any]) -> None:
-        """Raise WrongData for the first basket whose CRC-32 differs from the one in the side-car."""
+        """Raise WrongData for the first basket whose CRC-32 differs from the value in the side-car file."""
         for crc, chunk in zip(self.crc[rows].tolist(), chunks, strict=True):
             if zlib.crc32(chunk.raw_data) != crc:
                 raise WrongData(
                     "ChecksumMismatch",
-                    f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged",
+                    f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} differ from the staged file",
                 )
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
@@ -283,12 +306,15 @@ class Reader:
         return out
 
     def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-        """Return rows and basket objects of these entries in the tree's header; they need no transfer."""
+        """Return rows and basket objects for the baskets of these entries that are in the tree's header.
+
+        These baskets need no transfer.
+        """
         rows = baskets.embedded_rows(self.layout, self.branches, entries)
         return rows, [self.layout.inside[row] for row in rows.tolist()]
 
     def deserialise(self, rows: np.ndarray, data: Any, entries: np.ndarray) -> tuple[int, int, int]:
-        """Make the arrays of `arrays()` and drop them; return (branches, baskets, entries decoded over all branches).
+        """Make the arrays of `arrays()`, delete them, and return the numbers of branches, baskets, and decoded entries.
 
         data: the result of `decompress()`; baskets from the tree's header are added here.
         """
@@ -301,14 +327,15 @@ class Reader:
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Yield, for each branch, its name and the wanted entries as numpy array (numbers) or awkward array (others).
 
-        Raises WrongData if a branch gives a different number of entries than its baskets contain of the wanted ones.
+        Raises WrongData if the number of decoded entries of a branch differs from the number of wanted entries.
         """
         layout = self.layout
         known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
         for code, positions in baskets.by_branch(layout, rows):
             self._check_deadline()
             start, stop = layout.entry_start[rows[positions]], layout.entry_stop[rows[positions]]
-            key = (start.tobytes(), stop.tobytes())  # branches share clusters: search the entries once
+            # branches of a cluster have the same edges: search the entries only once
+            key = (start.tobytes(), stop.tobytes())
             if key not in known:
                 known[key] = _local(start, stop, entries)
             edges, wanted = known[key]
@@ -317,7 +344,8 @@ class Reader:
                 array = array[wanted]
             if len(array) != len(wanted):
                 raise WrongData(
-                    "EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted"
+                    "EntriesMismatch",
+                    f"{layout.names[code]}: {len(array)} entries were decoded instead of {len(wanted)}",
                 )
             yield layout.names[code], array
 
@@ -327,7 +355,7 @@ class Reader:
 
 
 class TupleReader(Reader):
-    """A reader for an RNTuple: fields and pages instead of branches and baskets."""
+    """A reader of an RNTuple, which has fields and pages instead of branches and baskets."""
 
     def look(self, tree: Any) -> None:
         self.pages = Pages.of(tree, self.branches)
@@ -336,7 +364,7 @@ class TupleReader(Reader):
         return self.pages.layout
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
-        """Return the pages by their offset in the file."""
+        """Return the uncompressed pages by their offset in the file."""
         self._check_deadline()
         return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
 
@@ -371,7 +399,7 @@ class UprootClient(SelectionClient):
         self.gap, self.pool, self.split = axes["max_range_gap"], axes.get("connections", 64), axes.get("split", 0)
 
     def connect(self, root: dict[str, Any]) -> None:
-        """Create the file system and the reader; nothing is sent."""
+        """Create the file system and the reader. Nothing is sent."""
         endpoint = self.job.endpoint
         chosen = settings(endpoint, self.pool, math.ceil(allowed_s(self.duration_s)))
         self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}

@@ -1,11 +1,14 @@
 """The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
 The command is `python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's
-folder, or the address of the coordinator's relay server if nodes have no shared folder (`relay.py`). The clients meet
-in a folder on the node's tmpfs. The coordinator communicates only with agents. Therefore the load of a shared folder
-depends on the number of nodes, not of clients. The agent compares the node's clock with the coordinator's clock, which
-the clients then use. The agent ends when its clients have ended, and they end with it. It also ends if the coordinator
-stops sending heartbeats.
+folder. If nodes have no shared folder, it is the address of the coordinator's relay server, or `pipe:` for standard
+input and output (`relay.py`). `python -m storelab.gang.agent sweep FOLDER` removes files that killed agents left in
+FOLDER (`scratch`).
+
+The clients meet in a folder on the node's tmpfs. The coordinator communicates only with agents. Therefore the load of a
+shared folder depends on the number of nodes, not of clients. The agent compares the node's clock with the coordinator's
+clock, which the clients then use. The agent ends when its clients have ended, and they end with it. It also ends if the
+coordinator stops sending heartbeats.
 """
 
 import fcntl
@@ -34,6 +37,7 @@ ALIVE_S = 3.0  # seconds between two heartbeats
 ABORT_LOOK_S = 0.5  # seconds between two checks whether the gang was cancelled
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _end_reasons: list[str] = []  # the signal that ends this agent
+SWEEP = "sweep"
 LOCK, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
 
@@ -69,7 +73,7 @@ def sweep(folder: Path) -> list[str]:
     The caller must have the lock, so that no other agent starts at the same time.
     """
     out = []
-    for path in sorted(folder.glob("gang-*")):
+    for path in sorted(folder.glob("gang-*-*")):  # not the folder of a client, `<attempt>-<rank>`
         try:
             lock = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -83,6 +87,13 @@ def sweep(folder: Path) -> list[str]:
         finally:
             os.close(lock)
     return out
+
+
+def clear(base: Path) -> None:
+    """Remove the files that killed agents of this user left below `base`."""
+    with scratch.using(base) as folder, _turn(folder):
+        sweep(folder)
+    scratch.clear(base)
 
 
 def _remove(path: Path) -> None:
@@ -153,7 +164,7 @@ class Agent:
 
     def _compare_clock(self) -> nodes.Offset:
         """Measure and set the offset of the clock. Raises NodeFailed if it exceeds the bound."""
-        offset, bound = nodes.measure_offset(self.job.clock_addresses), self.job.clock_bound_ns
+        offset, bound = nodes.measure_offset(self.job.clock_addresses, self.uplink), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
                 f"its clock differs by {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
@@ -292,6 +303,9 @@ def _end_by_signal(number: int, _: Any) -> None:
 
 def main() -> None:
     """Connect this node to the coordinator, and run its clients. The coordinator gets a report of any failure."""
+    if sys.argv[1] == SWEEP:
+        clear(Path(sys.argv[2]))
+        return
     processes.no_core_dumps()
     prefork.without_pandas()
     for sig in SIGNALS:
@@ -309,8 +323,9 @@ def main() -> None:
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
     except (OSError, NodeFailed) as error:  # this can only be reported through the batch system
+        place = "" if sys.argv[1] == relay.PIPE else f" at {sys.argv[1]}"
         print(
-            f"storelab: node {number} ({host}) cannot reach the coordinator at {sys.argv[1]}: {error}",
+            f"storelab: node {number} ({host}) cannot reach the coordinator{place}: {error}",
             file=sys.stderr,
             flush=True,
         )

@@ -1,10 +1,11 @@
 """A node: its name and versions, the offset of its clock from the coordinator's clock, and its part of the records.
 
-The coordinator answers datagrams with its time. A node sends several of them and uses the quickest answer, whose round
-trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989): offset =
-server - (sent + received) / 2, with an error of at most half the round trip. If no datagram is answered, the node uses
-the kernel's bound on the error of its clock (adjtimex(2)), provided that the clock is disciplined. The offset is then
-taken as zero, with this bound. This module may import `coordinator`, `engines`, `host` and `core`.
+The coordinator answers datagrams, or requests on an agent's pipe, with its time. A node sends several requests and uses
+the quickest answer, whose round trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed
+Computing 3, 1989): offset = server - (sent + received) / 2, with an error of at most half the round trip. If no
+datagram is answered, the node uses the kernel's bound on the error of its clock (adjtimex(2)), provided that the clock
+is disciplined. The offset is then taken as zero, with this bound. This module may import `coordinator`, `engines`,
+`host` and `core`.
 """
 
 import ctypes
@@ -15,7 +16,7 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,16 +138,23 @@ class _Answer(socketserver.BaseRequestHandler):
             sender.sendto(data + struct.pack("!q", clock.now_ns() + self.server.shift_ns), self.client_address)
 
 
-def measure_offset(addresses: list[list]) -> Offset:
+def measure_offset(addresses: list[list], uplink: Any = None) -> Offset:
     """Return the offset to the coordinator's clock from the first address that answers, otherwise from the kernel.
 
-    `addresses` is a list of [host, port].
+    `addresses` is a list of [host, port]. If `uplink` can request the coordinator's time, it is used instead.
     """
+    if ask := getattr(uplink, "server_time_ns", None):
+        return min((_one_offset(ask) for _ in range(REQUESTS)), key=lambda offset: offset.error_ns or 0)
     for host, port in addresses:
         if (best := _measured_offset(host, port)) is not None:
             return best
     error_ns = kernel_error_ns()
     return Offset(0, error_ns, "unknown" if error_ns is None else "kernel")
+
+
+def _one_offset(ask: Callable[[], int]) -> Offset:
+    sent, there, received = clock.now_ns(), ask(), clock.now_ns()
+    return Offset(there - (sent + received) // 2, (received - sent) // 2, "asked")
 
 
 def _measured_offset(host: str, port: int) -> Offset | None:

@@ -6,7 +6,7 @@ store if its workload needs one.
 This module may import `gang`, `engines`, `workloads`, `stores` and `core`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from storelab.host.console import report
 from storelab.stores import all_stores, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
+from storelab.stores.managed.base import Managed
 from storelab.stores.protocols import tokens
 from storelab.workloads.distribution.publish import SECOND_STORE
 from storelab.workloads.staging import buckets, filling, left_over, stage, written
@@ -60,10 +61,40 @@ def second_environ(config: Config, point: Point) -> dict[str, str]:
     return {name.replace("AWS_", SECOND_STORE): value for name, value in keys.environ().items()} if keys else {}
 
 
-def use(config: Config, point: Point) -> None:
-    """Record that this process uses the campaign and the stores of the point until it ends."""
-    names = (users.of_campaign(config.name), point.store, second_name(point))
-    users.use(Path(config.state), filter(None, names))
+def use(config: Config, points: Iterable[Point]) -> None:
+    """Record that this process uses the campaign and the stores of the points until it ends."""
+    used = names(points)
+    behind = [one.name for name in used for one in servers(config, all_stores(config)[name])]
+    users.use(Path(config.state), [users.of_campaign(config.name), *used, *behind])
+
+
+def names(points: Iterable[Point]) -> set[str]:
+    """Return the names of the stores of these points, second stores included."""
+    return {name for point in points for name in (point.store, second_name(point)) if name}
+
+
+def servers(config: Config, store: Store) -> list[Managed]:
+    """Return the managed stores of this checkout that answer at the endpoints of a store that is not managed."""
+    if store.managed:
+        return []
+    urls = [endpoint.url for endpoint in store.endpoints(store.most("front_ends"))]
+    managed = [one for one in everywhere(config).values() if isinstance(one, Managed) and one.folder.exists()]
+    return [one for one in managed if any(map(one.serves, urls))]
+
+
+def connect(config: Config, store: Store, front_ends: int = 1, accounts: int = 1) -> None:
+    """Start a store, or check that it answers, after its server was resumed if that is a managed store."""
+    for one in servers(config, store):
+        one.resume()
+    store.up(front_ends, accounts)
+
+
+def release(store: Store) -> list[int] | None:
+    """Stop a managed store and return the stopped pids. If the user started it, resume it and return None."""
+    if isinstance(store, Managed) and store.kept() and store.daemons.running():
+        store.resume()
+        return None
+    return store.down()
 
 
 def bring_up(config: Config, point: Point, store: Store) -> None:
@@ -72,10 +103,11 @@ def bring_up(config: Config, point: Point, store: Store) -> None:
     `store` is the deployment that the point uses. Raises UserError if credentials expire before the end of the point.
     """
     other = second(config, point)
-    ends = [end for used in filter(None, (store, other)) for end in used.credentials_end()]
+    ends = [end for one in filter(None, (store, other)) for end in one.credentials_end()]
     if ended := tokens.too_short(ends, point.fixed["duration_ns"] / 1e9):
         raise ended
-    wanted = {store.name, other.name} if other else {store.name}
+    used = [store, other] if other else [store]
+    wanted = {name for one in used for name in (one.name, *(server.name for server in servers(config, one)))}
     for name, one in everywhere(config).items():
         _repair(one)
         if one.managed and name not in wanted:
@@ -83,10 +115,10 @@ def bring_up(config: Config, point: Point, store: Store) -> None:
     front_ends = point.axes.get("front_ends", 1)
     store.resume()
     choose.require_running(config, store, front_ends)
-    store.up(front_ends, point.axes.get("accounts", 1))
+    connect(config, store, front_ends, point.axes.get("accounts", 1))
     if other:
         other.resume()
-        other.up()
+        connect(config, other)
 
 
 def _repair(store: Store) -> None:

@@ -47,7 +47,7 @@ def point(
     if not again and integrity.load_run(folder, chosen):
         return None
     store = check.one_point(config, points, chosen)
-    deployment.use(config, chosen)
+    deployment.use(config, [chosen])
     config.campaign_dir.mkdir(parents=True, exist_ok=True)  # it is locked
     with (
         attempts.measuring_lock(Path(config.state)),

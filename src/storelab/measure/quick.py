@@ -29,7 +29,7 @@ def measure(config: Config, points: list[Point]) -> float:
     """
     stores = all_stores(config)
     for name in config.stores_to_measure:
-        stores[name].up(1)
+        deployment.connect(config, stores[name])
     check.everything(config, points, WORKLOADS, stores)
     plan_file.write(config, points, WORKLOADS)
     begun = time.monotonic()
@@ -63,7 +63,7 @@ def nothing_left(config: Config) -> Iterator[None]:
             _remove(config)
             for store in everywhere(config).values():
                 if store.managed and (Path(config.state) / store.name).exists():
-                    store.down()
+                    deployment.release(store)
             scratch.clear(config.scratch)
 
 

@@ -124,6 +124,10 @@ class Store(ABC):
         Raises UserError if a program is missing, with the command that installs it, or if the store needs root.
         """
 
+    def serves(self, url: str) -> bool:
+        """Return whether a running daemon of this store listens at the host and port of a URL."""
+        return False
+
     def down(self) -> list[int]:
         """Stop the daemons that storelab started, and return their pids. External stores have none."""
         return []

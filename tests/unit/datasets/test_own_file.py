@@ -234,7 +234,7 @@ def test_embedded_baskets_need_no_bytes(tmp_path):
     head.save(tmp_path / "h.parquet")
     assert Header.load(tmp_path / "h.parquet", {}) is None, "the kept header would lack their content"
     other = table.set_column(table.schema.get_field_index("crc32"), table.schema.field("crc32"), pa.array(crc ^ 1))
-    with pytest.raises(WrongData, match=r"a basket in the header of .* is not the one that was staged"):
+    with pytest.raises(WrongData, match=r"a basket in the header of .* differs from the staged file"):
         by_uproot(path, "Events", other, names[:50], np.arange(200))
 
 

@@ -173,7 +173,7 @@ def test_line_splits_into_names(key, path):
 def test_names_that_s5cmd_cannot_write_are_refused():
     for name in ("a\nb", "a\nrm s3://b/*", "s3://b/a://b", "a/"):
         for sides in ((name, "s3://b/k"), ("s3://b/k", name)):
-            with pytest.raises(UserError, match="s5cmd: the name"):
+            with pytest.raises(UserError, match="s5cmd: its command file cannot contain the name"):
                 s5cmd.copy_line(*sides)
 
 

@@ -36,7 +36,10 @@ def misfits(requirements: list[str], lock: dict[str, set[str]]) -> list[str]:
 
 def test_locks_fulfil_what_the_package_asks_for():
     groups, users, tools = PROJECT["dependency-groups"], locked("requirements.lock"), locked("dev.lock")
-    needed = [text for text in PROJECT["project"]["dependencies"] if not text.startswith("readplan")]
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["workflow"], *extras["measure"]]
+    needed = [text for text in needed if not text.startswith(("readplan", "storelab["))]
     needed += tomllib.loads((ROOT / "src/readplan/pyproject.toml").read_text())["project"]["dependencies"]
     assert not misfits([*needed, *groups["notebooks"], *groups["setup"]], users)
     assert not misfits(groups["dev"], tools)
@@ -183,7 +186,9 @@ def test_python_of_debian_comes_first(checkout):
 
 def test_clean_leaves_only_what_was_measured(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
-    kept = {"results/mine/raw/plan.json", "results/mine/links.yaml", "config.yaml"}
+    kept = {"results/mine/raw/plan.json", "results/mine/links.yaml", "config.yaml", "results/mine/notes.md"}
+    kept |= {f"results/{name}/plan.json" for name in ("mine/raw.measured", "mine/raw.sealing", "mine/.raw/x")}
+    kept |= {"results/of-the-user.txt", "results/papers/a+b/mine.txt", "results/papers/notes"}
     made = [f"results/mine/{name}" for name in ("tables/a.csv", "status/plan", "work/x/job.json", "mine.crate.zip")]
     for name in (*kept, *made, "results/papers/a+b/paper.pdf", ".snakemake/x", ".storelab/measuring.lock"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -194,8 +199,15 @@ def test_clean_leaves_only_what_was_measured(tmp_path):
         found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
         return done.returncode, found - {"Makefile", ".storelab/measuring.lock"}
 
-    with (tmp_path / ".storelab/measuring.lock").open() as lock:
+    (user := tmp_path / ".storelab/sw.users/1").parent.mkdir()
+    user.touch()
+    kept.add(".storelab/sw.users/1")
+    for place in (".storelab/measuring.lock", ".storelab/sw.users/1", "results/mine"):
+        lock = os.open(tmp_path / place, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, found = clean()
-        assert code and len(found) == len(kept) + len(made) + 2, "not while a point is measured"
+        os.close(lock)
+        assert code and len(found) == len(kept) + len(made) + 2, f"not while {place} is locked"
     assert clean() == (0, kept)
+    shutil.rmtree(tmp_path / "results")
+    assert clean()[0] == 0

@@ -188,7 +188,7 @@ def _is_sealed(folder: Path) -> bool:
     """Return True, or raise UserError if the entry is not sealed: a history needs records that cannot change."""
     read_plan(folder)
     if not records.sealed(folder / "raw"):
-        raise UserError(str(folder), "is not sealed", f"`storelab seal --campaign-dir {folder}`")
+        raise UserError(str(folder), "is not sealed", f"`storelab seal {folder}`")
     return True
 
 

@@ -1,4 +1,4 @@
-"""Common parts of several engines: transfers, selections, error classes, limits, ledger, objects, timing, wire bytes.
+"""The code that several engines share: transfers, selections, errors, limits, ledgers, objects, times and wire bytes.
 
-May import: what `engines` may, but no engine.
+It imports the same packages as `engines`, but no engine.
 """

@@ -1,8 +1,8 @@
-"""Many operations as bins: rows of 100 ms with their latency histograms. May import: numpy, `core`.
+"""Write many operations as bins: rows of 100 ms with latency histograms.
 
-Up to `MAX_SINGLE` operations of a point stay single rows. Beyond that, and if the sweep sets the length of its `bins`,
-an engine writes bins, never a sample (docs/latency.md). Each bucket of a histogram is 2 % wider than the previous one:
-latencies are known to 2 %.
+Up to `MAX_SINGLE` operations of a point are stored as single rows. If there are more, or if the sweep sets `bins`, an
+engine writes bins. It never writes a sample (docs/latency.md). Each bucket of a histogram is 2 % wider than the
+previous one, so latencies are known to 2 %.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 BIN_NS = 100_000_000
-MAX_SINGLE = 5_000_000  # operations of a point
+MAX_SINGLE = 5_000_000  # maximum number of operations of a point that are stored as single rows
 FINEST_NS = 1_000  # upper end of the first bucket; no answer is faster
-LONGEST_NS = 10**13  # nearly three hours; longer latencies share one last bucket
+LONGEST_NS = 10**13  # nearly three hours; all longer latencies are in the last bucket
 
 
 def _edges() -> np.ndarray:
@@ -24,16 +24,16 @@ def _edges() -> np.ndarray:
     return np.array(edges, dtype=np.int64)
 
 
-EDGES = _edges()  # upper ends of the buckets in ns; a bucket includes its upper end, not its lower one
+EDGES = _edges()  # upper ends of the buckets in ns; a bucket includes its upper end but not its lower end
 
 
 def stay_single(operations: int, clients: int) -> bool:
-    """Return True if a client writes single rows, given `clients` clients with `operations` operations each."""
+    """Return True if a client writes single rows. operations: the number of operations of each client."""
     return operations * clients <= MAX_SINGLE
 
 
 def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:
-    """Return (codes of n values, or of one value for all; the values by code, in order of appearance)."""
+    """Return an integer code for each of n values, and the list of different values. A single value applies to all."""
     if values is None or isinstance(values, str | int):
         return np.zeros(n, np.int64), [values]
     known: dict[Any, int] = {}
@@ -42,7 +42,10 @@ def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:
 
 
 def _histograms(group: np.ndarray, latency: np.ndarray, groups: int) -> list[list[tuple[int, int]]]:
-    """Return, per group (0 … groups - 1), sorted (upper_ns, count) of latencies in ns, without empty buckets."""
+    """Return a list of (upper_ns, count) for each group from 0 to groups - 1, sorted, without empty buckets.
+
+    latency: in ns, shape (n,); group: the group of each latency.
+    """
     bucket = np.minimum(np.searchsorted(EDGES, latency), len(EDGES) - 1)
     cells, counts = np.unique(group * len(EDGES) + bucket, return_counts=True)
     pairs = list(zip(EDGES[cells % len(EDGES)].tolist(), counts.tolist(), strict=True))
@@ -61,14 +64,28 @@ def binned(
     sums: Mapping[str, Sequence[int] | int] | None = None,
     width_ns: int = BIN_NS,
 ) -> dict[str, list[Any]]:
-    """Return columns of `records.OPS` of one client's operations, one row per bin, op, error and status, sorted by bin.
+    """Return columns of `records.OPS` for the operations of one client, with one row per bin, op, error and status.
 
-    A bin is (origin_ns + i * width_ns, + width_ns], by completion; origin_ns: the agreed start. Arrays have shape (n,),
-    times are UTC ns; `op` and `status` may be one value for all. sums: further columns to add up, for example `bytes`,
-    `wire_bytes`, `requests`, and `count` (default: 1 per operation). `latency_hist` counts end_ns - intended_ns; in a
-    closed loop (None) end_ns - start_ns. Columns that only single operations have (worker, object, start,
-    first byte, intended) are left out, so they are null. The caller adds the client's number. Parts of a run may be
-    binned separately: rows of the same bin add up.
+    Bin i contains the operations that ended in (origin_ns + i * width_ns, origin_ns + (i + 1) * width_ns]. Rows are
+    sorted by bin. Columns that only single operations have (worker, object, start, first byte, intended start) are
+    missing, so they become null. The caller adds the client's number. Parts of a run can be binned separately, because
+    rows of the same bin can be added.
+
+    Parameters
+    ----------
+    origin_ns
+        Agreed start of the point. All times are UTC in ns.
+    start_ns, end_ns
+        Start and end of each operation, shape (n,).
+    op, error, status
+        Values of each operation; op and status can be one value for all.
+    intended_ns
+        Intended start in an open loop. `latency_hist` then counts end_ns - intended_ns, otherwise end_ns - start_ns.
+    sums
+        Further columns to add up, for example `bytes`, `wire_bytes`, `requests`, and `count` (default: 1 per
+        operation).
+    width_ns
+        Width of a bin.
     """
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
     n = len(end)
@@ -96,7 +113,7 @@ def binned(
 
 
 def _sums(group: np.ndarray, values: Sequence[int] | int, groups: int) -> list[int]:
-    """Return exact sums of integers per group."""
+    """Return the sum of the integers in each group, without rounding."""
     out = np.zeros(groups, np.int64)
     np.add.at(out, group, np.asarray(values, np.int64))
     return out.tolist()

@@ -1,11 +1,11 @@
-"""Error classes and HTTP statuses of the errors that the engines' libraries and programs raise or print."""
+"""Find the error class and the HTTP status of an error that a library or program of an engine raised or printed."""
 
 import re
 from typing import Any
 
 from storelab.core.errors import text_of
 
-# Messages of Rust libraries (obstore) and Go programs (s5cmd) for the same network failures, in search order.
+# Messages of Rust libraries (obstore) and Go programs (s5cmd) for the same network failures. The first match is used.
 NETWORK = (
     ("ConnectionRefused", ("ConnectionRefused", "connection refused")),
     ("ConnectionReset", ("ConnectionReset", "connection reset")),
@@ -14,23 +14,24 @@ NETWORK = (
     ("ConnectionClosed", ("IncompleteMessage", "UnexpectedEof", "IncompleteBody", "EOF")),
 )
 _OBSTORE_STATUS = re.compile(r"non-2xx status code: (\d{3})")
-_REDIRECT = re.compile(r"(?:Http)?30[12378]|\w*Redirect")  # class of an answer that redirects the client
+_REDIRECT = re.compile(r"(?:Http)?30[12378]|\w*Redirect")  # error class of an answer that redirects the client
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
-NO_ANSWER = ("ConnectionRefused", "NameNotResolved", "Timeout")  # there is no answer from the endpoint
-# Start of the internal structures that a library (obstore) prints.
+# error classes which mean that the endpoint did not answer
+NO_ANSWER = ("ConnectionRefused", "NameNotResolved", "Timeout")
+# Start of the debug output of a library (obstore).
 _DEBUG = re.compile(r"\s*(?:Debug source:|source: \w+\s*[({]|\w+ \{ \w+:).*", re.DOTALL)
 
 
 def error_message(error: BaseException) -> str:
-    """Return an exception on one line: its class and its message; never an empty string."""
+    """Return the class and the message of an exception on one line. The text is never empty."""
     name, message = type(error).__name__, words(error)
     return (f"{name}: {message}" if message != name else f"{name}, without a message")[:300]
 
 
 def words(error: BaseException) -> str:
-    """Return its message without a library's debug text; its class if it has no message."""
+    """Return the message of an exception without the debug output of libraries, or its class if it has no message."""
     return (" ".join(_DEBUG.sub("", text_of(error)).split()).strip(" :") or type(error).__name__)[:300]
 
 
@@ -41,14 +42,17 @@ def network(text: str) -> str | None:
 
 
 def named(kind: str, text: str) -> str:
-    """Return the message of an error class with the cause named: a network failure or a redirect."""
+    """Return the message of an error, extended by its cause if this is a network failure or a redirect."""
     if _REDIRECT.fullmatch(kind):
         return f"redirected ({kind}), and redirects are not followed: {text}"
     return f"{kind}: {text}" if kind in dict(NETWORK) and kind not in text else text
 
 
 def classify(error: BaseException) -> tuple[str, int]:
-    """Return (error class, HTTP status or 0): the S3 error code if the answer has one, else the exception's name."""
+    """Return the error class and the HTTP status of an exception; the status is 0 if it is unknown.
+
+    The error class is the S3 error code if the answer has one, otherwise the name of the exception.
+    """
     kind = type(error)
     known = kind.__module__.startswith("obstore") or kind.__name__ == "GenericError"
     if known or _OBSTORE_STATUS.search(text_of(error)):
@@ -67,7 +71,10 @@ def classify(error: BaseException) -> tuple[str, int]:
 
 
 def obstore(error: BaseException) -> tuple[str, int]:
-    """Return the same for an exception of obstore, which has the status and the S3 code only in its message."""
+    """Return the error class and the HTTP status of an exception of obstore.
+
+    obstore reports the status and the S3 error code only in the message.
+    """
     text = text_of(error)
     if found := _OBSTORE_STATUS.search(text):
         code = _CODE.search(text)

@@ -1,7 +1,7 @@
-"""Checks during a client's work: the limits of a production store, and the progress report.
+"""Check the limits for a production store while a client runs, and report the client's progress.
 
-Progress is a file of 40 bytes, rewritten in place. Writing it does not wait for a disk and never raises: it is only
-shown to users and enters no result. Standard library only.
+The progress is a file of 40 bytes which is rewritten in place. Writing it never waits for a disk and never raises an
+error. It is only shown to users and does not change a result. This module imports only the standard library.
 """
 
 import os
@@ -11,13 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-EVERY_NS = 200_000_000  # between two writes
-_FORM = struct.Struct("<5q")  # operations, errors, bytes, time, and their sum: a half-written file does not add up
+EVERY_NS = 200_000_000  # minimum time between two writes of the progress
+# operations, errors, bytes, time, and the sum of these; the sum is wrong in a half-written file
+_FORM = struct.Struct("<5q")
 _MODULUS = 1 << 63
 
 
 class Done(NamedTuple):
-    """The numbers of successful and failed operations, and the useful bytes since the start."""
+    """The numbers of successful and failed operations, and the useful bytes, since the start."""
 
     operations: int
     errors: int
@@ -25,13 +26,13 @@ class Done(NamedTuple):
 
 
 class ProgressWriter:
-    """The writer of the progress file of one process of a client. path: None to write nothing."""
+    """The writer of the progress file of one process of a client. If `path` is None, it writes nothing."""
 
     def __init__(self, path: Path | None):
         self.path, self._file, self._next_ns = path, -1, 0
 
     def note(self, now_ns: int, operations: int, errors: int, size_bytes: int) -> None:
-        """Pass running totals; most calls write nothing, because writes are at least `EVERY_NS` apart."""
+        """Report the current totals. Most calls write nothing, because writes are at least `EVERY_NS` apart."""
         if self.path is None or now_ns < self._next_ns:
             return
         self._next_ns = now_ns + EVERY_NS
@@ -43,7 +44,7 @@ class ProgressWriter:
 
 
 def read_progress(path: Path) -> Done | None:
-    """Return the last progress; None if there is none, or if the file is half written."""
+    """Return the last reported progress, or None if the file is missing or half written."""
     try:
         *values, total = _FORM.unpack(path.read_bytes())
     except (OSError, struct.error):
@@ -52,9 +53,9 @@ def read_progress(path: Path) -> Done | None:
 
 
 def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
-    """Return the last progress by process, of all clients that share this folder.
+    """Return the last reported progress of each process of all clients that share this folder.
 
-    before: the result of the last call. It replaces files that are half written now.
+    before: the result of the previous call, used for files that are half written at this moment.
     """
     out = dict(before)
     with suppress(OSError), os.scandir(folder) as found:
@@ -65,36 +66,37 @@ def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
 
 
 def total_progress(counts: Iterable[Done]) -> Done:
-    """Return the sums over all processes."""
+    """Return the sum over all processes."""
     every = list(counts)
     return Done(*(sum(values) for values in zip(*every, strict=True))) if every else Done(0, 0, 0)
 
 
 class LimitExceeded(Exception):
-    """A limit of config.yaml was exceeded: the client stops at once and the point fails with this reason."""
+    """A limit of config.yaml was exceeded. The client stops at once, and the point fails with this message."""
 
     def because(self, messages: Iterable[str]) -> "LimitExceeded":
-        """Return the same error with the first message of a failed operation, if there is one."""
+        """Return this error with the first message of a failed operation appended, if there is one."""
         return LimitExceeded(": ".join([str(self), *messages][:2]))
 
 
 class Guard:
-    """A check of one client's share of `limits` over spans of at least one second.
+    """A check that one client does not exceed its share of the limits. Rates are averaged over at least one second.
 
     Parameters
     ----------
     limits
-        Limits of the whole point, which its `clients` share evenly; each may be None. `throughput`: bytes/s.
-        `requests_per_s`. `error_fraction` of the operations, checked from 50 operations and 5 errors on, so that one
-        early error does not end a point. `room_bytes`: bytes that may still be stored in total, if the workload
-        writes. `disk_bytes`: bytes that may still be uploaded in total, if the store does not free overwritten objects.
+        Limits of the whole point, shared evenly by its clients. Each limit can be None. `throughput` is in bytes/s and
+        `requests_per_s` in 1/s. `error_fraction` is checked from 50 operations and 5 errors on, so that one early error
+        does not end a point. `room_bytes` is the total size that can still be stored, if the workload writes.
+        `disk_bytes` is the total size that can still be uploaded, if the store does not free overwritten objects.
     clients
         Number of clients.
     kept
-        Maximum size of this client's uploads however often it overwrites: bytes, and additional bytes for each
-        operation of unknown outcome, whose object is never overwritten. None: every upload is a new object.
-    told
-        Progress file, which gets the totals too.
+        Maximum stored size of this client's uploads if it overwrites objects. The first value is in bytes. The second
+        one is added for each operation with unknown outcome, because its object is never overwritten. None: every
+        upload is a new object.
+    progress
+        Progress file which receives the same totals.
     """
 
     SPAN_NS = 1_000_000_000
@@ -118,23 +120,23 @@ class Guard:
         self.last: tuple[int, int, int] | None = None
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
-        """Pass running totals; now_ns: UTC. Raises LimitExceeded."""
+        """Check the current totals and report them as progress. now_ns is UTC. Raises LimitExceeded."""
         self.progress.note(now_ns, operations, errors, size_bytes)
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(
-                f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = "
+                f"{errors} of {operations + errors} operations failed, which is more than limits.error_fraction = "
                 f"{self.error_fraction:g}"
             )
         stored = size_bytes if self.kept is None else min(size_bytes, self.kept[0] + errors * self.kept[1])
         if self.space is not None and stored > self.space:
             raise LimitExceeded(
-                f"a client uploaded {stored / 1e6:.0f} MB: more than its share {self.space / 1e6:.0f} MB "
+                f"a client uploaded {stored / 1e6:.0f} MB, which is more than its share of {self.space / 1e6:.0f} MB "
                 "of the room in the store (limits.stored_bytes, free disk)"
             )
         if self.disk is not None and size_bytes > self.disk:
             raise LimitExceeded(
-                f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.disk / 1e6:.0f} MB of the "
+                f"a client uploaded {size_bytes / 1e6:.0f} MB, more than its share of {self.disk / 1e6:.0f} MB of the "
                 "free disk, and the store does not free the space of overwritten objects automatically"
             )
         if self.last is None:
@@ -145,11 +147,12 @@ class Guard:
             return
         if self.throughput and (rate := (size_bytes - size0) * 1e9 / span) > self.throughput:
             raise LimitExceeded(
-                f"a client moved {rate / 1e6:.1f} MB/s: more than its share {self.throughput / 1e6:.1f} MB/s of "
-                "limits.throughput"
+                f"a client transferred {rate / 1e6:.1f} MB/s, more than its share of {self.throughput / 1e6:.1f} MB/s "
+                "of limits.throughput"
             )
         if self.requests and (rate := (requests - requests0) * 1e9 / span) > self.requests:
             raise LimitExceeded(
-                f"a client sent {rate:.0f} requests/s: more than its share {self.requests:.0f} of limits.requests_per_s"
+                f"a client sent {rate:.0f} requests/s, more than its share of {self.requests:.0f} requests/s "
+                "of limits.requests_per_s"
             )
         self.last = (now_ns, size_bytes, requests)

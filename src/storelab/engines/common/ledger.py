@@ -1,8 +1,8 @@
-"""The ledger of a client: a file of its writes to the store and their acknowledgements, which outlives the client.
+"""Record a client's writes to the store, and their acknowledgements, in a ledger file that outlives the client.
 
-A write is noted before its request is sent, its acknowledgement before the worker's next operation begins. Entries are
-in memory-mapped pages of the file: they are in the kernel's page cache at once, and stay there when the process is
-killed. `loadgen/ledger` writes the same file. Standard library, `clock`, `guard`, `names`, `contract`.
+A write is recorded before its request is sent. Its acknowledgement is recorded before the worker's next operation
+begins. The entries are in memory-mapped pages of the file. They are therefore immediately in the kernel's page cache,
+and are not lost when the process is killed. `loadgen/ledger` writes the same format.
 """
 
 import errno
@@ -27,34 +27,34 @@ if TYPE_CHECKING:
     import numpy as np
 
 SCHEMA = 1
-PAGE = 16 << 10  # bytes, for one worker; the header takes whole pages
+PAGE = 16 << 10  # size in bytes of a page, which one worker uses; the header takes whole pages
 REGION = 32 * PAGE  # bytes added to the file at a time
 NEW, OVERWRITE, DELETE = 1, 2, 3  # kinds of writes
 KINDS = {NEW: "put", OVERWRITE: "overwrite", DELETE: "delete"}
 _FIELDS = [("number", "<u4"), ("generation", "<u4"), ("worker", "<u2"), ("kind", "u1"), ("zeros", "V5")]
 _STAMP = struct.Struct("<12sQI")
-STAMP = _STAMP.size  # bytes at the start of a rewritten object that identify the write
+STAMP = _STAMP.size  # size in bytes of the stamp at the start of a rewritten object; it identifies the write
 
 
 def mark(attempt: str, client: int) -> bytes:
-    """Return the part of the stamp that all objects of a client share."""
+    """Return the part of the stamp that is the same for all objects of a client."""
     return hashlib.sha256(f"{attempt}\0{client}".encode()).digest()[:12]
 
 
 def stamp(client: bytes, number: int, generation: int) -> bytes:
-    """Return the first bytes of a rewritten object. client: its `mark`."""
+    """Return the first bytes of a rewritten object. client: the result of `mark()`."""
     return _STAMP.pack(client, number, generation)
 
 
 def stamped(head: bytes) -> tuple[bytes, int, int]:
-    """Return (mark of the client, number of the key, generation) from the first bytes of an object."""
+    """Return the mark of the client, the number of the key, and the generation, from the first bytes of an object."""
     return _STAMP.unpack(head[:STAMP])
 
 
 def begin(job: Job, rewritten: bool) -> Path:
-    """Create the client's ledger with its header, which contains everything needed to read its objects back.
+    """Create the client's ledger. Its header contains everything that is needed to read the objects back.
 
-    rewritten: every object begins with its stamp.
+    rewritten: True if every object begins with its stamp.
     """
     head = {
         "schema": SCHEMA,
@@ -73,11 +73,11 @@ def begin(job: Job, rewritten: bool) -> Path:
 
 
 class Book:
-    """A ledger that the threads of this process write to; other processes may write to it at the same time."""
+    """A ledger to which the threads of this process write. Other processes can write to it at the same time."""
 
     def __init__(self, path: Path):
         self.path, self.file, self.lock = path, os.open(path, os.O_RDWR), threading.Lock()
-        self.free: list[memoryview] = []  # pages
+        self.free: list[memoryview] = []  # unused pages
 
     def page(self) -> memoryview:
         """Return an unused page. Raises LimitExceeded if the disk is full."""
@@ -88,9 +88,9 @@ class Book:
             return self.free.pop()
 
     def _region(self) -> mmap.mmap:
-        """Add several pages to the file. They are unmapped when the last of them is no longer used.
+        """Add several pages to the file, and map them into memory.
 
-        Zeros are written first, so that a full disk is an error here and not a signal later.
+        Zeros are written first. A full disk therefore causes an error here, and not a signal later.
         """
         fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
@@ -105,13 +105,13 @@ class Book:
             fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def writer(self, worker: int) -> tuple[Callable[[int, int, int, int], None], Callable[[int], None]]:
-        """Return the functions that one worker calls for each write.
+        """Return the two functions that one worker calls for each write.
 
-        `begin(number of the key, generation, kind, ns)` is called before the request is sent, `acknowledged(ns)` before
-        the worker's next write. `begin` raises LimitExceeded if the ledger cannot be written: then the request must not
-        be sent.
+        `begin(number of the key, generation, kind, ns)` is called before the request is sent. It raises LimitExceeded
+        if the ledger cannot be written; the request must then not be sent. `acknowledged(ns)` is called before the
+        worker's next write.
         """
-        page, at = self.page().cast("q"), -4  # an entry as four words
+        page, at = self.page().cast("q"), -4  # an entry has four words
 
         def begin(number: int, generation: int, kind: int, now_ns: int) -> None:
             nonlocal page, at
@@ -120,7 +120,7 @@ class Book:
                 page, at = self.page().cast("q"), 0
             page[at] = number | generation << 32
             page[at + 1] = worker | kind << 16
-            page[at + 2] = now_ns  # last: an entry without it does not count
+            page[at + 2] = now_ns  # written last, because an entry without this time does not count
 
         def acknowledged(now_ns: int) -> None:
             page[at + 3] = now_ns
@@ -129,7 +129,7 @@ class Book:
 
 
 class Ledger:
-    """A ledger that is read: its header, and the entries so far. Its client may still be writing."""
+    """A ledger to read: its header, and the entries written so far. The client can still be writing to it."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -141,7 +141,10 @@ class Ledger:
         self.mark = mark(self.head["attempt"], self.head["client"])
 
     def entries(self) -> "np.ndarray":
-        """Return the entries by key, then by generation: the order in which the key's only writer made them."""
+        """Return the entries sorted by key and generation.
+
+        Each key has only one writer, so this is the order of its writes.
+        """
         import numpy as np
 
         dtype = np.dtype([*_FIELDS, ("begin_ns", "<i8"), ("ack_ns", "<i8")])
@@ -150,13 +153,13 @@ class Ledger:
         return found[np.lexsort((found["generation"], found["number"]))]
 
     def place(self, number: int) -> tuple[Bucket, str]:
-        """Return (bucket, whole key) for the number of a key."""
+        """Return the bucket and the complete key for the number of a key."""
         client = self.head["client"]
         bucket = self.buckets[(client + number) % len(self.buckets)]
         return bucket, bucket.prefix + put_key(self.head["attempt"], client, number)
 
     def body(self, number: int, generation: int) -> int:
-        """Return the number of the payload's body that the object has."""
+        """Return the number of the payload body that the object contains."""
         from storelab.datasets import payload
 
         return (number + (generation if self.head["rewritten"] else 0)) % payload.BODIES
@@ -168,7 +171,7 @@ def ledgers(folder: Path) -> Iterator[Ledger]:
 
 
 def acknowledged(folder: Path) -> tuple[dict[str, int], int]:
-    """Return (acknowledged writes by kind, writes without an acknowledgement) of all clients of an attempt."""
+    """Return the acknowledged writes of all clients by kind, and the number of writes without an acknowledgement."""
     counts, unknown = dict.fromkeys(KINDS.values(), 0), 0
     for ledger in ledgers(folder):
         entries = ledger.entries()

@@ -1,4 +1,4 @@
-"""Objects that clients upload, read and delete, for every engine: names, shares, ranges, and the draws of a mix."""
+"""Name, share and draw the objects that clients upload, read and delete, for every engine."""
 
 import math
 import random
@@ -15,35 +15,50 @@ from storelab.datasets import payload
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket
 
-PUT_PREFIX = "put/"  # below the bucket's own prefix: everything that points upload
+PUT_PREFIX = "put/"  # prefix, below the bucket's prefix, of everything that points upload
 ROUND = 1000  # number of cards that are shuffled together
-# Limits that do not apply to a mix: its stored bytes never exceed those of its objects, however much it transfers.
+# Limits that do not apply to a mix, because the total size of its objects is bounded.
 NO_SPACE_LIMITS = {"room_bytes": None, "disk_bytes": None}
 WAITING = 100  # maximum number of cards that wait until their operation is possible
 
 
 def put_prefix(attempt: str) -> str:
-    """Return the prefix, below the bucket's own, of all keys that an attempt uploads."""
+    """Return the prefix of all keys that an attempt uploads, relative to the bucket's prefix."""
     return f"{PUT_PREFIX}{attempt}/"
 
 
 def put_folder(attempt: str, client: int) -> str:
-    """Return the prefix of all uploads of a client, below the bucket's own prefix."""
+    """Return the prefix of all keys that a client uploads, relative to the bucket's prefix."""
     return f"{PUT_PREFIX}{attempt}/{client}/"
 
 
 def put_key(attempt: str, client: int, n: int) -> str:
-    """Return the key of a client's `n`-th upload, below the bucket's prefix; content: body n mod `payload.BODIES`."""
+    """Return the key of a client's `n`-th upload, relative to the bucket's prefix.
+
+    The content of the object is body n mod `payload.BODIES`.
+    """
     return f"{put_folder(attempt, client)}{n:08d}"
 
 
 def put_keys(attempt: str) -> str:
-    """Return a pattern for all results of `put_key` for an attempt."""
+    """Return a regular expression that matches all results of `put_key` for an attempt."""
     return rf"{re.escape(put_prefix(attempt))}(?P<client>0|[1-9]\d*)/(?:\d{{8}}|[1-9]\d{{8,}})"
 
 
 class Staged(NamedTuple):
-    """A staged object. number: its bucket's index in the job; place: that bucket; name: key below its prefix."""
+    """A staged object.
+
+    Attributes
+    ----------
+    number
+        Index of its bucket in the job.
+    place
+        The bucket.
+    name
+        Key, relative to the bucket's prefix.
+    body
+        Index of the payload body that it contains.
+    """
 
     number: int
     place: Bucket
@@ -52,19 +67,19 @@ class Staged(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the whole key in the bucket."""
+        """Return the complete key in the bucket."""
         return self.place.prefix + self.name
 
 
 def read_once(job: Job) -> bool:
-    """Return True if each object is read by one client, once."""
+    """Return True if each object is read only once, by one client."""
     return job.point.axes.get("access") in ("once", "cold")
 
 
 def staged_objects(job: Job) -> tuple[dict[str, Any], list[Staged]]:
-    """Return (manifest, the objects that this client reads), from buckets of its accounts.
+    """Return the manifest, and the objects that this client reads, from buckets of its accounts.
 
-    If each object is read `once`, the client gets its share of them, drawn by the point's seed.
+    If each object is read only once, the client gets its share of them, drawn by the point's seed.
     """
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
@@ -79,9 +94,9 @@ def staged_objects(job: Job) -> tuple[dict[str, Any], list[Staged]]:
 
 
 def key_folders(job: Job) -> list[tuple[int, str]]:
-    """Return (bucket's index, whole name of its folder of staged keys) for the buckets of the client's accounts.
+    """Return the bucket's index and the complete prefix of the staged keys, for each bucket of the client's accounts.
 
-    Clients begin with different buckets.
+    Each client begins with a different bucket.
     """
     dataset = read_json(job.manifest)["dataset"]
     folders = [(i, b.prefix + payload.keys_folder(dataset)) for i, b in enumerate(job.buckets) if job.owns(b)]
@@ -90,12 +105,15 @@ def key_folders(job: Job) -> list[tuple[int, str]]:
 
 
 def job_columns(staged: list[Staged]) -> dict[str, list[Any]]:
-    """Return the objects as columns of loadgen's job."""
+    """Return the objects as columns in the job format of loadgen."""
     return {"key": [o.key for o in staged], "bucket": [o.number for o in staged], "body": [o.body for o in staged]}
 
 
 def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
-    """Return (bucket's index, whole keys) per request, at most `batch` keys each, ordered by the point's seed."""
+    """Return the bucket's index and the complete keys of each deletion request, ordered by the point's seed.
+
+    Each request has at most `batch` keys.
+    """
     keys_by_bucket: dict[int, list[str]] = {}
     for bucket, name in job.extra["objects"][job.client]:
         keys_by_bucket.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
@@ -107,10 +125,10 @@ def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[int]:
-    """Yield the offsets, in bytes, of the ranges of `length` bytes to read from one object of `size` bytes.
+    """Yield the offsets in bytes of the ranges of `length` bytes to read from one object of `size` bytes.
 
-    offset: the axis, see `workloads/objects.py`. `sequential` yields all whole ranges from the start to the end of the
-    object.
+    offset: value of the axis, see `workloads/objects.py`. `sequential` yields all complete ranges of the object, from
+    its start to its end.
     """
     if offset == "random":
         yield rng.randrange(size - length + 1)
@@ -121,12 +139,12 @@ def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Ite
 
 
 def fixed_offset(offset: str) -> int:
-    """Return the axis' value in bytes, 0 for `random` and `sequential`."""
+    """Return the offset in bytes for a value of the axis; 0 for `random` and `sequential`."""
     return 0 if offset in ("random", "sequential") else units.parse(offset, "size", "offset")
 
 
 class Sizes:
-    """A generator of object sizes from a distribution in the format of a point (`fixed["sizes"]`)."""
+    """A generator of object sizes, from the distribution that a point contains (`fixed["sizes"]`)."""
 
     def __init__(self, distribution: Mapping[str, Any]):
         self.distribution = distribution
@@ -140,27 +158,26 @@ class Sizes:
             return int(distribution["fixed"])
         if "size" in distribution:
             return int(distribution["size"][bisect_right(self.below, rng.random() * self.below[-1])])
-        while True:  # the mean is between the bounds, so this ends soon
+        while True:  # the mean is between the bounds, so this loop ends soon
             size = round(math.exp(rng.gauss(self.mu, distribution["sigma"])))
             if distribution["least"] <= size <= distribution["most"]:
                 return size
 
 
 class Deck:
-    """A deck that deals operations by their shares.
+    """A deck of cards, each of which is an operation. Each operation has its share of the cards.
 
-    In every round of a thousand cards, each operation has its share of the cards, in random order. Fractions of a card
-    are carried over to the next round.
+    Every round has a thousand cards in random order. Fractions of a card are carried over to the next round.
     """
 
     def __init__(self, shares: Sequence[float], rng: random.Random):
         self.shares, self.rng = [s / sum(shares) for s in shares], rng
         self.owed = [0.0] * len(shares)
-        self.lost = [0] * len(shares)  # cards that waited too long and were dropped
-        self.cards: list[int] = []  # dealt from the end
+        self.lost = [0] * len(shares)  # number of dropped cards, which waited too long
+        self.cards: list[int] = []  # the last card is dealt first
 
     def fill(self) -> None:
-        """Put another round below the remaining cards."""
+        """Add another round to the bottom of the deck."""
         fresh: list[int] = []
         for kind, share in enumerate(self.shares):
             self.owed[kind] += share * ROUND
@@ -175,9 +192,9 @@ class Deck:
         self.cards = fresh + self.cards
 
     def deal(self, possible: Callable[[int], bool]) -> int | None:
-        """Return the next card whose operation is possible; None if there is none.
+        """Return the next card whose operation is possible, or None if there is none.
 
-        Up to WAITING cards that were skipped are dealt later.
+        Up to WAITING skipped cards are dealt later.
         """
         tried: set[int] = set()
         passed = 0
@@ -200,12 +217,12 @@ class Deck:
 
 
 def objects_at_a_time(point: Point, client: int) -> int:
-    """Return a client's share of `objects`: the number of its objects at the start, and the maximum later."""
+    """Return a client's share of `objects`: the number of its objects at the start, and the maximum number later."""
     objects, clients = point.fixed["objects"], point.axes["clients"]
     return int(objects // clients + (client < objects % clients))
 
 
 def sizes_at_start(point: Point, client: int) -> list[int]:
-    """Return the sizes in bytes of the objects of a client that exist before it begins: its numbers 0, 1 and so on."""
+    """Return the sizes in bytes of the client's objects that exist before it begins. They have the numbers 0, 1, …."""
     sizes, rng = Sizes(point.fixed["sizes"]), random.Random(derive_seed(point.seed, "start", client))
     return [sizes.draw(rng) for _ in range(objects_at_a_time(point, client))]

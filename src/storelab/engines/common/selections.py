@@ -1,9 +1,9 @@
-"""Selection reads of a ROOT file until the deadline, for every engine: draws, rows, errors, sums, checks.
+"""Read selections of a ROOT file until the deadline: the common part of all engines.
 
-Read 0 of a client is its first access: it opens the file, and its row includes the opening's time, requests and bytes.
-A read in flight at the deadline may end within a grace period (`allowed_s`). It then counts like any other read; only
-its `end_ns` shows the difference. Otherwise it is left out, and `engine["abandoned"]` has its bytes. A failed read has
-a row in ops with its error and no row in reads; its number is not used again.
+Read 0 of a client includes the first opening of the file, with its time, requests and bytes. A read that is in flight
+at the deadline can end within a grace period (`allowed_s`). It then counts like any other read; only its `end_ns` shows
+the difference. A read that does not end in this period is dropped, and `engine["abandoned"]` records its bytes. A
+failed read has a row with its error in ops, and no row in reads. Its number is not used again.
 """
 
 import gc
@@ -35,11 +35,11 @@ SAMPLE_NS = 200_000_000
 
 @dataclass
 class Done:
-    """One completed selection: its content, its planned requests and bytes, and its phases in ns."""
+    """One completed selection: its content, its planned requests and bytes, and the duration of its phases in ns."""
 
     branches: int
     baskets: int
-    decoded: int  # entries, summed over all branches
+    decoded: int  # number of entries, summed over all branches
     needed_bytes: int
     requests: int
     asked_bytes: int
@@ -52,7 +52,7 @@ class Done:
 
 @dataclass
 class Tally:
-    """The sums over completed reads, and the number of reads whose traffic differed from the plan."""
+    """The sums over all completed reads, and the number of reads whose traffic differed from the plan."""
 
     baskets: int = 0
     entries: int = 0
@@ -61,30 +61,42 @@ class Tally:
     wrong_bytes: int = 0
 
     def add(self, spent: Counts, done: Done) -> None:
-        """Add a read. spent: its traffic without the opening; it must equal the plan, with complete answers."""
+        """Add a completed read. spent: its traffic without opening the file, which must equal the plan."""
         self.baskets += done.baskets
         self.entries += done.decoded
         self.verify_ns += done.verify_ns
         self.wrong_requests += spent.requests != done.requests
-        nothing_sent = not spent.requests  # all data came with the header
+        nothing_sent = not spent.requests  # the header of the file already contained all data
         wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or nothing_sent
         self.wrong_bytes += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
 
     def checks(self, reads: int, failed: list[str], messages: dict[str, str], late: int, opened: bool) -> list[Check]:
         """Return the checks of a client.
 
-        reads: completed reads; failed: error classes of the others; messages: the first one of each class; late:
-        abandoned reads.
+        Parameters
+        ----------
+        reads
+            Number of completed reads.
+        failed
+            Error class of each failed read.
+        messages
+            First message of each error class.
+        late
+            Number of reads that were dropped after the grace period.
+        opened
+            True if the file was opened.
         """
         wrong = {k: failed.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
         details = {k: f": {messages[k]}" if n else "" for k, n in wrong.items()}
         summary = f"{reads} completed, {len(failed)} failed"
-        summary += f", {late} not done in the grace period after the deadline" if late else ""
+        summary += f", {late} not completed in the grace period after the deadline" if late else ""
         kind, text = next(iter(messages.items()), ("", ""))
         summary += f"; first error {text if kind in text else f'{kind}: {text}'}" if failed else ""
-        compared = "the baskets are those of the side-car" if opened else "not compared: the file was not opened"
+        compared = (
+            "the baskets are the same as in the side-car file" if opened else "not compared: the file was not opened"
+        )
         crc32, entries = wrong["ChecksumMismatch"], wrong["EntriesMismatch"]
-        right = f"{self.baskets} baskets right, {crc32} reads with a wrong one{details['ChecksumMismatch']}"
+        right = f"{self.baskets} correct baskets, {crc32} reads with a wrong basket{details['ChecksumMismatch']}"
         return [
             Check("reads", reads > 0, summary),
             Check("side-car", not wrong["SideCarMismatch"], details["SideCarMismatch"][2:] or compared),
@@ -104,16 +116,16 @@ class Tally:
 
 
 def allowed_s(duration_s: float) -> float:
-    """Return the seconds after the start at which every read must have ended."""
+    """Return the time in seconds after the start at which every read must have ended."""
     return duration_s + max(GRACE * duration_s, GRACE_S)
 
 
 class Late(Exception):
-    """The grace after the deadline is over."""
+    """The grace period after the deadline has ended."""
 
 
 class WrongData(Exception):
-    """The data that arrived differ from the staged data. kind: the error class of the record."""
+    """The received data differ from the staged data. kind: the error class in the record."""
 
     def __init__(self, kind: str, message: str):
         self.kind = kind
@@ -121,28 +133,34 @@ class WrongData(Exception):
 
 
 def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, where: str) -> None:
-    """Compare the baskets of the file `where` with the side-car. crc: CRC-32 of `staged`. Raises WrongData."""
+    """Check that the baskets of the file `where` are the same as in its side-car file.
+
+    crc: CRC-32 of each basket in `staged`. Raises WrongData.
+    """
     if found.names != staged.names or not all(
         np.array_equal(getattr(found, k), getattr(staged, k)) for k in baskets.COLUMNS
     ):
         raise not_staged(where)
     for row in found.inside:
         if found.inside_crc(row) != crc[row]:
-            raise WrongData("ChecksumMismatch", f"a basket in the header of {where} is not the one that was staged")
+            raise WrongData("ChecksumMismatch", f"a basket in the header of {where} differs from the staged file")
 
 
 def not_staged(where: str) -> WrongData:
     """Return the error for an object whose baskets differ from those in its side-car file."""
-    message = f"the baskets of {where} are not those of its side-car: the object is not the staged file"
+    message = f"the baskets of {where} differ from its side-car file, so the object is not the staged file"
     return WrongData("SideCarMismatch", message)
 
 
 class SelectionClient(Client):
-    """A client of selection reads. Its entries depend on the point's seed, its own number and the read's number."""
+    """A client of selection reads.
+
+    The entries of a read depend on the point's seed, the client's number and the number of the read.
+    """
 
     engine = ""
-    opens = True  # the client opens a file
-    reconnects = "new for each read"  # connections, for cold access
+    opens = True  # False if the client does not open a file
+    reconnects = "new for each read"  # description of its connections for cold access
     libraries: tuple[str, ...] = ()
 
     def __init__(self, job: Job):
@@ -151,27 +169,30 @@ class SelectionClient(Client):
         self.reads: list[dict[str, Any]] = []
         self.samples: list[tuple[int, int]] = []
         self.messages: dict[str, str] = {}
-        self.opening: dict[str, Any] | None = None  # the first opening
+        self.opening: dict[str, Any] | None = None  # the first opening of the file
         self.is_open = False
         self.cold = job.point.axes.get("access") == "cold"
         self.pages: PageCache | None = None
         self.abandoned = {"reads": 0, **asdict(Counts())}
         self.tally = Tally()
-        self.wire: Wire | ProcessWire | None = None  # counts the connections, if they can be counted
+        self.wire: Wire | ProcessWire | None = None  # counts the bytes of the connections, if this is possible
         self.settings: dict[str, Any] = {}
         self.latest_ns = 2**63 - 1  # end of the grace period
 
     def version(self) -> str:
-        """Return the versions of the libraries that read."""
+        """Return the versions of the libraries that read the file."""
         return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries)
 
     @abstractmethod
     def connect(self, root: dict[str, Any]) -> None:
-        """Prepare what a read needs; root: entry of the manifest. Not measured. Raises UserError."""
+        """Prepare everything that a read needs. This is not measured.
+
+        root: the entry `root` of the manifest. Raises UserError.
+        """
 
     @abstractmethod
     def fresh(self) -> None:
-        """Close the file and, if the library allows it, the connections. Not measured; nothing is sent."""
+        """Close the file and, if the library allows it, the connections. This is not measured and sends nothing."""
 
     @abstractmethod
     def open_file(self) -> None:
@@ -183,29 +204,32 @@ class SelectionClient(Client):
 
     @abstractmethod
     def counts(self) -> Counts:
-        """Return running totals of all network traffic."""
+        """Return the total network traffic so far."""
 
     def connections(self) -> tuple[int, int, int]:
-        """Return (open now, maximum open, opened so far); zeros if unknown."""
+        """Return the current, maximum and total number of connections; zeros if they are unknown."""
         return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def settle(self, timeout_s: float) -> None:
-        """Let requests in flight after an error end within `timeout_s` seconds, or cancel them."""
+        """Wait up to `timeout_s` seconds for requests that are still in flight after an error, then cancel them."""
 
     def facts(self) -> dict[str, Any]:
-        """Return further entries for `engine` in the record."""
+        """Return additional entries for `engine` in the record."""
         return {}
 
     def prepare(self) -> None:
-        """Prepare selection, side-car and connections. Raises UserError: no manifest, ROOT file or credentials."""
+        """Prepare the selection, the side-car data and the connections.
+
+        Raises UserError if the manifest, the ROOT file or the credentials are missing.
+        """
         job, axes = self.job, self.job.point.axes
         if job.manifest is None:
             raise UserError(
-                "manifest", "the workload reads a ROOT file, and the job names no manifest", "stage the data set"
+                "manifest", "the workload reads a ROOT file, but the job has no manifest", "stage the data set"
             )
         manifest = json.loads(job.manifest.read_bytes())
         if not isinstance(root := manifest.get("root"), dict):
-            raise UserError(str(job.manifest), "describes no ROOT file", "stage the data set again")
+            raise UserError(str(job.manifest), "the manifest has no ROOT file", "stage the data set again")
         self.side_car = baskets.read(job.manifest.parent / root["sidecar"])
         objects = manifest["objects"]
         mine = job.client % len(objects["key"])  # each client always reads the same copy
@@ -256,36 +280,38 @@ class SelectionClient(Client):
             number += 1
 
     def finished(self, number: int) -> bool:
-        """Return True if the run ends before this read, because there is nothing left to read."""
+        """Return True if there is nothing left to read, so that the run ends before this read."""
         return False
 
     def _cool(self, number: int) -> None:
-        """Remove the previous read from the client and, if possible, from the page cache (cold access)."""
+        """Remove the previous read from the client and, if possible, from the page cache, for cold access."""
         if number:
             self.fresh()
             self.is_open = False
         self.pages.drop()
 
     def check_deadline(self) -> None:
-        """Raise Late when the grace period is over."""
+        """Raise Late if the grace period has ended."""
         if clock.now_ns() > self.latest_ns:
             raise Late
 
     def draw(self, number: int) -> np.ndarray:
-        """Return the entries of a read, ascending, shape (k,): the same for the same point, client and number."""
+        """Return the entries of a read, ascending, shape (k,). They depend only on point, client and read number."""
         point = self.job.point
         fraction = point.axes.get("entry_fraction", 100.0)
         return baskets.select_entries(self.entries, fraction, derive_seed(point.seed, self.job.client, number))
 
     def _read(self, number: int) -> dict[str, Any]:
-        """Read once; return the row of `records.READS`. Raises Late, WrongData, or the errors of the libraries."""
+        """Read once, and return the row for `records.READS`. Raises Late, WrongData, or the errors of the libraries."""
         entries = self.draw(number)
         begin_ns, opens = clock.now_ns(), not self.is_open
         opening = self._open() if opens else Counts()
         opened_ns = clock.now_ns()
         done = self.selection(entries)
         if self.opens and done.decoded != (wanted := len(entries) * len(self.branches)):
-            raise WrongData("EntriesMismatch", f"{done.decoded} entries decoded over all branches, {wanted} wanted")
+            raise WrongData(
+                "EntriesMismatch", f"{done.decoded} entries of all branches were decoded instead of {wanted}"
+            )
         end_ns, spent = clock.now_ns(), self._spent()
         self.tally.add(spent - opening, done)
         return {
@@ -310,7 +336,8 @@ class SelectionClient(Client):
         """Open the file and return its traffic."""
         before, begin_ns = self.counts(), clock.now_ns()
         self.open_file()
-        # Without this, the garbage collector walks all branches repeatedly: pauses of 0.2 s that look like the store's.
+        # Otherwise the garbage collector repeatedly visits all branches. This causes pauses of 0.2 s that look like
+        # pauses of the store.
         gc.freeze()
         opening = self.counts() - before
         self.opening = self.opening or {**asdict(opening), "ns": clock.now_ns() - begin_ns}
@@ -318,7 +345,7 @@ class SelectionClient(Client):
         return opening
 
     def _spent(self) -> Counts:
-        """Return the increase of the counters since the last call: each byte belongs to exactly one read."""
+        """Return the traffic since the last call. Each byte belongs to exactly one read."""
         now = self.counts()
         spent, self.last = now - self.last, now
         return spent
@@ -339,7 +366,10 @@ class SelectionClient(Client):
         self.ops.append(row)
 
     def result(self) -> Result:
-        """Return columns of ops (completed and failed reads, by their end) and of reads, engine facts, checks."""
+        """Return the columns of ops and of reads, the engine facts, and the checks.
+
+        ops has completed and failed reads, ordered by their end.
+        """
         shared = ("wire_bytes", "requests", "start_ns", "end_ns")
         good = [
             {"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads
@@ -375,10 +405,10 @@ class SelectionClient(Client):
         return Result(ops, reads, engine, self.checks(), {"max": most, "opened": opened, "samples": self.samples})
 
     def checks(self) -> list[Check]:
-        """Return the checks of the reads: their results, failures and content."""
+        """Return the checks of the results, the failures and the content of the reads."""
         failed = [r["error"] for r in self.ops]
         return self.tally.checks(len(self.reads), failed, self.messages, self.abandoned["reads"], bool(self.opening))
 
     def close(self) -> None:
-        """Undo the changes of the process that the measurement needed."""
+        """Restore the settings of the process that the measurement changed."""
         gc.unfreeze()

@@ -1,12 +1,12 @@
-"""Start times of operations, the limit for operations in flight at the deadline, and pauses of the client itself.
+"""Schedule operations, limit the time after the deadline, and detect pauses of the client.
 
-Standard library and `core` only. Closed loop: a worker begins when it is free. Open loop: operation k of the point is
-due at `start + k / rate`, regardless of earlier ones. A worker that is late takes the oldest due operation. Its latency
-counts from the due time, so that a stall of the server affects all operations that should have begun during it
-(G. Tene's "coordinated omission"; wrk2, https://github.com/giltene/wrk2).
+In a closed loop, a worker begins its next operation when it is free. In an open loop, operation k of the point is due
+at `start + k / rate`, even if earlier operations have not ended. A worker that is late takes the oldest due operation.
+The latency counts from the due time. A stall of the server therefore affects all operations that should have begun
+during the stall (G. Tene's "coordinated omission"; wrk2, https://github.com/giltene/wrk2).
 
-A pause is a time in which a clock that should have ticked did not: the host was stopped, gave its cores to others, or
-the interpreter was busy. The client could not observe the store in that time. The engine loadgen does the same in Go
+A pause is a time in which a clock did not tick as expected. The host was suspended or busy, or the interpreter was
+busy. The client could not observe the store in this time. The engine loadgen does the same in Go
 (`loadgen/load/pauses.go`).
 """
 
@@ -19,40 +19,41 @@ from typing import Any
 
 from storelab.core import clock
 
-# Operations in flight at the deadline may take longer by this fraction of the window (within the bounds). Those that
-# are still in flight then hung. In a window that is long enough (`steadiness`: 5 operations for each in flight), none
-# is that slow.
+# Operations in flight at the deadline can take longer by this fraction of the window (within the bounds). Operations
+# that are still in flight after this time count as hung. In a long enough window (`steadiness`: 5 operations per
+# worker), no normal operation is this slow.
 DRAIN, MIN_DRAIN_S, MAX_DRAIN_S = 0.2, 5.0, 30.0
 IN_FLIGHT = "still in flight when the time for operations in flight at the deadline was over"
-TICK_NS, FROM_NS = 10_000_000, 20_000_000  # length of a tick; minimum delay of a tick that counts as a pause
-MAX_PAUSES = 100  # the longest pauses, which are listed individually
+# interval of the clock's ticks, and minimum delay of a tick that counts as a pause
+TICK_NS, FROM_NS = 10_000_000, 20_000_000
+MAX_PAUSES = 100  # maximum number of pauses that are listed; the longest are listed
 
 
 def drain_s(window_ns: int) -> float:
-    """Return the seconds after the deadline at which operations in flight are abandoned."""
+    """Return the time in seconds after the deadline at which operations in flight are abandoned."""
     return min(max(DRAIN * window_ns / 1e9, MIN_DRAIN_S), MAX_DRAIN_S)
 
 
 class ClosedLoop:
-    """A closed loop: every worker begins its next operation at once, until the deadline."""
+    """A closed loop: until the deadline, every worker begins its next operation immediately."""
 
     def __init__(self, deadline_ns: int):
         self.deadline_ns = deadline_ns
 
     def next(self) -> tuple[int, int] | None:
-        """Return (0, now) to begin now (UTC ns); None after the deadline."""
+        """Return (0, now) to begin immediately, in UTC ns, or None after the deadline."""
         now = clock.now_ns()
         return (0, now) if now < self.deadline_ns else None
 
     def missed(self) -> int:
-        """Return 0: without a rate, no operation is due."""
+        """Return 0, because no operation has a due time in a closed loop."""
         return 0
 
 
 class OpenLoop:
-    """Arrivals `index`, `index + stride`, … of a point whose operations are due `rate` times a second. Thread-safe.
+    """The due times of one process of a point, whose operations are due `rate` times a second. Thread-safe.
 
-    index, stride: number of this process among the point's processes, and how many there are.
+    This process takes the operations `index`, `index + stride`, …. `stride` is the number of processes of the point.
     """
 
     def __init__(self, start_ns: int, deadline_ns: int, rate: float, index: int, stride: int):
@@ -62,11 +63,14 @@ class OpenLoop:
         self.begun = 0
 
     def due(self) -> int:
-        """Return when the next operation is due, and assign it to the caller."""
+        """Return the time at which the next operation is due (UTC ns), and assign this operation to the caller."""
         return self.start_ns + int(next(self.numbers) * self.step_ns)
 
     def next(self) -> tuple[int, int] | None:
-        """Sleep until the next operation is due; return (due time, now), both UTC ns, or None after the deadline."""
+        """Sleep until the next operation is due.
+
+        Return its due time and the current time (UTC ns), or None after the deadline.
+        """
         due = self.due()
         while (now := clock.now_ns()) < due < self.deadline_ns:
             time.sleep((due - now) / 1e9)
@@ -76,9 +80,9 @@ class OpenLoop:
         return due, now
 
     def missed(self) -> int:
-        """Return the number of operations that were due before now or the deadline and never began.
+        """Return the number of operations that were due before now or the deadline but never began.
 
-        No worker was free for them.
+        They did not begin because no worker was free.
         """
         last = int((min(self.deadline_ns, clock.now_ns()) - 1 - self.start_ns) / self.step_ns)
         due = max(0, (last - self.index) // self.stride + 1)
@@ -86,19 +90,19 @@ class OpenLoop:
 
 
 class Poisson(OpenLoop):
-    """An open loop with the same average rate and independent exponential gaps.
+    """An open loop with the same mean rate, and independent exponential times between operations.
 
-    `stride` processes, each with its own seed, form one Poisson process with the whole rate.
+    All `stride` processes have different seeds. Together, they are one Poisson process with the whole rate.
     """
 
     def __init__(self, start_ns: int, deadline_ns: int, rate: float, index: int, stride: int, seed: int):
         super().__init__(start_ns, deadline_ns, rate, index, stride)
         self.rng, self.lock = random.Random(seed), threading.Lock()
-        self.at = 0.0  # last arrival, ns after the start
-        self.within = 0  # arrivals before the deadline
+        self.at = 0.0  # last due time, in ns after the start
+        self.within = 0  # number of operations due before the deadline
 
     def due(self) -> int:
-        """Draw when the next operation is due (UTC ns), and assign it to the caller."""
+        """Draw the time at which the next operation is due (UTC ns), and assign this operation to the caller."""
         with self.lock:
             self.at += self.rng.expovariate(1 / (self.step_ns * self.stride))
             due = self.start_ns + int(self.at)
@@ -106,18 +110,14 @@ class Poisson(OpenLoop):
             return due
 
     def missed(self) -> int:
-        """Return the number of operations that were due before the deadline and never began."""
-        while self.due() < self.deadline_ns:  # those that no worker took
+        """Return the number of operations that were due before the deadline but never began."""
+        while self.due() < self.deadline_ns:  # operations that no worker took
             pass
         return max(0, self.within - self.begun)
 
 
 class Watch:
-    """A watch for pauses of this process, between `start()` and `stop()`.
-
-    `stop()` returns the entries of the record: count, sum_ns and longest_ns of all pauses, and `longest`: begin
-    (UTC ns) and length (ns) of the longest ones, sorted by their begin.
-    """
+    """A detector of pauses of this process, between `start()` and `stop()`."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -125,7 +125,7 @@ class Watch:
         self.longest: list[tuple[int, int]] = []  # a heap of (length, begin)
 
     def start(self) -> None:
-        """Start the watch in a separate thread."""
+        """Start to detect pauses, in a separate thread."""
         self.thread = threading.Thread(target=self._tick, daemon=True)
         self.thread.start()
 
@@ -139,14 +139,18 @@ class Watch:
             last = now
 
     def note(self, begin_ns: int, length_ns: int) -> None:
-        """Count a pause."""
+        """Add a pause to the counts."""
         self.count += 1
         self.sum_ns += length_ns
         keep = heapq.heappush if len(self.longest) < MAX_PAUSES else heapq.heappushpop
         keep(self.longest, (length_ns, begin_ns))
 
     def stop(self) -> dict[str, Any]:
-        """Stop the watch, and return the pauses for the record."""
+        """Stop, and return the pauses for the record.
+
+        The entries are `count`, `sum_ns` and `longest_ns` of all pauses, and `longest`. `longest` has the start (UTC
+        ns) and the length (ns) of the longest pauses, sorted by start.
+        """
         self.ended.set()
         self.thread.join()
         most = max(self.longest, default=(0, 0))[0]
@@ -155,7 +159,10 @@ class Watch:
 
 
 def merge_pauses(processes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums of the process that paused most, and the longest pauses of all processes of a client."""
+    """Return the pauses of all processes of a client.
+
+    The sums are those of the process with the longest total pause. The longest pauses come from all processes.
+    """
     kept = sorted((tuple(p) for t in processes for p in t["longest"]), key=lambda p: -p[1])[:MAX_PAUSES]
     return max(processes, key=lambda t: t["sum_ns"]) | {
         "longest_ns": max(t["longest_ns"] for t in processes),

@@ -1,4 +1,4 @@
-"""The common part of the engines of put, get, get_range and delete. May import: what `engines` may, but no engine."""
+"""Share code between the engines for put, get, get_range and delete."""
 
 import random
 import shutil
@@ -17,17 +17,18 @@ from storelab.engines.common.objects import Staged, put_key
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
 
-SAMPLE_NS = 200_000_000  # between two samples of the open connections
+SAMPLE_NS = 200_000_000  # time between two counts of the open connections
 
 
 class TransferClient(Client):
-    """One client of an engine that moves whole objects or ranges of them."""
+    """One client of an engine that transfers whole objects or ranges of objects."""
 
     engine = ""
     op = ""
-    process: subprocess.Popen | None = None  # of an engine that runs a program
-    compared: int | None = None  # answers that were compared with the data set, if any were
-    differing = 0  # answers among them that differed, if they count as failed operations
+    process: subprocess.Popen | None = None  # program of the engine, if it runs one
+    # number of answers that were compared with the data set; None if the engine does not compare
+    compared: int | None = None
+    differing = 0  # number of compared answers that differed, if these count as failed operations
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -37,26 +38,29 @@ class TransferClient(Client):
         self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers), ProgressWriter(job.progress_file))
         self.bucket_indices = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
-        self.messages: dict[str, str] = {}  # the first one of each error class
+        self.messages: dict[str, str] = {}  # first message of each error class
         job.scratch.mkdir(parents=True, exist_ok=True)
 
     def kept(self, workers: int) -> tuple[int, int] | None:
-        """Return the maximum size of the uploads of `workers` workers (see `Guard`) if the set of keys is bounded."""
+        """Return the maximum stored size of the uploads of `workers` workers (see `Guard`).
+
+        Return None if the number of keys is not bounded.
+        """
         keys = self.job.point.axes.get("keys_per_worker")
         return (workers * keys * self.size, self.size) if keys else None
 
     def rng(self, *more: Any) -> random.Random:
-        """Return a generator that depends on point and client only. more: distinguishes several of a client."""
+        """Return a random generator that depends only on the point, the client and `more`."""
         return random.Random(derive_seed(self.job.point.seed, self.job.client, *more))
 
     def upload(self, n: int) -> Staged:
-        """Return the client's `n`-th upload: a new key; its accounts' buckets and the bodies take turns."""
+        """Return the client's `n`-th upload: a new key, with a bucket of its accounts and a body taken in turn."""
         number = self.bucket_indices[(self.job.client + n) % len(self.bucket_indices)]
         key = put_key(self.job.attempt, self.job.client, n)
         return Staged(number, self.job.buckets[number], key, n % payload.BODIES)
 
     def body_files(self, seed: int | None = None) -> list[Path]:
-        """Return the files of the bodies on tmpfs. seed: that of the data set to read; default: that of uploads."""
+        """Return the body files on tmpfs. seed: the seed of the data set to read; without it, the seed of uploads."""
         seed = self.job.point.fixed["data_seed"] if seed is None else seed
         return payload.body_files(self.job.scratch.parent, seed, self.size)
 
@@ -72,7 +76,20 @@ class TransferClient(Client):
     ) -> Result:
         """Return the result of the client.
 
-        good: operations without an error; requests: HTTP requests by operation; facts: further entries of `engine`.
+        Parameters
+        ----------
+        ops
+            Columns of `records.OPS`.
+        good
+            Number of operations without an error.
+        version, settings
+            Version and settings of the engine.
+        requests
+            Number of HTTP requests, by operation.
+        checks
+            Checks of the engine.
+        facts
+            Additional entries of `engine`.
         """
         self.messages = {kind: named(kind, text) for kind, text in self.messages.items()}
         if (n := self.compared) is not None:
@@ -97,11 +114,12 @@ class TransferClient(Client):
         return Result(ops, engine=engine, checks=[moved, *checks], connections={"max": most, "samples": self.samples})
 
     def _why_nothing(self) -> str:
-        """Return why no operation was successful: the first error and the endpoint; never an empty string."""
+        """Return why no operation was successful: the first error, and the endpoint. The text is never empty."""
         url = self.job.endpoint.url
         if not self.messages:
             return (
-                f"no operation ended before the deadline at {url}; check that it answers, or give a longer `duration`"
+                f"no operation ended before the deadline at {url}; "
+                "check that this endpoint answers, or set a longer `duration`"
             )
         kind, words = next(iter(self.messages.items()))
         where = f"no answer from {url}: " if kind in NO_ANSWER else f"at {url}: "
@@ -115,7 +133,10 @@ class TransferClient(Client):
 
 
 def orders(objects: Sequence[Any], rng: random.Random, once: bool = False) -> Iterator[Any]:
-    """Yield all objects in a random order, then in another one, without end; `once`: in the given order, each once."""
+    """Yield all objects in a random order, then in another random order, without end.
+
+    With `once`, yield each object only once, in the given order.
+    """
     if once:
         yield from objects
         return

@@ -1,9 +1,9 @@
-"""Bytes on the wire, from the kernel's count of each TCP connection. Standard library; urllib3 in a function.
+"""Count the bytes on the wire from the kernel's counter of each TCP connection.
 
-`Wire` creates the sockets for libraries that allow it, and reads each counter again when the socket closes: exact.
-`HttpWire` does this for urllib3, with or without TLS. `ProcessWire` looks at all connections of this process to an
-endpoint, for libraries that create their own sockets. Its count is exact if a connection is still open at the next
-look. It reports the number of connections that it lost.
+`Wire` creates the sockets for libraries that allow this, and reads each counter again when the socket closes. Its count
+is exact. `HttpWire` does the same for urllib3, with or without TLS. `ProcessWire` regularly examines all connections of
+this process to an endpoint, for libraries that create their sockets themselves. Its count is exact if every connection
+is examined before it closes. It reports the number of connections for which this was not possible.
 """
 
 import contextlib
@@ -20,11 +20,15 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
 _RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
-_FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN is counted as one byte
+# TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the kernel counts the FIN of the server as one byte
+_FIN_SEEN = {6, 8, 9, 11}
 
 
 def received(sock: socket.socket) -> int | None:
-    """Return the bytes that the kernel received on this TCP connection, with TLS and HTTP headers; None if unknown."""
+    """Return the bytes that the kernel received on this TCP connection, or None if unknown.
+
+    They include TLS and HTTP headers.
+    """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     except (AttributeError, OSError):  # not Linux
@@ -35,16 +39,19 @@ def received(sock: socket.socket) -> int | None:
 
 
 class Wire:
-    """All sockets of one engine: bytes received so far, also by closed ones, and the number of open ones."""
+    """The sockets of one engine: the bytes received so far, also by closed sockets, and the number of open sockets."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closed_bytes: int | None = 0
-        self.opened = self.most_open = self.lost = 0  # lost: connections whose last bytes are unknown
+        self.opened = self.most_open = self.lost = 0  # lost: number of connections whose last bytes are unknown
 
     def factory(self, address: Any) -> socket.socket:
-        """Return a socket, as the `socket_factory` of aiohttp's connector. address: as from `getaddrinfo`."""
+        """Return a new socket, as `socket_factory` for the connector of aiohttp.
+
+        address: a result of `getaddrinfo`.
+        """
         sock = _Socket(*address[:3])
         sock.setblocking(False)
         sock.wire = self
@@ -52,14 +59,14 @@ class Wire:
         return sock
 
     def adopt(self, sock: socket.socket) -> None:
-        """Count this socket from now on; `retire` must be called before it closes."""
+        """Count the bytes of this socket from now on. The caller must call `retire` before the socket closes."""
         with self._lock:
             self._open.add(sock)
             self.opened += 1
             self.most_open = max(self.most_open, len(self._open))
 
     def retire(self, sock: socket.socket) -> None:
-        """Add the bytes of this socket to the total before it closes."""
+        """Add the bytes of this socket to the total. The caller must call this before the socket closes."""
         with self._lock:
             if sock in self._open:
                 self._open.remove(sock)
@@ -67,7 +74,7 @@ class Wire:
 
     @property
     def bytes(self) -> int | None:
-        """Return the bytes that all sockets have received; None if those of one are unknown."""
+        """Return the bytes that all sockets have received, or None if the bytes of a socket are unknown."""
         with self._lock:
             return reduce(_add, map(received, self._open), self._closed_bytes)
 
@@ -82,7 +89,7 @@ def _add(a: int | None, b: int | None) -> int | None:
 
 
 class _Socket(socket.socket):
-    """A socket that reports its count before it closes."""
+    """A socket that reports its byte count before it closes."""
 
     wire: Wire | None = None
 
@@ -94,12 +101,12 @@ class _Socket(socket.socket):
 
 @dataclass(frozen=True)
 class Counts:
-    """Running totals, or their difference. wire_bytes: None if the kernel does not report them."""
+    """Total counts so far, or the difference of two totals. wire_bytes is None if the kernel does not report them."""
 
     requests: int = 0
-    asked_bytes: int = 0  # by the Range headers sent
-    body_bytes: int = 0  # by the Content-Length of successful answers
-    wire_bytes: int | None = 0  # server to client, headers included
+    asked_bytes: int = 0  # sum of the lengths in the Range headers that were sent
+    body_bytes: int = 0  # sum of the Content-Length of successful answers
+    wire_bytes: int | None = 0  # bytes from server to client, including headers
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*map(_add, astuple(self), astuple(other)))
@@ -109,20 +116,26 @@ class Counts:
 
 
 class ProcessWire:
-    """Connections of this process to a port since this object was made: bytes, maximum open, opened, lost unseen."""
+    """The connections of this process to a port, since this object was created.
+
+    It counts bytes, open connections and their maximum, opened connections, and lost ones, whose last bytes are
+    unknown.
+    """
 
     def __init__(self, port: int):
         self.port = port
-        self._seen: dict[int, int | None] = dict(self._look())  # by inode of the socket: bytes at the last look
-        self._before = set(self._seen)  # older connections, whose end does not count as lost
+        # by inode of the socket: the bytes when it was last examined
+        self._seen: dict[int, int | None] = dict(self._look())
+        self._before = set(self._seen)  # older connections; they do not count as lost when they close
         self.open = self.most_open = len(self._seen)
         self.opened = self.lost = 0
         before = reduce(_add, self._seen.values(), 0)
-        self._gone = None if before is None else -before  # bytes of ended connections, minus those received before
+        # bytes of closed connections, minus the bytes received before this object was created
+        self._gone = None if before is None else -before
 
     @property
     def bytes(self) -> int | None:
-        """Look at all connections and return their bytes; None if the kernel does not report them."""
+        """Examine all connections and return their total bytes, or None if the kernel does not report them."""
         now = dict(self._look())
         for inode in self._seen.keys() - now.keys():
             self._gone = _add(self._gone, self._seen.pop(inode))
@@ -137,7 +150,7 @@ class ProcessWire:
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
             try:
                 copy = os.dup(int(name))
-            except OSError:  # closed meanwhile
+            except OSError:  # closed in the meantime
                 continue
             try:
                 sock = socket.socket(fileno=copy)
@@ -154,13 +167,16 @@ class ProcessWire:
 
 
 def port_wire(endpoint: Endpoint) -> ProcessWire | None:
-    """Return the counter for the endpoint's port; None without a wire, or if other servers send the bytes (WebHDFS)."""
+    """Return a counter of the connections to the endpoint's port.
+
+    Return None if there is no network, or if other servers send the bytes (WebHDFS).
+    """
     parts = urlsplit(endpoint.url)
     return ProcessWire(parts.port or PORTS[parts.scheme]) if endpoint.protocol in ("s3", "http", "root") else None
 
 
 class _Counted:
-    """A mixin for urllib3's connections: `wire` counts each socket while it is open."""
+    """A mixin for connections of urllib3. `wire` counts the bytes of each socket while it is open."""
 
     wire: Wire
     sock: Any
@@ -170,7 +186,7 @@ class _Counted:
         self.wire.adopt(self.sock)
 
     def getresponse(self) -> Any:
-        """Return the answer; count the connection as lost if urllib3 closes it before the body is read."""
+        """Return the answer. Count the connection as lost if urllib3 closes it before the body is read."""
         answer = super().getresponse()  # type: ignore[misc]
         self.wire.lost += self.sock is None
         return answer
@@ -182,7 +198,7 @@ class _Counted:
 
 
 class HttpWire(Wire):
-    """A counter of the sockets of urllib3's pools that it makes."""
+    """A counter of the sockets of urllib3."""
 
     def pools(self) -> dict[str, Any]:
         """Return the value for `PoolManager.pool_classes_by_scheme`."""

@@ -1,1 +1,1 @@
-"""Engine `obstore`. May import: what `engines` may, and `common`."""
+"""The engine `obstore`."""

@@ -1,11 +1,12 @@
 """Engine `obstore`, common part: S3 by the Rust library object_store, in process, from memory, each operation timed.
 
-A client has one or more processes: one for each core of its share, with at least 4 workers each. Each process runs a
-`Loop` of threads. Threads with blocking calls need half of the CPU that asyncio needs for the same small requests;
-obstore releases the interpreter's lock while it waits. The interpreter may abort at its exit after large objects.
-Therefore results are written to a file first, and the process ends by `os._exit`. Retries are off. A PUT is one request
-unless the axis `part_size` asks for parts. Payloads are not signed (`UNSIGNED-PAYLOAD`), so the client hashes no
-content. There is one connection per operation in flight; the library has no limit.
+A client has one process for each core of its share, each with at least 4 workers. Each process runs a `Loop` of
+threads. For small requests, threads with blocking calls need half the CPU of asyncio, and obstore releases the lock of
+the interpreter while it waits. After large objects, the interpreter sometimes aborts at exit. Therefore each process
+first writes its results to a file, and then ends by `os._exit`.
+
+Retries are off. A PUT is one request unless the axis `part_size` is set. Payloads are not signed (`UNSIGNED-PAYLOAD`),
+so the client does not hash content. There is one connection per operation in flight, because the library has no limit.
 """
 
 import contextlib
@@ -40,17 +41,22 @@ from storelab.host import proc, processes
 from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.endpoint import Bucket
 
-KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
+# for the content check, a worker's first and every 64th answer is kept, within these limits of number and bytes
+KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
-FAILED = ("status", "error")  # HTTP status; 0, or 1 + the index of the error class in `messages`
-MIN_WORKERS = 4  # per process: a thread costs less than a process
-GRACE_S = 30.0  # time after the drain for writing results
+FAILED = ("status", "error")  # HTTP status; and 0, or 1 + the index of the error class in `messages`
+MIN_WORKERS = 4  # minimum number of workers per process: a thread needs less memory and CPU than a process
+GRACE_S = 30.0  # time after the drain to write the results
 READ_TIMEOUT = "30s"
-ANY_CHUNK = 1  # bytes are discarded on arrival; larger chunks would be assembled first
+# minimum bytes of a chunk: with larger values, the library first assembles the chunks, which are then discarded
+ANY_CHUNK = 1
 
 
 class Task(NamedTuple):
-    """One operation to do. key: index in the client's list of object names, or -1; bucket: index of the bucket."""
+    """One operation to do.
+
+    key is the index in the client's list of object names, or -1. bucket is the index of the bucket.
+    """
 
     key: int
     bucket: int
@@ -59,17 +65,17 @@ class Task(NamedTuple):
     begin: int = 0
     end: int = 0
     paths: tuple[str, ...] = ()
-    count: int = 1  # number of objects, also of a failed operation
+    count: int = 1  # number of objects, also if the operation fails
     note: tuple[int, int, int] = (0, 0, 0)  # for the ledger: number of the key, generation, kind of write
-    slot: Any = None  # object to notify when the operation is acknowledged
-    given: Any = None  # for a mix: what its population knows about the object
+    slot: Any = None  # place of the object, which is notified when the operation is acknowledged
+    given: Any = None  # for a mix: the planned operation of its population
 
 
 class Outcome(NamedTuple):
     """The result of an operation.
 
-    It has the objects, the useful bytes, the arrival of the answer's head (ns; 0: unknown), and the content if it is
-    kept.
+    It has the number of objects, the useful bytes, the time when the head of the answer arrived (ns; 0: unknown), and
+    the content if it is kept.
     """
 
     count: int
@@ -83,27 +89,30 @@ Operation = Callable[[Task, bool], Outcome]
 
 @dataclass
 class Loop:
-    """One process's share of a client: worker numbers, an operation, and endless or finite tasks for each worker."""
+    """The part of a client that runs in one process: worker numbers, an operation, and the tasks of each worker."""
 
     operation: Operation
-    tasks: Callable[[int], Iterator[Task]]  # by worker
+    tasks: Callable[[int], Iterator[Task]]  # by worker; endless or finite
     workers: list[int]
-    size: int  # bytes of an object; limits how many answers are kept
+    size: int  # size of an object in bytes, which limits the number of kept answers
     requests: int  # HTTP requests of one operation
     guard: Guard
-    book: ledger.Book | None = None  # the ledger
-    progress_file: Path | None = None  # progress file of this process
+    book: ledger.Book | None = None
+    progress_file: Path | None = None
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
     closed: bool = False
 
     def run(self, start_ns: int, deadline_ns: int, arrivals: ClosedLoop | OpenLoop) -> None:
-        """Work until the deadline, then drain; operations still in flight after that hung. Raises LimitExceeded."""
+        """Work until the deadline, and then wait for operations in flight. Raises LimitExceeded.
+
+        Operations that are still in flight after the drain time count as hung.
+        """
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
         self.parts = [{name: array("q") for name in COLUMNS + FAILED} for _ in self.workers]
         most = max(1, min(KEPT, KEPT_BYTES // max(self.size, 1)))
         self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
-        self.busy: list[tuple[Task, int, int] | None] = [None] * len(self.workers)  # task, begun and due (ns)
+        self.busy: list[tuple[Task, int, int] | None] = [None] * len(self.workers)  # task, start and due time (ns)
         self.moved = self.operations = self.failed = 0
         numbers = range(len(self.workers))
         threads = [threading.Thread(target=self._work, args=(i, arrivals), daemon=True) for i in numbers]
@@ -171,7 +180,7 @@ class Loop:
                 self._watch(ended, done.size, error > 0)
 
     def _write_progress(self, writer: ProgressWriter) -> None:
-        """Write the totals of all workers periodically, in a separate thread: no operation waits for it."""
+        """Write the totals of all workers regularly, in a separate thread, so that no operation waits for it."""
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
             for i, part in enumerate(self.parts):
@@ -197,7 +206,7 @@ class Loop:
                 self.stop = limit.because(self.messages.values())
 
     def save(self, path: Path) -> None:
-        """Write the columns of all threads, shape (operations,) each, as one .npz file."""
+        """Write the columns of all threads, each of shape (operations,), as one .npz file."""
         import numpy as np
 
         names = COLUMNS + FAILED
@@ -205,13 +214,13 @@ class Loop:
 
 
 class ObstoreClient(TransferClient):
-    """A client that forks its processes in `prepare`, releases them at the start and collects their columns."""
+    """A client that forks its processes in `prepare`, releases them at the start, and collects their columns."""
 
     engine = "obstore"
-    multi_delete = False  # delete by requests with several keys
-    store_per_bucket = False  # needed for requests to a bucket itself
-    ledger: Path | None = None  # file in which writes are noted
-    performs: tuple[str, ...] = ()  # operations, if the client does several
+    multi_delete = False  # True to delete several keys per request
+    store_per_bucket = False  # True for requests to a bucket itself
+    ledger: Path | None = None  # file in which writes are recorded
+    performs: tuple[str, ...] = ()  # operations, if the client performs several kinds
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -240,11 +249,14 @@ class ObstoreClient(TransferClient):
 
     @staticmethod
     def _receive(pipe: Connection, wait_s: float) -> Any:
-        """Return the next message of a process. Raises its error, or MeasurementFailed if it sends none."""
+        """Return the next message of a process.
+
+        Raises the error of the process, or MeasurementFailed if it sends no message.
+        """
         try:
-            message = pipe.recv() if pipe.poll(wait_s) else MeasurementFailed("is silent")
+            message = pipe.recv() if pipe.poll(wait_s) else MeasurementFailed("it did not answer in time")
         except EOFError:
-            message = MeasurementFailed("ended")
+            message = MeasurementFailed("it ended unexpectedly")
         if isinstance(message, MeasurementFailed):
             raise MeasurementFailed(f"a process of the engine obstore failed: {message}")
         if isinstance(message, LimitExceeded):
@@ -261,12 +273,19 @@ class ObstoreClient(TransferClient):
 
     @abstractmethod
     def do(self, task: Task, keep: bool) -> Outcome:
-        """Perform the operation and block until it ends. keep: return the content too. Raises WrongAnswer."""
+        """Perform the operation, and block until it ends. Raises WrongAnswer.
+
+        keep: True to return the content too.
+        """
 
     def download(self, task: Task, keep: bool, part: tuple[int, int] | None = None) -> tuple[int, list[bytes], int]:
-        """Send one request; return (arrival of the answer's head in ns, chunks if kept, bytes). part: (begin, end)."""
+        """Send one request, and return the arrival time of the answer's head (ns), the kept chunks, and the bytes.
+
+        part: the range (begin, end) to download; without it, the whole object.
+        """
         options = None if part is None else {"range": part}
-        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns after the head
+        # returns after the head of the answer
+        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)
         first, size, chunks = clock.now_ns(), 0, []
         for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
             size += len(chunk)
@@ -276,10 +295,10 @@ class ObstoreClient(TransferClient):
 
     @abstractmethod
     def names(self, keys: Any) -> list[str | None]:
-        """Return the object names of operations from their `Task.key`, shape (n,)."""
+        """Return the object names of operations. keys: `Task.key` of each operation, shape (n,)."""
 
     def operations(self, keys: Any) -> Any:
-        """Return the operation of all tasks, or an array with the operation of each, from their `Task.key`."""
+        """Return the operation of all tasks, or an array with one operation per task. keys: `Task.key` of each task."""
         return self.op
 
     @abstractmethod
@@ -287,20 +306,21 @@ class ObstoreClient(TransferClient):
         """Return the number of HTTP requests of one operation."""
 
     def more(self) -> dict[str, Any]:
-        """Return additional facts that a process reports at its end."""
+        """Return additional facts that a process reports when it ends."""
         return {}
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """Return (correct answers, description) of the kept answers; runs in the process that kept them."""
+        """Return the number of correct kept answers, and a description. Runs in the process that kept them."""
         return 0, ""
 
     def open(self) -> None:
-        """Make the store of each account, or one per bucket, and open a first connection of each account.
+        """Make one store per account or bucket, and open a first connection of each account.
 
-        Runs in an engine process. The first connections are not measured.
+        It runs in a process of the engine. The first connections are not measured.
         """
         buckets = self.job.buckets
-        waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}  # 24h: whole operation; READ_TIMEOUT ends a silent one
+        # `timeout` limits the whole operation; `read_timeout` ends an operation without an answer
+        waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}
         options = {"unsigned_payload": True, "disable_bulk_delete": not self.multi_delete}
         if self.multi_delete or self.store_per_bucket or self.endpoint.addressing == "virtual":
             self.stores = [s3_clients.store(self.endpoint, b.name, waits, self._further(b), **options) for b in buckets]
@@ -311,17 +331,17 @@ class ObstoreClient(TransferClient):
             self.stores = [by_account[self._further(b)] for b in buckets]
             self.paths = [f"{b.name}/" for b in buckets]
         for bucket_index in {buckets[i].account: i for i in reversed(self.bucket_indices)}.values():
-            with contextlib.suppress(Exception):  # the answer does not matter
+            with contextlib.suppress(Exception):  # the answer is not used
                 self.obstore.head(
                     self.stores[bucket_index], f"{self.paths[bucket_index]}{buckets[bucket_index].prefix}storelab-hello"
                 )
 
     def _further(self, bucket: Bucket) -> int | None:
-        """Return the account of a bucket that this client reaches with the keys of a further account; else None."""
+        """Return the account of a bucket if the client needs the keys of a further account for it, otherwise None."""
         return bucket.account if bucket.account in self.job.accounts[1:] else None
 
     def _child(self, index: int, pipe: Connection) -> None:
-        """Run a whole engine process: it sends `ready`, then its facts or its error."""
+        """Run one process of the engine. It sends `ready`, and then its facts or its error."""
         processes.die_with_parent()()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
@@ -366,7 +386,7 @@ class ObstoreClient(TransferClient):
         for _ in self.children:
             self.times.put((start_ns, deadline_ns))
         last = deadline_ns + int((drain_s(deadline_ns - start_ns) + GRACE_S) * 1e9)
-        # `is_alive` reaps a process that has ended, so its CPU time counts as this client's.
+        # `is_alive` reaps a process that has ended, so that its CPU time counts for this client.
         while (alive := [c for c, _ in self.children if c.is_alive()]) and (now := clock.now_ns()) < last:
             if next_sample <= now < deadline_ns:
                 self.samples.append((now, sum(proc.sockets(child.pid) or 0 for child in alive)))

@@ -1,6 +1,6 @@
-"""Mixed operations by the engine `obstore`: one process of threads, which share the client's objects.
+"""Perform mixed operations with the engine `obstore`, in one process whose threads share the client's objects.
 
-`Population` decides which object an operation may read, write or delete, and which keys a listing must have. The
+`Population` decides which object an operation can read, write or delete, and which keys a listing must contain. The
 program loadgen does the same (`loadgen/load/population.go`).
 """
 
@@ -31,15 +31,21 @@ from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
 
 MAX_DOUBTED = 1_000_000
 OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")
-WAIT_S = 0.001  # pause if no operation of the mix is possible
+WAIT_S = 0.001  # pause in seconds if no operation of the mix is possible
 
 
 @dataclass
 class Object:
     """An object of the client.
 
-    number: the upload whose name it has; since: stamp of its last change; at: index in `ready`, -1 while it is written
-    or deleted, or if it does not exist.
+    Attributes
+    ----------
+    number
+        Number of the upload, from which the key is made.
+    since
+        Stamp of the last change.
+    at
+        Index in `ready`; -1 while the object is written or deleted, or if it does not exist.
     """
 
     number: int = 0
@@ -54,7 +60,8 @@ class Object:
 class PlannedOperation:
     """One operation with its object.
 
-    slot: -1 without an object. For a listing: the folder's index, the key to start after, and the stamp of its begin.
+    slot is -1 if there is no object. For a listing, `place` is the index of the folder, `after` the key after which the
+    listing starts, and `since` the stamp when it began.
     """
 
     op: str
@@ -71,9 +78,24 @@ class PlannedOperation:
 class Population:
     """The objects of one client during a mix. Thread-safe.
 
-    weights: by operation; start: sizes of the objects that exist at the start; most: maximum number of objects; place:
-    maps a number to the index of its bucket; key: maps a number to its whole name; folder: prefix of the names by
-    place.
+    Parameters
+    ----------
+    weights
+        Weight of each operation.
+    sizes
+        Generator of object sizes.
+    start
+        Sizes in bytes of the objects that exist at the start.
+    most
+        Maximum number of objects.
+    place
+        Function that returns the index of the bucket for the number of an object.
+    key
+        Function that returns the complete key for the number of an object.
+    folder
+        Prefix of the keys, by index of the bucket.
+    rng
+        Random generator.
     """
 
     def __init__(
@@ -94,11 +116,11 @@ class Population:
         self.slots = [Object() for _ in range(most)]
         self.ready: list[int] = []
         self.where: dict[int, int] = {}
-        self.left: list[int] = []  # numbers of failed operations, whose objects may exist
+        self.left: list[int] = []  # numbers of objects that possibly exist, because an operation on them failed
         self.doubted: set[int] = set()
         self.next = self.first = len(start)
         self.stamp = self.listing = self.turn = self.overwritten = self.pages = self.keys = 0
-        self.deleted: list[int] = []  # while listings are in flight
+        self.deleted: list[int] = []  # numbers deleted while listings are in flight
         for n, size in enumerate(start):
             self.slots[n] = Object(n, size)
             self.where[n] = n
@@ -116,14 +138,14 @@ class Population:
         self.slots[slot].at = -1
 
     def _idle(self) -> int:
-        """Return a slot without readers; -1 if there is none."""
+        """Return a slot whose object is not being read, or -1 if there is none."""
         for _ in range(min(16, len(self.ready))):
             if not self.slots[slot := self.rng.choice(self.ready)].readers:
                 return slot
         return next((slot for slot in self.ready if not self.slots[slot].readers), -1)
 
     def give(self) -> PlannedOperation | None:
-        """Return the next operation; None if none is possible now."""
+        """Return the next operation, or None if no operation is possible at this moment."""
         with self.lock:
             found: list[PlannedOperation] = []
 
@@ -155,10 +177,10 @@ class Population:
         return PlannedOperation(op, o.number, slot, o.version, o.size, self.place(o.number))
 
     def _give_put(self) -> PlannedOperation | None:
-        """Return an upload to a new name if there is room, else one that overwrites an object."""
+        """Return an upload to a new key if there is a free slot, otherwise one that overwrites an object."""
         if self.empty:
             slot = self.empty.pop()
-            if over := len(self.left) >= len(self.slots):  # so that at most twice as many objects ever exist
+            if over := len(self.left) >= len(self.slots):  # at most twice this number of objects can ever exist
                 number = self.left.pop(0)
             else:
                 number, self.next = self.next, self.next + 1
@@ -185,7 +207,7 @@ class Population:
         return PlannedOperation("LIST", place=place, after=after, since=self.stamp, mark=len(self.deleted))
 
     def done(self, given: PlannedOperation, failed: bool) -> None:
-        """Apply the result of an operation."""
+        """Update the objects after an operation."""
         with self.lock:
             self.stamp += 1
             if given.op in ("GET", "HEAD"):
@@ -215,8 +237,8 @@ class Population:
     def holds(self, given: PlannedOperation, page: Iterable[tuple[str, int]], more: bool) -> None:
         """Compare a page of a listing with the known objects. Raises WrongListing.
 
-        The page must have all keys of the folder after `given.after`; if there are more pages, it must have the first
-        ones.
+        The page must have all keys of the folder after `given.after`. If there are more pages, it must have the first
+        of these keys.
         """
         with self.lock:
             last, seen = given.after, set()
@@ -254,7 +276,7 @@ class Population:
         return o.at >= 0 and o.since < given.since
 
     def _number(self, given: PlannedOperation, key: str) -> int | None:
-        """Return the number of a key in the listed folder; None if the client never used this key."""
+        """Return the number of a key in the listed folder, or None if the client never used this key."""
         folder = self.folder[given.place]
         text = key[len(folder) :]
         if not key.startswith(folder) or not (text.isascii() and text.isdigit()) or len(text) > 12:
@@ -263,7 +285,7 @@ class Population:
         return n if n < self.next and self.place(n) == given.place and self.key(n) == key else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the facts of a mix at its end, in the format of loadgen."""
+        """Return the facts of the mix at its end, in the format of loadgen."""
         lost = {op: n for op, n in zip(self.ops, self.deck.lost, strict=True) if n}
         return {
             "there": len(self.ready),
@@ -302,7 +324,7 @@ class ObstoreMix(ObstoreClient):
         self.performs = tuple(self.objects.ops)
 
     def key(self, n: int) -> str:
-        """Return the whole name of upload n."""
+        """Return the complete key of upload n."""
         place = self.job.buckets[self.bucket_indices[(self.job.client + n) % len(self.bucket_indices)]]
         return place.prefix + put_key(self.job.attempt, self.job.client, n)
 
@@ -335,11 +357,11 @@ class ObstoreMix(ObstoreClient):
         if given.op == "GET":
             first, chunks, size = self.download(task, keep)
             if size != task.end:
-                raise WrongAnswer(f"{size} B instead of {task.end} B")
+                raise WrongAnswer(f"the answer has {size} B instead of {task.end} B")
             return Outcome(1, size, first, b"".join(chunks) if keep else None)
         if given.op == "HEAD":
             if (reported := self.obstore.head(store, task.path)["size"]) != given.size:
-                raise WrongAnswer(f"a size of {reported} B instead of {given.size} B")
+                raise WrongAnswer(f"the server reports a size of {reported} B instead of {given.size} B")
         elif given.op == "DELETE":
             self.obstore.delete(store, task.path)
         else:

@@ -1,4 +1,4 @@
-"""Operations of the engine `obstore` on objects of one size, one class each, and their content checks."""
+"""Perform single operations of the engine `obstore` on objects of one size, with one class per operation."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ PAGE = 1000
 
 
 class ObstorePut(ObstoreClient):
-    """A client that uploads bodies in memory to new keys, in the account's buckets in turn."""
+    """A client that uploads bodies from memory to new keys, in the account's buckets in turn."""
 
     op = "PUT"
 
@@ -51,7 +51,7 @@ class ObstorePut(ObstoreClient):
 
 
 class ObstoreGet(ObstoreClient):
-    """A client that downloads whole staged objects, each worker in its own order.
+    """A client that downloads whole staged objects; the order differs between workers.
 
     With `part_size`, an object is downloaded as parallel ranges.
     """
@@ -76,7 +76,7 @@ class ObstoreGet(ObstoreClient):
 
     def open(self) -> None:
         super().open()
-        # One pool for all workers: each of them uses it for at most `parallel_parts` requests at a time.
+        # One pool for all workers, each of which has at most `parallel_parts` requests in flight.
         self.pool = ThreadPoolExecutor(self.workers * self.parallel) if self.parts else None
 
     def do(self, task: Task, keep: bool) -> Outcome:
@@ -94,7 +94,7 @@ class ObstoreGet(ObstoreClient):
             first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
             chunks = [c for a in answers for c in a[1]]
         if got != wanted:
-            raise WrongAnswer(f"{got} B instead of {wanted} B")
+            raise WrongAnswer(f"the answer has {got} B instead of {wanted} B")
         return Outcome(1, got, first, b"".join(chunks) if keep else None)
 
     def requests(self) -> int:
@@ -108,7 +108,7 @@ class ObstoreGet(ObstoreClient):
 
 
 def mapped(path: Path) -> Any:
-    """Return the file's content without a copy: all workers and processes share the pages of the tmpfs."""
+    """Return the file's content without a copy. All workers and processes share the same memory on tmpfs."""
     if not path.stat().st_size:
         return b""
     with open(path, "rb") as f:
@@ -132,7 +132,7 @@ class ObstoreGetRange(ObstoreGet):
                 yield task._replace(begin=begin, end=begin + self.length)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """Compare the kept answers with the bodies: a wrong offset or a whole object never counts."""
+        """Compare the kept answers with the bodies. A wrong offset or a whole object is an error."""
         good = 0
         for task, answer in kept:
             with open(self.bodies[task.body], "rb") as f:
@@ -142,7 +142,7 @@ class ObstoreGetRange(ObstoreGet):
 
 
 class ObstoreStat(ObstoreGet):
-    """A client that sends HEAD for staged objects, each worker in its own order.
+    """A client that sends HEAD requests for staged objects; the order differs between workers.
 
     The reported size is compared with the manifest.
     """
@@ -151,17 +151,17 @@ class ObstoreStat(ObstoreGet):
 
     def do(self, task: Task, keep: bool) -> Outcome:
         if (reported := self.obstore.head(self.stores[task.bucket], task.path)["size"]) != self.size:
-            raise WrongAnswer(f"a size of {reported} B instead of {self.size} B")
+            raise WrongAnswer(f"the server reports a size of {reported} B instead of {self.size} B")
         return Outcome(1, 0, 0)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        return 0, ""  # each answer is compared on arrival
+        return 0, ""  # each answer is compared when it arrives
 
 
 class ObstoreDelete(ObstoreClient):
-    """A client that deletes objects made for the point, one or `batch` per request.
+    """A client that deletes objects which were made for the point, one or `batch` objects per request.
 
-    It ends when none is left, or at the deadline.
+    It ends when all objects are deleted, or at the deadline.
     """
 
     def prepare_tasks(self) -> None:
@@ -188,13 +188,13 @@ class ObstoreDelete(ObstoreClient):
     def result(self) -> Result:
         out = super().result()
         left = sum(len(keys) for _, keys in self.pieces) - int(sum(out.ops["count"]))
-        out.engine["left"] = left  # objects that no operation reached before the deadline
-        out.checks.append(Check("no object twice", left >= 0, f"{left} objects left"))
+        out.engine["left"] = left  # number of objects that were not deleted before the deadline
+        out.checks.append(Check("no object twice", left >= 0, f"{left} objects were not deleted"))
         return out
 
 
 class ObstoreList(ObstoreClient):
-    """A client that lists whole folders, page after page, and compares every key with the staged ones.
+    """A client that lists whole folders, page by page, and compares every key with the staged keys.
 
     The account's buckets are listed in turn.
     """
@@ -231,8 +231,8 @@ class ObstoreList(ObstoreClient):
 class Slot:
     """A place for one object of a worker.
 
-    Its key is not used again after an operation with an unknown outcome: late effects of that operation must not change
-    the expected result of a later one.
+    The key is not used again after an operation with unknown outcome, because late effects of that operation must not
+    change the expected result of a later operation.
     """
 
     number: int
@@ -242,7 +242,7 @@ class Slot:
 
 
 class ObstoreRewrite(ObstorePut):
-    """A client that overwrites and deletes its own keys with obstore, and keeps a ledger of the writes."""
+    """A client that overwrites and deletes its own keys with obstore, and records its writes in a ledger."""
 
     performs = ("PUT", "DELETE")
 
@@ -253,7 +253,7 @@ class ObstoreRewrite(ObstorePut):
         self.mark = ledger.mark(self.job.attempt, self.job.client)
 
     def tasks(self, worker: int) -> Iterator[Task]:
-        """Yield tasks. A task's key is twice the key's number, plus one for a deletion."""
+        """Yield tasks. The key of a task is twice the number of the key, plus one for a deletion."""
         axes, rng = self.job.point.axes, self.rng(worker, "rewrite")
         numbers = itertools.count(worker, self.workers)
         slots = [Slot(next(numbers)) for _ in range(axes["keys_per_worker"])]

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from storelab.core import folders
 from storelab.core.errors import MeasurementFailed, UserError
@@ -206,6 +207,17 @@ class Managed(Store):
             )
         return [self.endpoint(n) for n in names[:front_ends]]
 
+    def serves(self, url: str) -> bool:
+        parts = urlsplit(url)
+        port = parts.port or {"https": 443}.get(parts.scheme, 80)
+        records = self.daemons.records()
+        there = [
+            records[name].get("host", "") for name in self.daemons.running() if port in records[name].get("ports", ())
+        ]
+        if there and (public := getattr(self.settings, "advertise", None)):
+            there.append(public)
+        return any(network.same_host(parts.hostname or "", host) for host in there)
+
     def most(self, axis: str) -> int:
         return {"front_ends": self.most_front_ends, "accounts": self.most_accounts}[axis]
 
@@ -280,6 +292,8 @@ class Managed(Store):
                 ) from None
             self._resume()
             before = set(self.daemons.running())
+            if not before:
+                self.keep(False)
             try:
                 self._start(front_ends)
                 self.make_accounts(accounts)
@@ -292,6 +306,21 @@ class Managed(Store):
                         self.dismantle()
                         self.drives.unmount()
                 raise
+
+    def keep(self, wanted: bool = True) -> None:
+        """Record whether the user started this store. Such a store is not stopped at the end of a run."""
+        if wanted:
+            self._kept.touch()
+        else:
+            self._kept.unlink(missing_ok=True)
+
+    def kept(self) -> bool:
+        """Return whether the user started this store."""
+        return self._kept.exists()
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder / "started-by-user"
 
     def _look(self, there: str, front_ends: int, accounts: int) -> None:
         """Check a store that runs on another host. This host never starts, signals or stops its daemons.
@@ -381,11 +410,12 @@ class Managed(Store):
             return Cooling(why=f"the store's data are in memory ({self.settings.backing})")
         if there := self.daemons.elsewhere():
             return Cooling(why=f"the store's daemons run on {there}")
-        stopped = len(self.down())
+        kept, stopped = self.kept(), len(self.down())
         images = [self.drives.images] if self.drives.folders() else []
         pages = PageCache([str(folder) for folder in (self.data, *images)])
         pages.drop()
         self.up(front_ends, accounts)
+        self.keep(kept)
         done = [f"{stopped} processes stopped and restarted", f"pages of {pages.files} files dropped"]
         return Cooling(done, self.data_folders(), pages.still_cached)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import psutil
 
 NAMES = Path("/run/netns")  # folder where iproute2 keeps the names of namespaces
+ALL_ADDRESSES = {"0.0.0.0", "::"}
 INSIDE, SWITCH = "eth0", "sw"  # names of interfaces in namespaces
 HANDLE = "5109:"  # handle of the queueing discipline that `slow` adds
 LATENCY, MIN_BURST = "50ms", 16_384  # latency, and minimum burst in bytes, of a token bucket
@@ -83,6 +84,24 @@ def free(host: str, port: int) -> bool:
                 return False
             raise
     return True
+
+
+def same_host(one: str, other: str) -> bool:
+    """Return whether two names or addresses are the same host. 0.0.0.0 and :: are all addresses of this machine."""
+    try:
+        first, second = ({str(a[4][0]) for a in socket.getaddrinfo(h, None)} for h in (one, other) if h)
+    except (OSError, UnicodeError, ValueError):  # an unknown name; one of the two is empty
+        return False
+    if first & second:
+        return True
+    return bool((first | second) & ALL_ADDRESSES) and all(map(_is_local, first | second))
+
+
+def _is_local(address: str) -> bool:
+    try:
+        return free(address, 0)
+    except OSError:
+        return False
 
 
 class Namespace:

@@ -20,6 +20,7 @@ from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
 from storelab.cli import Settings, artefact
+from storelab.cli.campaigns import find
 from storelab.core import config, records
 from storelab.core.errors import UserError, without_tokens
 from storelab.stores import config as stores_config
@@ -394,7 +395,6 @@ def test_a_pack_that_is_there_stays(tmp_path):
 def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
     monkeypatch.chdir(project)
     settings = Settings("config.yaml", (), ())
-    assert artefact._find(settings, "mine")[1] == artefact._find(settings, "results/example")[1]
-    assert artefact._find(settings, "results/example/")[1] == Path("results/example")
+    assert find(settings, "mine").folder == find(settings, "results/example").folder == Path("results/example")
     (project / "archive/example/raw").mkdir(parents=True)
-    assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "in any folder of results"
+    assert find(settings, "archive/example").folder == Path("archive/example"), "in any folder of results"

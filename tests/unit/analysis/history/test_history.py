@@ -175,7 +175,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     refused(lambda: entries.read(site), "site@mine/raw/plan.json", "not a measured campaign")
     entry.rmdir()
     shutil.copytree(one, entry)
-    refused(lambda: entries.read(site), "site@mine: is not sealed", "storelab seal --campaign-dir")
+    refused(lambda: entries.read(site), "site@mine: is not sealed", "storelab seal ")
     assert command_line.storelab("seal", "--campaign-dir", str(entry))[0] == 0
     assert [e.name for e in entries.read(site)] == ["mine"]
     refused(lambda: entries.read(entry), "is one entry", str(site))

@@ -71,7 +71,7 @@ def test_limits_hold_over_spans_of_a_second(steps, clients, limits):
 
 def test_broken_limit_names_value_and_share():
     limits = {"throughput": 8_000_000, "requests_per_s": 20}
-    for look, values in (((9_000_000, 0), ("4.5 MB/s", "4.0 MB/s")), ((0, 44), ("22 requests/s", "10 of"))):
+    for look, values in (((9_000_000, 0), ("4.5 MB/s", "4.0 MB/s")), ((0, 44), ("22 requests/s", "10 requests/s of"))):
         guard = Guard(limits, 2)
         guard.observe(0, 0, 0, 0, 0)
         with pytest.raises(LimitExceeded) as caught:

@@ -205,7 +205,7 @@ def test_late_read_ends_the_run_and_its_bytes_are_recorded(time):
     sent = {"requests": 3, "asked_bytes": 120, "body_bytes": 120, "wire_bytes": 150}
     assert result.engine["abandoned"] == {"reads": 1} | sent
     assert result.reads["read"] == [0] and reader.log[-1] == ("settle", False)
-    assert "1 not done" in result.checks[0].detail
+    assert "1 not completed" in result.checks[0].detail
 
 
 def test_grace_after_the_deadline_ends(time):
@@ -273,7 +273,7 @@ def test_checks_name_what_is_wrong():
     tally = Tally(baskets=8, entries=62)
     good = by_name(tally.checks(4, [], {}, 0, True))
     assert not failed(good.values()) and good["reads"].detail == "4 completed, 0 failed"
-    assert good["crc32"].detail.startswith("8 baskets") and good["entries decoded"].detail.startswith("62 ")
+    assert good["crc32"].detail.startswith("8 correct baskets") and good["entries decoded"].detail.startswith("62 ")
     unopened = by_name(tally.checks(4, [], {}, 0, False))["side-car"]
     assert unopened.ok and unopened.detail != good["side-car"].detail
     assert failed(tally.checks(0, [], {}, 0, True)) == {"reads"}
