@@ -12,7 +12,8 @@ SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
 # This forwards signals to Snakemake and its processes, and runs the command in AFTER at the end.
-SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
+RUN := python -m storelab.cli.snakemake --profile profiles/local
+SNAKEMAKE := exec envs/forward.sh $(RUN)
 # Without LaTeX, everything except the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
@@ -23,10 +24,11 @@ demo: CAMPAIGN := demo
 demo: PARTS := environment
 demo: measure
 
+WITH_SETTINGS = storelab $(addprefix --set ,campaign=$(CAMPAIGN) $(CONFIG))
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --planned >/dev/null' \
-	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
+	@export AFTER='$(WITH_SETTINGS) down --planned >/dev/null' \
+	OTHERWISE='$(WITH_SETTINGS) verify >/dev/null 2>&1 && $(RUN) --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report
 
 paper: CAMPAIGN ?= reference
@@ -39,7 +41,7 @@ report: setup
 
 workflow-report: CAMPAIGN ?= reference
 workflow-report: setup
-	@envs/forward.sh snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) -- figures
+	@envs/forward.sh $(RUN) --config measure=false campaign=$(CAMPAIGN) -- figures
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) --report results/$(CAMPAIGN)/workflow.html -- pictures
 
 notebooks: CAMPAIGN ?= reference
@@ -66,7 +68,7 @@ docs: setup
 
 lint: PARTS := dev
 lint: setup
-	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
+	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile workflow rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
 
 setup:
 	@envs/setup.sh $(PARTS)

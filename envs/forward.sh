@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command, then $OTHERWISE if the command's status is 1, and always $AFTER at the end. Forwards SIGTERM, SIGHUP and Ctrl-C to the command and
+# Runs a command, then $OTHERWISE if the command's status is 1, and $AFTER at the end, except after a mistake (status 2). Forwards SIGTERM, SIGHUP and Ctrl-C to the command and
 # to all processes that it started.
 set -m # so that the command has its own process group
 child= after=${AFTER:-} otherwise=${OTHERWISE:-}
@@ -20,5 +20,5 @@ run() {
 run "$@"
 ended=$status
 [ "$ended" -ne 1 ] || [ -z "$otherwise" ] || run bash -c "$otherwise"
-[ -z "$after" ] || bash -c "$after"
+[ -z "$after" ] || [ "$ended" -eq 2 ] || bash -c "$after"
 exit "$ended"

@@ -53,9 +53,11 @@ def test_users_install_no_tools_of_developers():
     assert tools & locked("requirements.lock").keys() == {"jsonschema"}
 
 
-def test_conda_file_installs_the_lock():
+def test_conda_file_installs_all_packages():
     conda = (ROOT / "envs/conda.yaml").read_text()
-    (python,) = (d for d in yaml.safe_load(conda)["dependencies"] if d.startswith("python="))
+    wanted = yaml.safe_load(conda)["dependencies"]
+    (python,) = (d for d in wanted if str(d).startswith("python="))
+    assert {"pip": ["-e ../src/readplan", "-e ..[measure,lab]"]} in wanted
     assert PROJECT["project"]["requires-python"] == f">={python.removeprefix('python=')}"
     assert "uv pip sync --require-hashes envs/requirements.lock" in conda
 
