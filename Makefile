@@ -68,7 +68,7 @@ docs: setup
 
 lint: PARTS := dev
 lint: setup
-	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
+	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile workflow rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
 
 setup:
 	@envs/setup.sh $(PARTS)
@@ -84,12 +84,9 @@ lock: setup
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
-# This keeps the records of campaigns, the files of users, and the state of stores, which may be running. A campaign is locked while a point of it is
-# measured or it is sealed, and the files in *.users until the end of Snakemake.
+# This keeps the records of campaigns, the files of users, and the state of stores, which may be running.
 MADE := tables figures tex notebooks logs status work paper.pdf conference.pdf report.html workflow.html *.crate.zip
 clean:
-	@for lock in .storelab/measuring.lock .storelab/*.users/* results/*/; do \
-	[ ! -e "$$lock" ] || flock -n "$$lock" true || { \
-	echo "storelab: $$lock: a measurement is running; call \`make clean\` after its end" >&2; exit 2; }; done
+	@envs/idle.sh clean
 	@rm -rf .snakemake .pytest_cache .ruff_cache .mypy_cache $(foreach name,$(MADE),results/*/$(name) results/papers/*/$(name))
 	@rmdir -p results/papers/* 2>/dev/null || true

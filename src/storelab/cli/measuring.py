@@ -323,6 +323,10 @@ def _collect(config: "Config", points: "list[Point]") -> None:
                 filling.ensure(config, store, 0)
             except (UserError, MeasurementFailed) as error:  # the paper can be built while a store is down
                 click.echo(f"{name}: uploaded objects could not be removed yet: {error}", err=True)
+    if config.launcher.kind == "ssh":
+        from storelab.gang.launchers import ssh
+
+        ssh.remove(config.launcher)
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := integrity.missing(config.raw, [p.key for p in points]):
