@@ -85,7 +85,7 @@ tex:
 # Users install requirements.lock, developers also dev.lock, and `make lab` also lab.lock. All have the same versions.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header --no-emit-package readplan
 lock: setup
-	@$(COMPILE) pyproject.toml --group notebooks --group setup -o envs/requirements.lock
+	@$(COMPILE) pyproject.toml --extra measure --group notebooks --group setup -o envs/requirements.lock
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 

@@ -197,7 +197,7 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     assert rows == sum(r.operations for r in results) > 0
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
     with pytest.raises(OSError):
-        relay.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
+        relay.HttpsFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
 
 
 @pytest.mark.heavy
@@ -233,14 +233,14 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
 def test_the_post_office_serves_who_knows_the_token(tmp_path):
     relay_server = relay.RelayServer(tmp_path, (), "127.0.0.1")
     try:
-        place = relay.RemoteFolder(relay_server.url, relay_server.access())
+        place = relay.HttpsFolder(relay_server.url, relay_server.access())
         place.put("ready.0", {"a": 1})
         assert place.put_once("ready.1", {}) and not place.put_once("ready.1", {"b": 2})
         assert place.present("ready") == {0, 1} and place.get("go") is None
         assert place.get("ready.0") == {"a": 1} and place.get("ready.1") == {}
         assert all(place.put_once("seen.0", {"clients": {7: 1}}) for _ in range(2))  # the second time: tried again
         with pytest.raises(OSError, match="403"):
-            relay.RemoteFolder(relay_server.url, {**relay_server.access(), "token": "guessed"}).get("ready.0")
+            relay.HttpsFolder(relay_server.url, {**relay_server.access(), "token": "guessed"}).get("ready.0")
         with pytest.raises(OSError, match="400"):
             place.get(".hidden")
         with socket.create_connection(("127.0.0.2", urlsplit(relay_server.url).port), 5):
@@ -248,7 +248,7 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
         other = relay.RelayServer(tmp_path, (), "127.0.0.1")
         try:
             with pytest.raises(OSError, match="certificate verify failed"):
-                relay.RemoteFolder(other.url, relay_server.access()).get("ready.0")
+                relay.HttpsFolder(other.url, relay_server.access()).get("ready.0")
         finally:
             other.close()
     finally:

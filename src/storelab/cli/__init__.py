@@ -22,6 +22,7 @@ from storelab.core.errors import (
     MeasurementFailed,
     UserError,
     memory_error,
+    missing_package,
     require_known,
     shown,
     system_error,
@@ -356,7 +357,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
-    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError) as error:
+    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ModuleNotFoundError) as error:
         click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
 
@@ -386,6 +387,8 @@ def one_line(error: Exception) -> str:
         return str(system_error(error))
     if isinstance(error, MemoryError):
         return str(memory_error())
+    if isinstance(error, ModuleNotFoundError):
+        return str(missing_package(error))
     if not isinstance(error, click.ClickException):
         return str(error)
     context = getattr(error, "ctx", None)

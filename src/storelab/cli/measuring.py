@@ -85,6 +85,10 @@ def check(settings: Settings, as_json: bool) -> None:
         checks.everything(config, points, WORKLOADS, stores)
         notes = [*cold.notes(points, stores), *checks.retention(config, of_campaign)]
     todo = integrity.missing(config.raw, [p.key for p in points])
+    if errors := checks.hosts(config, [p for p in points if p.key in {*todo}], stores):
+        for error in errors[:-1]:
+            click.echo(f"storelab: {error}", err=True)
+        raise errors[-1]
     state = {
         "points": len(points),
         "measured": len(points) - len(todo),

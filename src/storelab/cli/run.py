@@ -3,6 +3,7 @@
 This module may import every package. It imports what it needs when it runs.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -61,6 +62,8 @@ def run(
     if settings.main != Path("config.yaml"):
         problem = f"--config {settings.main} is not possible, because the Snakefile reads config.yaml"
         raise UserError("run", problem, "rename the file, or add it with --configfile")
+    if importlib.util.find_spec("snakemake") is None:
+        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")  # printed with the extra to install
     folder = _profile_folder(profile)
     named, values = _split(words)
     chosen = campaigns.configured(settings.adding(configfile, values), named)

@@ -352,7 +352,7 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
     """
     from storelab.gang.launchers import choose, srun
 
-    if full.launcher.kind == "local":
+    if full.launcher.kind in ("local", "ssh"):  # `storelab measure` runs on this host
         nodes = dict.fromkeys(points, 1)
     else:
         srun.keep(os.environ)

@@ -1,10 +1,11 @@
 """The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
-`python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder, or the
-address of the coordinator's relay server if nodes share no folder (`relay.py`). The clients meet in a folder on the
-node's tmpfs. For the coordinator the agent is the participant, so that a shared folder sees nodes, not clients. The
-node's clock is compared with the coordinator's clock, and its clients use the latter. The agent ends when its clients
-have ended, and they end with it. It also ends when the coordinator gives no sign of life.
+`python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder; if nodes
+share no folder, it is the address of the coordinator's relay server, or `pipe:` for standard input and output
+(`relay.py`). `python -m storelab.gang.agent sweep FOLDER` removes what killed agents left in FOLDER (`scratch`). The
+clients meet in a folder on the node's tmpfs. For the coordinator the agent is the participant, so that a shared folder
+sees nodes, not clients. The node's clock is compared with the coordinator's clock, and its clients use the latter. The
+agent ends when its clients have ended, and they end with it. It also ends when the coordinator gives no sign of life.
 """
 
 import fcntl
@@ -33,6 +34,7 @@ ALIVE_S = 3.0  # between two signs of life
 ABORT_LOOK_S = 0.5  # between two checks whether the gang was cancelled
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _end_reasons: list[str] = []  # the signal that asked this agent to end
+SWEEP = "sweep"
 LOCK, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
 
@@ -82,6 +84,13 @@ def sweep(folder: Path) -> list[str]:
         finally:
             os.close(lock)
     return out
+
+
+def clear(base: Path) -> None:
+    """Remove what killed agents of this user left below `base`."""
+    with scratch.using(base) as folder, _turn(folder):
+        sweep(folder)
+    scratch.clear(base)
 
 
 def _remove(path: Path) -> None:
@@ -151,7 +160,7 @@ class Agent:
 
     def _compare_clock(self) -> nodes.Offset:
         """Set the offset of the clock. Raise NodeFailed if it exceeds the bound."""
-        offset, bound = nodes.measure_offset(self.job.clock_addresses), self.job.clock_bound_ns
+        offset, bound = nodes.measure_offset(self.job.clock_addresses, self.uplink), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
                 f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
@@ -284,6 +293,9 @@ def _end_by_signal(number: int, _: Any) -> None:
 
 def main() -> None:
     """Connect this node to the coordinator and run its clients; failures are reported to the coordinator."""
+    if sys.argv[1] == SWEEP:
+        clear(Path(sys.argv[2]))
+        return
     processes.no_core_dumps()
     prefork.without_pandas()
     for sig in SIGNALS:
@@ -301,8 +313,9 @@ def main() -> None:
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
     except (OSError, NodeFailed) as error:  # can only be reported through the batch system
+        place = "" if sys.argv[1] == relay.PIPE else f" at {sys.argv[1]}"
         print(
-            f"storelab: node {number} ({host}) does not reach the coordinator at {sys.argv[1]}: {error}",
+            f"storelab: node {number} ({host}) does not reach the coordinator{place}: {error}",
             file=sys.stderr,
             flush=True,
         )

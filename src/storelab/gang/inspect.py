@@ -1,7 +1,8 @@
 """`storelab doctor --nodes`: every node of the allocation checks itself, and the answers become one table.
 
-In an HTCondor pool, as many machines are checked as a gang may have. On a node, `python -m storelab.gang.inspect FOLDER
-NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in FOLDER and writes `node.<number>` there.
+In an HTCondor pool, as many machines are checked as a gang may have. On a node, `python -m storelab.gang.inspect PLACE
+NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in PLACE (a folder or a pipe, see `relay.py`) and writes
+`node.<number>` there. `storelab check` inspects the hosts of the launcher `ssh` in this way.
 """
 
 import os
@@ -13,15 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab.core import clock
+from storelab.core import clock, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang import credentials
-from storelab.gang.launchers import choose, condor, remote, srun
+from storelab.gang import credentials, relay
+from storelab.gang.launchers import choose, condor, remote, srun, ssh
 from storelab.gang.nodes import ClockServer, host_name, measure_offset, other_versions, versions
 from storelab.gang.rendezvous import Folder, wait_for_file
 from storelab.host import environment, processes
@@ -32,16 +34,17 @@ OPEN_FILES = 1024  # a client with many workers may open this many
 COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 
 
-def look(folder: Path, number: int) -> None:
-    """Write the state of this node. Raise SystemExit if it does not see the folder."""
-    place, host = Folder(folder), host_name()
+def look(place: relay.SharedFolder | relay.RemoteFolder, number: int) -> None:
+    """Write the state of this node. Raise SystemExit if it does not see the place."""
+    host = host_name()
     if (ask := wait_for_file(place, "ask.json")) is None:
-        sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
+        seen = getattr(place, "path", place)
+        sys.exit(f"storelab: node {number} ({host}): does not see {seen}: `results` is not shared with it")
     about: dict[str, Any] = {
         "host": host,
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         **versions(),
-        **measure_offset(ask["clock"]).as_dict(),
+        **measure_offset(ask["clock"], place).as_dict(),
     }
     try:
         from storelab.engines import s5cmd
@@ -67,10 +70,11 @@ def _reach(url: str) -> str:
         return error.strerror or str(error)
 
 
-def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
+def nodes(config: Config, stores: Mapping[str, Any], scratch_bytes: int = 0) -> tuple[list[dict[str, str]], list[str]]:
     """Return a row for each node of the allocation, and the names of stores that are down.
 
-    A row has the COLUMNS and `problem`, '' if the node is fit. Raise UserError if there is no allocation.
+    A row has the COLUMNS and `problem`, '' if the node is fit. scratch_bytes: needed on the tmpfs of each node. Raise
+    UserError if there is no allocation.
     """
     if config.launcher.kind == "local":
         raise UserError(
@@ -87,9 +91,9 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
         found = {name: _endpoints(stores[name]) for name in config.stores_to_measure}
         urls = [e.url for ends in found.values() for e in ends if "://" in e.url and not e.url.startswith("file")]
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
-        words = (_run if config.launcher.kind == "srun" else _submit)(config, count, folder)
+        words = {"srun": _run, "htcondor": _submit, "ssh": _connect}[config.launcher.kind](config, count, folder)
         answers = _answers(folder, count, words)
-        return [_row(config, n, answers[n], words) for n in range(count)], [
+        return [_row(config, n, answers[n], words, scratch_bytes) for n in range(count)], [
             name for name, ends in found.items() if not ends
         ]
     finally:
@@ -127,6 +131,37 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
     return [problem] if problem else []
 
 
+class Visitors(ssh.SshLauncher):
+    """A launcher that inspects hosts over ssh."""
+
+    module = "storelab.gang.inspect"
+
+    def launch(self) -> None:
+        """Connect with all hosts, and let those that can be used check themselves."""
+        self.connect()
+        self.begin()
+
+    def reports(self) -> list[str]:
+        """Return why hosts gave no answer, one line each."""
+        problems = self.connections.problems | {
+            n: self.why(n, status)
+            for n, agent in self.agents.items()
+            if (status := agent.poll()) is not None and n not in Folder(self.folder).present("node")
+        }
+        return [f"storelab: node {n} ({self.hosts[n]}): {problem}" for n, problem in problems.items()]
+
+
+def _connect(config: Config, count: int, folder: Path) -> list[str]:
+    """Let all hosts check themselves; return why some gave no answer."""
+    visitors = Visitors(folder, [[n] for n in range(count)], [], config.launcher)
+    try:
+        visitors.launch()
+        clock.wait_for(lambda: not visitors.running(), WAIT_S, 0.05)
+        return visitors.reports()
+    finally:
+        visitors.stop()
+
+
 def _run(config: Config, count: int, folder: Path) -> list[str]:
     """Let all nodes check themselves; return what srun and the nodes printed."""
     settings = config.launcher
@@ -157,7 +192,7 @@ def _endpoints(store: Any) -> list[Any]:
         return []
 
 
-def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -> dict[str, str]:
+def _row(config: Config, number: int, about: dict[str, Any], words: list[str], scratch_bytes: int) -> dict[str, str]:
     if not about:
         match = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
         host, problem = (match[1], match[2]) if match else (f"node {number}", _reported(number, words))
@@ -176,7 +211,7 @@ def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -
         "open files": str(about["open_files"]),
         "clock": "unknown" if error is None else f"{about['clock_offset_ns'] / 1e6:+.2f} ± {error / 1e6:.2f} ms",
         "link": "unknown" if about["link_bits_per_s"] is None else f"{about['link_bits_per_s'] / 1e9:g} Gbit/s",
-        "problem": "; ".join(_problems(config, about, closed)),
+        "problem": "; ".join(_problems(config, about, closed, scratch_bytes)),
     }
 
 
@@ -189,7 +224,7 @@ def _reported(number: int, words: list[str]) -> str:
     return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
 
 
-def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> list[str]:
+def _problems(config: Config, about: dict[str, Any], closed: dict[str, str], scratch_bytes: int) -> list[str]:
     """Return why a gang with this node would fail."""
     out, settings = [], config.launcher
     out += [f"other {what}: {words}" for what, words in other_versions(about).items()]
@@ -198,11 +233,17 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
     out += [f"{url}: {why}" for url, why in closed.items()]
     if about["tmpfs_free"] is None:
         out.append(f"the folder {config.scratch} (`scratch`) does not exist")
+    elif about["tmpfs_free"] < scratch_bytes:
+        needed, free = units.human_size(scratch_bytes), units.human_size(about["tmpfs_free"])
+        out.append(f"its clients need {needed} in {config.scratch} (`scratch`), which has {free} free")
     if about["open_files"] < OPEN_FILES:
         out.append(f"{about['open_files']} open files are too few: ulimit -n {OPEN_FILES}")
     offset, error = about["clock_offset_ns"], about["clock_error_ns"]
     if error is None or error > settings.clock_error:
-        out.append("its clock is not known well enough: open UDP to this host, see launcher.address and launcher.port")
+        known = "not known" if error is None else f"only known to within {error / 1e6:.3g} ms"
+        fix = "open UDP to this host, see launcher.address and launcher.port"
+        over_ssh = "its connection is slow; raise launcher.clock_error"
+        out.append(f"its clock is {known}: {over_ssh if settings.kind == 'ssh' else fix}")
     elif abs(offset) > settings.clock_bound:
         out.append(
             f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = "
@@ -212,4 +253,4 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
 
 
 if __name__ == "__main__":
-    look(Path(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"]))
+    look(relay.uplink(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"]))

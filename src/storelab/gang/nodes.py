@@ -1,10 +1,10 @@
 """A node: its name and versions, the offset of its clock from the coordinator's, and its part of the records.
 
-The coordinator answers datagrams with its time. A node asks several times and keeps the quickest answer, whose round
-trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989): offset =
-server - (sent + received) / 2, known to within half the round trip. If no datagram gets through, the node asks the
-kernel whether its clock is disciplined (adjtimex(2)), and for the kernel's own bound on the error. The offset is then
-taken as zero, to within that bound. May import: `coordinator`, `engines`, `host`, `core`.
+The coordinator answers datagrams, or requests on an agent's pipe, with its time. A node asks several times and keeps
+the quickest answer, whose round trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed
+Computing 3, 1989): offset = server - (sent + received) / 2, known to within half the round trip. If no datagram gets
+through, the node asks the kernel whether its clock is disciplined (adjtimex(2)), and for the kernel's own bound on the
+error. The offset is then taken as zero, to within that bound. May import: `coordinator`, `engines`, `host`, `core`.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,16 +131,23 @@ class _Answer(socketserver.BaseRequestHandler):
             sender.sendto(data + struct.pack("!q", clock.now_ns() + self.server.shift_ns), self.client_address)
 
 
-def measure_offset(addresses: list[list]) -> Offset:
+def measure_offset(addresses: list[list], uplink: Any = None) -> Offset:
     """Return the offset to the coordinator's clock from the first address that answers, else from the kernel.
 
-    addresses: list of [host, port].
+    addresses: list of [host, port]; uplink: if it knows the coordinator's time, it is asked instead.
     """
+    if ask := getattr(uplink, "server_time_ns", None):
+        return min((_one_offset(ask) for _ in range(REQUESTS)), key=lambda offset: offset.error_ns or 0)
     for host, port in addresses:
         if (best := _measured_offset(host, port)) is not None:
             return best
     error_ns = kernel_error_ns()
     return Offset(0, error_ns, "unknown" if error_ns is None else "kernel")
+
+
+def _one_offset(ask: Callable[[], int]) -> Offset:
+    sent, there, received = clock.now_ns(), ask(), clock.now_ns()
+    return Offset(there - (sent + received) // 2, (received - sent) // 2, "asked")
 
 
 def _measured_offset(host: str, port: int) -> Offset | None:

@@ -89,6 +89,7 @@ slurm = Packages(
     ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"),
     "for the testbed: about 40 packages, 20 MB to download",
 ).parts
+sshd = Packages(("openssh-server", "openssh-client"), "for hosts of the launcher ssh: 2 MB to download").parts
 squid = Packages(("squid",), "for `http_cache: squid`: about 8 packages, 4 MB to download").parts
 
 

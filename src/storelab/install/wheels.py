@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from storelab.core.errors import UserError
+from storelab.core.errors import INSTALL_CLIENTS, UserError
 from storelab.install import Part, Progress, tools_folder
 from storelab.install.running import pip
 
@@ -63,7 +63,7 @@ def seaweedfs_program(place: str, version: str = "") -> Path:
     if version in ("", has):
         if not program.exists():
             raise UserError(
-                place, "the SeaweedFS wheel is missing (no `weed` in the folder of Python)", "run `make setup`"
+                place, "the SeaweedFS wheel is missing (no `weed` in the folder of Python)", INSTALL_CLIENTS
             )
         return program
     if version not in SEAWEEDFS:

@@ -24,6 +24,7 @@ from storelab.core.model import Point, Workload
 from storelab.core.plan import stores_of
 from storelab.core.plan.roles import placed
 from storelab.datasets import own_file
+from storelab.gang import inspect
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
@@ -62,6 +63,16 @@ def everything(
         require_space(config, points, stores)
         places({name: stores[name] for name in stores_of(config, points)})
         faults.check_plan(config, points, made, report)
+
+
+def hosts(config: Config, points: list[Point], stores: Mapping[str, Store]) -> list[UserError]:
+    """Return why hosts of the launcher `ssh` cannot measure these points, one error for each host."""
+    if config.launcher.kind != "ssh" or not points:
+        return []
+    needed = max(math.ceil(summarise([p], p.store).scratch_bytes / choose.nodes_of(config, p)) for p in points)
+    rows, _ = inspect.nodes(config, stores, needed)
+    named = zip(config.launcher.hosts, rows, strict=False)  # a gang may have fewer
+    return [UserError("launcher.hosts", f"{host}: {row['problem']}") for host, row in named if row["problem"]]
 
 
 def refuse_sealed(config: Config) -> None:

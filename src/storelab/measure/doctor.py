@@ -18,7 +18,7 @@ from typing import Any
 from storelab import stores
 from storelab.core import records, units
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import INSTALL_CLIENTS, MeasurementFailed, UserError
 from storelab.engines import s5cmd
 from storelab.host import processes
 from storelab.stores import make
@@ -74,7 +74,7 @@ def _programs() -> Iterator[Finding]:
     for name, path in programs.items():
         done = processes.run_command([path, "version"])
         version = done.stdout.strip().partition("\n")[0]
-        yield _judged(name, version, version or "is missing", "run `make setup`", "fail")
+        yield _judged(name, version, version or "is missing", INSTALL_CLIENTS, "fail")
     for name in ("latexmk", "pdflatex"):
         there = shutil.which(name)
         yield _judged(name, there, "found" if there else "is missing", "install TeX Live (only needed for the paper)")
@@ -85,7 +85,7 @@ def _packages() -> Iterator[Finding]:
         try:
             yield Finding(f"package {name}", "ok", importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(f"package {name}", "fail", "is missing", "run `make setup`")
+            yield Finding(f"package {name}", "fail", "is missing", INSTALL_CLIENTS)
 
 
 def _machine(config: Config) -> Iterator[Finding]:

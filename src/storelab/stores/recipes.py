@@ -11,6 +11,7 @@ from storelab.install import Part
 # not the kind of store of that name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
+    "sshd": ("storelab.install.debian", "sshd"),
     "squid": ("storelab.install.debian", "squid"),
     "condor": ("storelab.install.debian", "condor"),
     "davix": ("storelab.engines.davix_program", "recipe"),

@@ -127,3 +127,9 @@ def test_measured_campaign_needs_no_store(started, project, monkeypatch):
     monkeypatch.setattr(integrity, "missing", lambda raw, keys: [])
     (project / "store").rmdir()
     assert started("small")[0]
+
+
+def test_missing_snakemake_is_one_line(project, monkeypatch):
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    code, _, err = in_process(project, "run", "small")
+    assert code == 2 and "pip install 'storelab[workflow]'" in err and err.count("\n") == 1

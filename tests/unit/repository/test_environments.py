@@ -36,7 +36,10 @@ def misfits(requirements: list[str], lock: dict[str, set[str]]) -> list[str]:
 
 def test_locks_fulfil_what_the_package_asks_for():
     groups, users, tools = PROJECT["dependency-groups"], locked("requirements.lock"), locked("dev.lock")
-    needed = [text for text in PROJECT["project"]["dependencies"] if not text.startswith("readplan")]
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["workflow"], *extras["measure"]]
+    needed = [text for text in needed if not text.startswith(("readplan", "storelab["))]
     needed += tomllib.loads((ROOT / "src/readplan/pyproject.toml").read_text())["project"]["dependencies"]
     assert not misfits([*needed, *groups["notebooks"], *groups["setup"]], users)
     assert not misfits(groups["dev"], tools)

@@ -27,6 +27,7 @@ from storelab.core.config_types import (
     Rate,
     RoleName,
     Size,
+    SshHost,
     StrictModel,
     SweepName,
     Text,
@@ -72,13 +73,18 @@ class Limits(StrictModel):
 
 
 class Launcher(StrictModel):
-    """The way to start clients of a point: on this host, or on nodes of a batch system (docs/cluster.md)."""
+    """The way to start clients: on this host, on hosts over ssh, or on nodes of a batch system (docs/cluster.md)."""
 
-    kind: Literal["local", "srun", "htcondor"] = Field(
-        "local", description="`local`: on this host; `srun`: in a Slurm allocation; `htcondor`."
+    kind: Literal["local", "ssh", "srun", "htcondor"] = Field(
+        "local", description="`local`: on this host; `ssh`: on `hosts`; `srun`: in a Slurm allocation; `htcondor`."
+    )
+    hosts: Annotated[list[SshHost], Once] = Field(
+        default_factory=list,
+        description="For ssh: the hosts of the clients, each once, as ssh knows them: names, aliases, `user@host`.",
     )
     options: list[str] = Field(
-        default_factory=list, description="Additional options of srun, or lines of the HTCondor submit description."
+        default_factory=list,
+        description="Additional options of ssh or srun, or lines of the HTCondor submit description.",
     )
     universe: Literal["vanilla", "parallel"] = Field(
         "vanilla", description="For HTCondor: independent jobs that meet, or its gang scheduling (`parallel`)."
@@ -87,12 +93,14 @@ class Launcher(StrictModel):
         None,
         ge=1,
         description=(
-            "Maximum number of nodes of a gang; default: those of the allocation. Required for HTCondor, and where "
-            "each point is a separate Slurm job."
+            "Maximum number of nodes of a gang; default: those of the allocation, or all `hosts`. Required for "
+            "HTCondor, and where each point is a separate Slurm job."
         ),
     )
     python: Text | None = Field(
-        None, description="Python with storelab on the nodes; default: the path of the running one."
+        None,
+        description="Python with storelab on the nodes; default: the path of the running one. ssh also takes a Python "
+        "of the same version without storelab, see docs/cluster.md.",
     )
     setup: str | None = Field(
         None,
@@ -106,7 +114,9 @@ class Launcher(StrictModel):
         description="UDP port of the clock, and TCP port for results without a shared folder; 0: any.",
     )
     shared_folder: Boolean = Field(
-        True, description="Nodes have access to `results`; false: they send their results to `port` of this host."
+        True,
+        description="Nodes have access to `results`; false: they send their results to `port` of this host. With ssh, "
+        "they send them over their connection in any case.",
     )
     clock_bound: Wait = Field(given("1 s"), description="A node whose clock differs by more than this is refused.")
     clock_error: Wait = Field(

@@ -1,4 +1,6 @@
-"""Launchers start the clients: as processes on this host, by Slurm's srun, or by HTCondor. `choose` selects one.
+"""Launchers start the clients: as processes on this host, over ssh, by Slurm's srun, or by HTCondor.
+
+`choose` selects one.
 
 May import: the same as `gang`.
 """

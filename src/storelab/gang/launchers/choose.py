@@ -10,7 +10,7 @@ from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.gang import client, credentials
-from storelab.gang.launchers import condor, local, remote, srun
+from storelab.gang.launchers import condor, local, remote, srun, ssh
 from storelab.gang.launchers.local import Spare as Spare
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import LOOPBACK
@@ -54,6 +54,8 @@ def make(
         raise MeasurementFailed(reason)
     if settings.kind == "htcondor":
         return condor.CondorLauncher(folder, _spread(point, most_nodes(config)), environs, settings)
+    if settings.kind == "ssh":
+        return ssh.SshLauncher(folder, _spread(point, most_nodes(config)), environs, settings)
     around = srun.allocation(os.environ)
     nodes = _spread(point, settings.nodes or around)
     if len(nodes) > around:
@@ -79,6 +81,9 @@ def most_nodes(config: Config) -> int:
                 "launcher.nodes", "HTCondor does not report how many nodes a gang may have", "give a number"
             )
         return config.launcher.nodes
+    if config.launcher.kind == "ssh":
+        ssh.require()
+        return _within_list(config.launcher.nodes, len(config.launcher.hosts))
     if config.launcher.nodes and not srun.inside(os.environ):  # each point becomes its own job
         srun.require(os.environ)
         if (there := srun.cluster()) is not None and there < config.launcher.nodes:
@@ -99,9 +104,20 @@ def most_nodes(config: Config) -> int:
     return wanted
 
 
+def _within_list(wanted: int | None, listed: int) -> int:
+    """Return how many of the listed hosts a gang may have. Raises UserError."""
+    if not listed:
+        raise UserError(ssh.PLACE, "the list is empty, but launcher.kind is ssh", "list the hosts of the clients")
+    if wanted and wanted > listed:
+        raise UserError(
+            "launcher.nodes", f"{wanted} nodes are wanted, but launcher.hosts has {listed}", "list more hosts"
+        )
+    return wanted or listed
+
+
 def nodes_of(config: Config, point: Point) -> int:
-    """Return how many nodes the gang of a point needs if each point is a separate job. Raises UserError."""
-    return len(_spread(point, config.launcher.nodes or point.clients))
+    """Return how many nodes the gang of a point needs, on hosts over ssh or as a separate job. Raises UserError."""
+    return len(_spread(point, config.launcher.nodes or len(config.launcher.hosts) or point.clients))
 
 
 def _spread(point: Point, nodes: int) -> list[list[int]]:
@@ -135,7 +151,7 @@ def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
                 raise UserError(
                     f"sweeps.{p.sweep}.axes.clients_per_node",
                     f"{p.clients} clients, {k} on a node, need several nodes, but the launcher is local",
-                    "choose launcher.kind srun or htcondor, or sweep fewer clients",
+                    "choose launcher.kind ssh, srun or htcondor, or sweep fewer clients",
                 )
         return
     nodes = most_nodes(config)

@@ -46,18 +46,21 @@ def host_names(configured: str | None) -> list[str]:
     return [configured] if configured else list(dict.fromkeys([socket.gethostname(), socket.getfqdn()]))
 
 
-def prepared(setup: str | None, command: list[str]) -> list[str]:
+def prepared(setup: str | None, command: list[str], *number: str) -> list[str]:
     """Return the command after the site's setup lines, in a login shell (which defines `module`), or unchanged."""
-    return ["/bin/bash", "-l", "-c", script(setup), SETUP, *command] if setup else command
+    return ["/bin/bash", "-l", "-c", script(setup, *number), SETUP, *command] if setup else command
 
 
-def script(setup: str) -> str:
+def script(setup: str, number: str = "${SLURM_PROCID:-?}") -> str:
     """Return a shell script: the setup lines, then the command given as arguments. A failing line names its node."""
     # The sleep: a batch system may lose output written just before the end.
-    failed = (
-        f'echo "storelab: node ${{SLURM_PROCID:-?}} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
-    )
+    failed = f'echo "storelab: node {number} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
     return f"trap '{failed}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
+
+
+def manifests(job: GangJob) -> list[Path]:
+    """Return the manifests of the data sets of a job."""
+    return [role_job.manifest for role_job in (job, *job.roles) if role_job.manifest]
 
 
 class SignsOfLife:
@@ -116,22 +119,25 @@ class RemoteLauncher(Launcher):
 
     def start(self) -> None:
         """Start the agents. Raise UserError or MeasurementFailed if the command is missing, or the system refuses."""
-        self.clock = ClockServer(host_names(self.settings.address), self.settings.port)
         job = GangJob.read(self.folder)
-        job.nodes = self.nodes
-        job.clock_addresses, job.clock_bound_ns = self.clock.addresses, self.settings.clock_bound
+        job.nodes, job.clock_bound_ns = self.nodes, self.settings.clock_bound
         # A coordinator may be silent while it waits for the batch system.
         job.silence_ns = 2 * self.settings.heartbeat_timeout
+        self.serve(job)
         job.write(self.folder)
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
+        self.launch()
+
+    def serve(self, job: GangJob) -> None:
+        """Start what the agents use to reach this host, and note its addresses in the job."""
+        self.clock = ClockServer(host_names(self.settings.address), self.settings.port)
+        job.clock_addresses = self.clock.addresses
         if not self.settings.shared_folder:
-            manifests = [role_job.manifest for role_job in (job, *job.roles) if role_job.manifest]
             self.relay_server = relay.RelayServer(
-                self.folder, manifests, host_names(self.settings.address)[0], self.settings.port
+                self.folder, manifests(job), host_names(self.settings.address)[0], self.settings.port
             )
             credentials.send(self.folder, "ticket", self.relay_server.access())
-        self.launch()
 
     def run(self, command: list[str]) -> None:
         """Run the command that starts all agents and ends with them; its output goes to a log."""
@@ -166,9 +172,12 @@ class RemoteLauncher(Launcher):
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
                 known = "not known" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms"
-                hint = f"open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
-                return f"node {n} ({host}): its clock is {known}; {hint}"
+                return f"node {n} ({host}): its clock is {known}; {self.clock_hint()}"
         return ""
+
+    def clock_hint(self) -> str:
+        """Return how to know the nodes' clocks better."""
+        return f"open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
 
     def ended(self) -> dict[int, int]:
         """Return the exit statuses that the agents report, by rank."""

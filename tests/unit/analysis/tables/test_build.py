@@ -91,7 +91,7 @@ def test_edited_column_stops_build(fresh):
     run = records.read_json(head)
     records.write_summed(head, run | {"files": records.file_entries(head.parent.glob("*.parquet"))})
     integrity.write_sums(fresh / "raw")
-    refused(fresh, "a Parquet file has columns or values that no measurement writes .*schema mismatch")
+    refused(fresh, "a Parquet file has columns or values that storelab does not write .*schema mismatch")
     records.write_summed(head, {k: v for k, v in records.read_json(head).items() if k != "start_ns"})
     integrity.write_sums(fresh / "raw")
     refused(fresh, "has no 'start_ns': the file is damaged")
