@@ -147,5 +147,5 @@ def init(folder: str) -> None:
 
     new = project.init(Path(folder))
     click.echo(
-        f"{folder}: {len(new)} files written; next: run `storelab run demo` there, or edit config.yaml and run `storelab check`"
+        f"{folder}: {len(new)} files written; next: `storelab run demo` there, or edit config.yaml and run `storelab check`"
     )
