@@ -146,6 +146,4 @@ def init(folder: str) -> None:
     from storelab.install import project
 
     new = project.init(Path(folder))
-    click.echo(
-        f"{folder}: {len(new)} files written; next: `storelab run demo` there, or edit config.yaml and run `storelab check`"
-    )
+    click.echo(f"{folder}: {len(new)} files written; next: `storelab run demo` there, or edit config.yaml first")
