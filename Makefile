@@ -18,7 +18,8 @@ SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
 # This forwards signals to Snakemake and its processes.
-SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
+RUN := python -m storelab.cli.snakemake --profile profiles/local
+SNAKEMAKE := exec envs/forward.sh $(RUN)
 # Without LaTeX, everything except the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
@@ -46,7 +47,7 @@ report: setup
 
 workflow-report: CAMPAIGN ?= reference
 workflow-report: setup
-	@envs/forward.sh snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) -- figures
+	@envs/forward.sh $(RUN) --config measure=false campaign=$(CAMPAIGN) -- figures
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) --report results/$(CAMPAIGN)/workflow.html -- pictures
 
 notebooks: CAMPAIGN ?= reference
@@ -73,7 +74,7 @@ docs: setup
 
 lint: PARTS := dev
 lint: setup
-	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
+	@ruff check . && ruff format --check . && codespell && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile workflow rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check && $(DOCS) -q -d .storelab/site
 
 setup:
 	@envs/setup.sh $(PARTS)
@@ -89,9 +90,9 @@ lock: setup
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
-# This keeps the records of campaigns, links.yaml (which a user writes), and the state of stores, which may be running.
+# This keeps the records of campaigns, the files of users, and the state of stores, which may be running.
+MADE := tables figures tex notebooks logs status work paper.pdf conference.pdf report.html workflow.html *.crate.zip
 clean:
-	@if [ -e .storelab/measuring.lock ] && ! flock -n .storelab/measuring.lock true; then \
-	echo "storelab: a measurement is running; call \`make clean\` after its end" >&2; exit 2; fi
-	@rm -rf results/papers .snakemake .pytest_cache .ruff_cache .mypy_cache
-	@[ ! -d results ] || find results -mindepth 2 -maxdepth 2 ! -name raw ! -name links.yaml -exec rm -rf {} +
+	@envs/idle.sh clean
+	@rm -rf .snakemake .pytest_cache .ruff_cache .mypy_cache $(foreach name,$(MADE),results/*/$(name) results/papers/*/$(name))
+	@rmdir -p results/papers/* 2>/dev/null || true

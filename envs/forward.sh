@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command, then $OTHERWISE if the command's status is 1, and always $AFTER at the end. Forwards SIGTERM, SIGHUP and Ctrl-C to the command and
-# to all processes that it started. After a signal, $OTHERWISE does not run; after Ctrl-C, the status is 130.
+# Runs a command, then $OTHERWISE if the command's status is 1, and $AFTER at the end, except after a mistake (status 2). Forwards SIGTERM, SIGHUP and
+# Ctrl-C to the command and to all processes that it started. After a signal, $OTHERWISE does not run; after Ctrl-C, the status is 130.
 set -m # so that the command has its own process group
 child= received= after=${AFTER:-} otherwise=${OTHERWISE:-}
 unset AFTER OTHERWISE
@@ -24,5 +24,5 @@ run "$@"
 ended=$status
 [ "$ended" -ne 1 ] || [ -n "$received" ] || [ -z "$otherwise" ] || run bash -c "$otherwise"
 [ "$received" != INT ] || ended=130
-[ -z "$after" ] || bash -c "$after"
+[ -z "$after" ] || [ "$ended" -eq 2 ] || bash -c "$after"
 exit "$ended"

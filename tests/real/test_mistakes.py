@@ -143,6 +143,20 @@ def test_snakemake_without_its_folder_says_why(lab):
     assert done.returncode == 1 and "storelab: Snakemake: FileExistsError" in done.stderr, done.stderr
 
 
+def test_failed_check_is_printed_once(tmp_path):
+    """Neither Snakemake, nor `collect`, nor the rebuild after an error repeat it."""
+    env = dict(environ(), STORELAB_TOOLS=str(tmp_path), PATH=f"{BIN}:/usr/bin:/bin")
+    with laboratory(SWEEPS, {"absent": {"kind": "minio"}}, stores_to_measure=["absent"]) as folder:
+        (folder / "envs").symlink_to(ROOT / "envs")
+        for name, message in (("bench", "the program minio is not installed"), ("nope", "'nope' does not exist")):
+            command = ["make", "-s", "-o", "setup", "-o", "tex", "-f", str(ROOT / "Makefile"), "measure"]
+            done = subprocess.run(
+                [*command, f"CAMPAIGN={name}"], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+            )
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]
+            assert done.returncode == 2 and len(lines) == 1 and message in lines[0], done.stderr
+
+
 def test_error_of_snakemake_is_one_line():
     trace = "Traceback (most recent call last):\n\n  File \"{0}\"\n\nOSError: [Errno 30] Read-only file system: 'x'\n"
     assert line(trace.format("/lib/snakemake/cli.py")) == "OSError: [Errno 30] Read-only file system: 'x'"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -214,7 +215,8 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
     assert len(manifests) == 2
     folder = tmp_path / "gang"
     folder.mkdir()
-    job = jobs.job_of_point(config, [point], point, seaweedfs, manifests, folder.name)
+    attempt = secrets.token_hex(4)  # other checkouts use the same scratch folder
+    job = jobs.job_of_point(config, [point], point, seaweedfs, manifests, attempt)
     job.lead_ns = 300_000_000
     job.write(folder)
     environs = [seaweedfs.credentials().environ()] * point.clients

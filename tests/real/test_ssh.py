@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import ports
 import pytest
 from cluster_lab import LONG, LONG_KEY, runs
 from common import BIN, laboratory
+from laboratory import LOADGEN_IS_BUILT
 from managed import until
 from process_table import having
 from ssh_lab import FRONT_END, PREFIX, Hosts
@@ -196,6 +198,38 @@ def test_full_disk_on_a_host(hosts, lab):
         assert done.returncode == 1 and "No space left" in done.stderr, done.stderr
     finally:
         hosts.restart(2)
+
+
+def test_hosts_without_storelab_get_it(hosts, lab):
+    """They have only Python; the software is sent once, used by two points, and removed at the end."""
+    sweeps = {"up": PUT | {"axes": {"clients": [1, 2], "workers": 2, "engine": "loadgen"}}} if LOADGEN_IS_BUILT else {}
+    sweeps |= {"s3": PUT | {"axes": {"clients": 2, "workers": 2}}}
+    for number in (1, 2):
+        hosts.restart(number, storelab=False)
+    try:
+        configure(hosts, lab, sweeps, hosts=["node1", "node2"], python=str(Path(sys.executable).resolve()))
+        done = hosts.storelab(lab, "check")
+        assert done.returncode == 0 and "to 2 hosts without it" in done.stderr, done.stderr
+        assert hosts.on(2, "sh", "-c", "ls /tmp/cache/storelab").startswith("sent-")
+        done = hosts.run(lab, *cluster_lab.snakemake("local", "tables"))
+        assert done.returncode == 0 and "without it" not in done.stderr, done.stdout + done.stderr
+        assert {c["host"] for run in runs(lab).values() for c in run["clients"]} == {"node1", "node2"}
+        assert not any(hosts.on(n, "ls", "-A", "/tmp/cache/storelab") for n in (1, 2))
+    finally:
+        for number in (1, 2):
+            hosts.restart(number)
+
+
+def test_full_cache_of_a_host(hosts, lab):
+    hosts.restart(1, storelab=False)
+    hosts.on(1, "mount", "-t", "tmpfs", "-o", "size=20m", "none", "/tmp")
+    try:
+        configure(hosts, lab, hosts=["node1"], python=str(Path(sys.executable).resolve()))
+        done = hosts.storelab(lab, "check")
+        assert done.returncode == 2 and "cannot take it (" in done.stderr and "No space" in done.stderr, done.stderr
+        assert not hosts.on(1, "ls", "-A", "/tmp/cache/storelab")
+    finally:
+        hosts.restart(1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

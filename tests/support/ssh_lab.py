@@ -34,7 +34,7 @@ UsePAM no
 PidFile none
 PermitRootLogin yes
 Banner /mnt/banner
-SetEnv PYTHONPATH={source} XDG_CACHE_HOME=/tmp/cache
+SetEnv {source}XDG_CACHE_HOME=/tmp/cache
 """
 CLIENT = """
 Host alias1
@@ -83,10 +83,10 @@ class Hosts:
         keys = {name: (self.folder / f"host.{n}.pub").read_text() for n, name in enumerate(self.names, 1)} | changed
         (self.folder / "known").write_text("".join(f"{name} {' '.join(k.split()[:2])}\n" for name, k in keys.items()))
 
-    def start(self, number: int, shm: str = "500m") -> None:
-        """Start the server of a host, with a /dev/shm of this size."""
+    def start(self, number: int, shm: str = "500m", storelab: bool = True) -> None:
+        """Start the server of a host, with a /dev/shm of this size. storelab: Python finds this checkout's."""
         space, address = list(self.plan.nodes.items())[number - 1]
-        text = SERVER.format(address=address, number=number, source=ROOT / "src")
+        text = SERVER.format(address=address, number=number, source=f"PYTHONPATH={ROOT}/src " * storelab)
         (self.folder / f"sshd.{number}").write_text(text)
         isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         run = ["sh", "-c", HOST, "sh", str(self.folder), shm, f"sshd.{number}"]
@@ -102,9 +102,9 @@ class Hosts:
         server.send_signal(signal.SIGKILL)
         server.wait()
 
-    def restart(self, number: int, shm: str = "500m") -> None:
+    def restart(self, number: int, shm: str = "500m", storelab: bool = True) -> None:
         self.kill(number)
-        self.start(number, shm)
+        self.start(number, shm, storelab)
 
     def cut(self, number: int, down: bool = True) -> None:
         """Take the link of a host down, or up again."""

@@ -19,10 +19,16 @@ from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
 
+MAX_LISTED = 6  # file names that are printed
+
 
 def _report_files(paths: list[Path]) -> None:
-    names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
-    click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
+    if not paths:
+        click.echo("nothing to write")
+        return
+    names = [p.name for p in paths if p.suffix != ".json" or p.stem == "index"]
+    listed = f": {', '.join(names)}" if len(names) <= MAX_LISTED else ""
+    click.echo(f"{len(paths)} files in {paths[0].parent}{listed}")
 
 
 @click.command()
@@ -224,7 +230,7 @@ def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_
     folders = [campaigns.find(settings, name).folder for name in names]
     out = output or papers.place(folders[0].parent, [folder.name for folder in folders])
     made = write.build(folders, out, paper_dir)
-    click.echo(f"{len(made)} files in {out}: {', '.join(p.name for p in made)}")
+    click.echo(f"{len(made)} files in {out}")
 
 
 @click.command()

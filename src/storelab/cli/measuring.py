@@ -289,14 +289,18 @@ def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
 
 @click.command()
 @config_argument
+@click.option("--after-error", is_flag=True, help="Do nothing if no point was tried: the error was printed before.")
 @click.pass_obj
-def collect(settings: Settings) -> None:
+def collect(settings: Settings, after_error: bool) -> None:
     """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""
     from storelab.measure import attempts
 
     config, points = load(settings)
     if records.sealed(config.raw):
         integrity.verify(config.raw)
+        return
+    keys = [p.key for p in points]
+    if after_error and len(integrity.missing(config.raw, keys, failed_counts=True)) == len(keys):
         return
     with attempts.nothing_measured(config):
         _collect(config, points)
@@ -319,6 +323,10 @@ def _collect(config: "Config", points: "list[Point]") -> None:
                 filling.ensure(config, store, 0)
             except (UserError, MeasurementFailed) as error:  # the paper can be built while a store is down
                 click.echo(f"{name}: uploaded objects could not be removed yet: {error}", err=True)
+    if config.launcher.kind == "ssh":
+        from storelab.gang.launchers import ssh
+
+        ssh.remove(config.launcher)
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := integrity.missing(config.raw, [p.key for p in points]):

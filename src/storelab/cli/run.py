@@ -69,15 +69,17 @@ def run(
     chosen = campaigns.configured(settings.adding(configfile, values), named)
     _check(chosen)
     values = chosen.overrides()
-    snakemake = [_program("snakemake"), "--profile", str(folder), *_jobs(folder, jobs)]
+    snakemake = [sys.executable, "-m", "storelab.cli.snakemake", "--profile", str(folder), *_jobs(folder, jobs)]
     if chosen.extra:
         snakemake += ["--configfile", *map(str, chosen.extra)]
     paper = "paper" if shutil.which("latexmk") else "figures"  # without LaTeX, everything except the PDF
     targets = ["measured"] if no_paper else [paper, "write_report"]
+    storelab = shlex.join([sys.executable, "-m", "storelab", *chosen.options()])
+    without_failed = [*snakemake, "--config", *config_words({**values, "measure": False}), "--", *targets]
     _forward(
         [*snakemake, "--config", *config_words({**values, "measure": True}), "--", *targets],
-        [] if no_paper else [*snakemake, "--config", *config_words({**values, "measure": False}), "--", *targets],
-        [_program("storelab"), *chosen.options(), "down", "--planned"],
+        "" if no_paper else f"{storelab} verify >/dev/null 2>&1 && {shlex.join(without_failed)}",
+        f"{storelab} down --planned >/dev/null",
     )
 
 
@@ -141,20 +143,14 @@ def config_words(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={text(value)}" for key, value in values.items()]
 
 
-def _program(name: str) -> str:
-    """Return the path of a program in the environment of this Python."""
-    here = Path(sys.executable).with_name(name)
-    return str(here) if here.is_file() else name
-
-
-def _forward(command: Sequence[str], otherwise: Sequence[str], after: Sequence[str]) -> None:
+def _forward(command: Sequence[str], otherwise: str, after: str) -> None:
     """Replace this process by a shell that runs `command`, then `otherwise` if points failed, and `after` at the end.
 
     No Python process stays in memory during the measurement.
     """
     from storelab.install import project
 
-    environ = os.environ | {"OTHERWISE": shlex.join(otherwise), "AFTER": f"{shlex.join(after)} >/dev/null"}
+    environ = os.environ | {"OTHERWISE": otherwise, "AFTER": after}
     environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the shell would inherit this
     sys.stdout.flush()

@@ -32,6 +32,7 @@ from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 ABORT_LOOK_S = 0.5  # between two checks whether the gang was cancelled
+FULL = 2**20  # bytes; a tmpfs with less free is full
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _end_reasons: list[str] = []  # the signal that asked this agent to end
 SWEEP = "sweep"
@@ -70,7 +71,7 @@ def sweep(folder: Path) -> list[str]:
     No other agent may start meanwhile.
     """
     out = []
-    for path in sorted(folder.glob("gang-*")):
+    for path in sorted(folder.glob("gang-*-*")):  # not the folder of a client, `<attempt>-<rank>`
         try:
             lock = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -240,9 +241,19 @@ class Agent:
                 result = replace(ClientResult.read(self.local, rank), node=self.number, host=self.host)
                 self.uplink.put(f"result.{rank}", result.to_json())
             else:
+                self._refuse_full_disk(rank, ended[rank])
                 self.uplink.put_file(self.local / f"client.{rank}.log")
                 self.uplink.put(f"ended.{rank}", {"status": ended[rank], "host": self.host})
             self.relayed.add(rank)
+
+    def _refuse_full_disk(self, rank: int, status: int) -> None:
+        """Raise NodeFailed if the tmpfs is full: the client could then write neither a result nor a log."""
+        base = self.job.scratch_base
+        if shutil.disk_usage(base).free < FULL:
+            raise NodeFailed(
+                f"No space left on device: client {rank} ended with status {status}, and {base} (`scratch`) is full; "
+                "make room there, or lower object_size, workers or clients_per_node"
+            )
 
     def _sign(self) -> None:
         """Write a sign of life. The new file also makes an NFS client read the folder again."""

@@ -22,7 +22,7 @@ import psutil
 
 from storelab.core import folders, records
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import LOCKLESS, MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.gang import credentials
 from storelab.host.console import report
@@ -71,7 +71,7 @@ def begun(config: Config, key: str) -> Iterator[Path]:
     work = config.campaign_dir / "work" / key / secrets.token_hex(4)
     top = config.campaign_dir / "work"
     for failed in _attempts(top, work.parent.glob("*")):
-        if not _is_alive(failed):
+        if (failed / FAILED).exists() or not _is_alive(failed):
             shutil.rmtree(failed, ignore_errors=True)
     work.mkdir(parents=True)
     with folders.lock_file(work / ALIVE) as lock:
@@ -115,14 +115,14 @@ def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
 
 
 def _is_alive(work: Path) -> bool:
-    """Return whether another process works on this attempt."""
+    """Return whether another process works on this attempt, or may do so because the file system has no locks."""
     try:
         with folders.lock_file(work / ALIVE) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # the file does not exist, or the file system has no locks
-        return False
+    except OSError as error:
+        return error.errno in LOCKLESS  # else the file does not exist
     return False
 
 

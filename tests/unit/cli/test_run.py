@@ -59,8 +59,10 @@ def test_run_measures_and_makes_paper_and_page(started, monkeypatch):
     expected = {"campaign": "small", "scale": 0.5, "sweeps": {"up": {"axes": {"clients": [1, 2]}}}}
     expected |= {"title": "a 'day', 5 %"}
     assert values(words) == expected | {"measure": True} and targets(words) == ["paper", "write_report"]
-    assert words[1:3] == ["--profile", "profiles/local"] and "--cores" not in words
-    otherwise = shlex.split(environ["OTHERWISE"])
+    assert words[3:5] == ["--profile", "profiles/local"] and "--cores" not in words
+    verify, _, again = environ["OTHERWISE"].partition(" && ")
+    assert "verify" in verify
+    otherwise = shlex.split(again)
     assert values(otherwise) == expected | {"measure": False} and targets(otherwise) == ["paper", "write_report"]
     after = shlex.split(environ["AFTER"].removesuffix(" >/dev/null"))
     assert after[-2:] == ["down", "--planned"] and 'campaign="small"' in after
@@ -74,8 +76,8 @@ def test_options_of_run_reach_snakemake(started, project):
     assert words[words.index("--cores") + 1] == "3" and words[words.index("--configfile") + 1] == "more.yaml"
     assert "--configfile more.yaml" in environ["AFTER"]
     words, _ = started("small", "--profile", "slurm", "--jobs", "3")
-    assert words[1:5] == ["--profile", "profiles/slurm", "--jobs", "3"]
-    assert started("small", "--profile", "profiles/slurm")[0][2] == "profiles/slurm"
+    assert words[3:7] == ["--profile", "profiles/slurm", "--jobs", "3"]
+    assert started("small", "--profile", "profiles/slurm")[0][4] == "profiles/slurm"
 
 
 def test_campaign_of_run_may_be_left_out(started):

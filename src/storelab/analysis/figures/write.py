@@ -25,6 +25,7 @@ from storelab.analysis.figures.specification import Declared
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build as tables
 from storelab.core import records, renamed
+from storelab.core.errors import UserError
 
 DPI = 200
 CANVASES = dict(zip(KINDS, (FigureCanvasPdf, FigureCanvasAgg), strict=True))
@@ -101,12 +102,21 @@ def build(
     for written in _write_all(jobs, folder, wanted, campaign_dir, kinds):
         paths += written
     if only is None:
-        drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json"))} - {*figures, "index"}
+        drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json") if _is_entry(p))} - {*figures, "index"}
         for name in drawn:  # other files are not deleted, because users can store their own files here
             for kind in (*KINDS, "json"):
                 (folder / f"{name}.{kind}").unlink(missing_ok=True)
         paths.append(index(campaign_dir))
     return paths
+
+
+def _is_entry(path: Path) -> bool:
+    """Return whether a file is the description of a figure that storelab wrote."""
+    try:
+        entry = records.read_json(path)
+    except UserError:
+        return False
+    return isinstance(entry, dict) and {"table", "empty"} <= entry.keys()
 
 
 def _write_all(

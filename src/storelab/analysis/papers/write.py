@@ -6,7 +6,6 @@ the same packages as `papers`.
 """
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +65,7 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
     for old in before - pictures.keys():
         (out / "figures" / old).unlink(missing_ok=True)
     for name, picture in pictures.items():
-        shutil.copyfile(picture, out / "figures" / name)
+        records.write_atomic(out / "figures" / name, picture.read_bytes())  # never through a link
     for name, text in texts.items():
         records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(text))
     return [*made, *(out / "tex" / f"{name}.tex" for name in texts)]
@@ -80,6 +79,8 @@ def _earlier_pictures(out: Path) -> set[str]:
     places = ("tables", "figures", "tex")
     foreign = (p for place in places for p in sorted((out / place).rglob("*")) if p.is_file())
     other = next((p for p in foreign if not p.name.endswith(".tmp")), None)
+    if (raw := out / "raw").exists():
+        raise UserError(str(out), f"is the folder of a campaign: it has {raw}", "choose a new folder")
     if other and not (out / "tables" / "campaigns.csv").exists():
         raise UserError(str(out), f"has files of something else, such as {other}", "choose a new folder")
     texts = [path.read_bytes() for path in (out / "tex").glob("*.tex")]

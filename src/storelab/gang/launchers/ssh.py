@@ -3,12 +3,15 @@
 There is one connection to each host (a control master), and everything uses it: job, clock, results and records. An
 agent ends with its connection, so that nothing keeps running on a host whose coordinator was killed or cut off. ssh
 never asks for a password (BatchMode), and the user's configuration (aliases, keys, jump hosts) applies. The login shell
-of a host only sees a fixed command without special characters; the script itself is its input.
+of a host only sees a fixed command without special characters; the script itself is its input. A host without storelab
+gets it (`package.py`), into a folder of its user's cache that `remove` removes at the end of a campaign.
 """
 
 import base64
 import contextlib
+import errno
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -17,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -25,13 +28,15 @@ from typing import IO, Any, NamedTuple
 from storelab import __version__
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.units import human_size
 from storelab.engines.contract import GangJob
 from storelab.gang import credentials, relay
-from storelab.gang.launchers import remote
+from storelab.gang.launchers import package, remote
 from storelab.gang.launchers.remote import RemoteLauncher
 from storelab.gang.relay import GangFiles, PipeServer
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
+from storelab.host.console import report
 
 PLACE = "launcher.hosts"
 CONNECT_S, COMMAND_S = 30.0, 60.0  # for a connection; for a short command on a host
@@ -53,6 +58,18 @@ except Exception:
     found = "-"
 print("storelab-python %d.%d.%d %s %s %s" % (tuple(sys.version_info[:3]) + (platform.machine(), found, sys.executable)))
 """
+# Where the software of this host is on another. An agent locks the folder while it runs, and `remove` respects that.
+CACHE = 'cache="${XDG_CACHE_HOME:-$HOME/.cache}/storelab"; '
+SENT = CACHE + 'sent="$cache/sent-%s"; '
+LOOK = SENT + 'mkdir -p "$cache" && { [ ! -d "$sent" ] || echo storelab-sent; }'
+SEND = SENT + (
+    'new=$(mktemp -d "$cache/.sending-XXXXXX") && trap \'rm -rf "$new"\' EXIT && trap "exit 1" HUP TERM && '
+    'tar -xzf - -C "$new" && { mv -T "$new" "$sent" 2>/dev/null || [ -d "$sent" ]; } && echo storelab-sent'
+)
+USE, USED = SENT + 'exec 9<"$sent" && flock -s 9; ', ' PYTHONPATH="$sent" STORELAB_TOOLS="$sent/tools" '
+REMOVE = CACHE + (
+    'for sent in "$cache"/sent-* "$cache"/.sending-*; do [ ! -d "$sent" ] || flock -n "$sent" rm -rf "$sent"; done'
+)
 # What ssh reports -> the problem and its fix. {host}: of the list; {line}: where the wrong key is stored.
 REASONS = (
     (
@@ -152,16 +169,19 @@ class Connection:
 class Connections:
     """The connections to some hosts, with a private folder for their sockets, until `close()`.
 
-    `problems` has the hosts that cannot be used, by number, each with the reason.
+    `problems` has the hosts that cannot be used, by number, each with the reason. prepare: find or send what agents
+    need.
     """
 
-    def __init__(self, hosts: Sequence[str], settings: Any, environ: Mapping[str, str]):
+    def __init__(self, hosts: Sequence[str], settings: Any, environ: Mapping[str, str], prepare: bool = True):
         self.settings = settings
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         base = runtime if os.access(runtime, os.W_OK) else "/tmp"  # short: the path of a socket has up to 107 bytes
         self.folder = Path(tempfile.mkdtemp(prefix="storelab-ssh-", dir=base))
         self.all: list[Connection] = []
         self.pythons: dict[int, str] = {}
+        self.plain: dict[int, Found] = {}  # without storelab
+        self.sent = ""  # checksum of the software that these get
         self.problems: dict[int, str] = {}
         try:
             for n, host in enumerate(hosts):
@@ -169,14 +189,19 @@ class Connections:
             for n, connection in enumerate(self.all):
                 if problem := connection.problem():
                     self.problems[n] = problem
-            self._each(self._prepare)
+            if not prepare:
+                return
+            self._each(self._prepare, range(len(hosts)))
+            if self.plain:
+                self.sent = package.digest()
+                self._send()
         except BaseException:
             self.close()
             raise
 
-    def _each(self, work: Callable[[int], None]) -> None:
-        """Do the work for all hosts without a problem at the same time."""
-        numbers = [n for n in range(len(self.all)) if n not in self.problems]
+    def _each(self, work: Callable[[int], None], hosts: Iterable[int]) -> None:
+        """Do the work for these hosts, except those with a problem, at the same time."""
+        numbers = [n for n in hosts if n not in self.problems]
         with ThreadPoolExecutor(max(1, min(len(numbers), AT_ONCE))) as pool:
             try:
                 list(pool.map(work, numbers))
@@ -195,8 +220,48 @@ class Connections:
         if fit := next((one for one in found if one.storelab == __version__ and one.fits()), None):
             self.pythons[number] = fit.path
             return
+        if plain := next((one for one in found if one.like_here()), None):
+            self.plain[number] = plain
+            return
         lines = [line for line in errors.splitlines() if line.strip()]
         self.problems[number] = unfit(found, tried, lines if status else [])
+
+    def _send(self) -> None:
+        """Send the software to all hosts that do not have it."""
+        missing: list[int] = []
+
+        def look(number: int) -> None:
+            if "storelab-sent" not in self.all[number].run(LOOK % self.sent)[1].split():
+                missing.append(number)
+
+        self._each(look, [*self.plain])
+        if missing:
+            report(f"    sending storelab ({human_size(package.size())}) to {len(missing)} hosts without it")
+            with tempfile.NamedTemporaryFile(prefix="storelab-", suffix=".tar.gz") as archive:
+                package.write(archive)
+                archive.flush()
+                self._each(lambda number: self._receive(number, Path(archive.name)), sorted(missing))
+        self.pythons |= {n: python.path for n, python in self.plain.items() if n not in self.problems}
+
+    def _receive(self, number: int, archive: Path) -> None:
+        with open(archive, "rb") as file:
+            _, out, errors = self.all[number].run(SEND % self.sent, COMMAND_S, file)
+        if "storelab-sent" not in out.split():
+            lines = [line.strip() for line in errors.splitlines() if line.strip()] or ["it gave no reason"]
+            words = next((line for line in lines if os.strerror(errno.ENOSPC) in line), lines[0])[:200]
+            self.problems[number] = (
+                f"it has no storelab, and its cache folder cannot take it ({words}); make room, or install it there"
+            )
+
+    def clear(self) -> None:
+        """Remove what was sent, where no agent uses it."""
+        self._each(lambda number: self.all[number].run(REMOVE), range(len(self.all)))
+
+    def command(self, number: int, *arguments: str) -> str:
+        """Return the script that runs Python with these arguments and this storelab on a host."""
+        before, after = (USE % self.sent, USED) if number in self.plain else ("", " ")
+        env = shlex.join(remote.prepared(self.settings.setup, ["env"], str(number)))
+        return f"{before}exec {env}{after}{shlex.join([self.pythons[number], *arguments])}"
 
     def named(self) -> list[str]:
         """Return the problems, each with its host."""
@@ -220,6 +285,11 @@ class Found(NamedTuple):
     storelab: str
     path: str
 
+    def like_here(self) -> bool:
+        """Return whether it runs the compiled modules of this Python."""
+        here = ".".join(platform.python_version_tuple()[:2])
+        return self.version.rpartition(".")[0] == here and self.machine == platform.machine()
+
     def fits(self) -> bool:
         """Return whether its version is sufficient."""
         return tuple(map(int, self.version.split(".")[:2])) >= MIN_PYTHON
@@ -238,7 +308,11 @@ def unfit(found: Sequence[Found], tried: Sequence[str], errors: Sequence[str]) -
     if not best.fits():
         return f"{best.path} is Python {best.version}; set launcher.python to Python {wanted} or newer"
     there = "no storelab" if best.storelab == "-" else f"storelab {best.storelab}, here {__version__}"
-    return f"{best.path} has {there}; install this version there, or set launcher.python"
+    here = ".".join(platform.python_version_tuple()[:2])
+    return (
+        f"{best.path} (Python {best.version}, {best.machine}) has {there}, and this host's is for Python {here}, "
+        f"{platform.machine()}; install this version there, or set launcher.python"
+    )
 
 
 class SshLauncher(RemoteLauncher):
@@ -272,9 +346,8 @@ class SshLauncher(RemoteLauncher):
     def begin(self) -> None:
         """Start the agents on the hosts that can be used."""
         self.files = self.files or GangFiles(self.folder, ())
-        for n, python in self.connections.pythons.items():
-            command = [python, "-m", self.module, relay.PIPE, str(n)]
-            script = f"exec {shlex.join(remote.prepared(self.settings.setup, command, str(n)))}"
+        for n in sorted(self.connections.pythons):
+            script = self.connections.command(n, "-m", self.module, relay.PIPE, str(n))
             with open(self.folder / f"agent.{n}.err", "wb") as log:
                 agent = self.connections.all[n].begin(script, stdout=subprocess.PIPE, stderr=log)
             self.agents[n] = agent
@@ -330,6 +403,14 @@ class SshLauncher(RemoteLauncher):
                 continue
             pid = self.pipes[n].pid
             kill = f"kill -9 {pid} 2>/dev/null; " if pid and agent.poll() is None else ""
-            python = self.connections.pythons[n]
-            command = [python, "-m", self.module, "sweep", str(job.scratch_base)]
-            connection.run(kill + shlex.join(remote.prepared(self.settings.setup, command, str(n))), KILL_S)
+            sweep = self.connections.command(n, "-m", self.module, "sweep", str(job.scratch_base))
+            connection.run(kill + sweep, KILL_S)
+
+
+def remove(settings: Any) -> None:
+    """Remove the software that was sent to the hosts; hosts that cannot be reached or still use it keep it."""
+    connections = Connections(settings.hosts, settings, credentials.clean(os.environ), prepare=False)
+    try:
+        connections.clear()
+    finally:
+        connections.close()

@@ -219,6 +219,28 @@ def test_figures_of_the_text_are_kept_and_others_go(results, tmp_path, monkeypat
     assert "fig:broad:phases" in text and (figures / "broad-phases.pdf").exists()
 
 
+def test_pictures_are_not_written_through_links(results, tmp_path):
+    write.build([results / "broad"], tmp_path / "out")
+    figures = tmp_path / "out/figures"
+    first, second = sorted(figures.iterdir())[:2]
+    (tmp_path / "precious").write_text("text")
+    first.unlink()
+    first.symlink_to(tmp_path / "precious")
+    (tmp_path / "backup").hardlink_to(second)
+    second.chmod(0o644)
+    second.write_bytes(b"of the backup")
+    write.build([results / "broad"], tmp_path / "out")
+    assert (tmp_path / "precious").read_text() == "text" and (tmp_path / "backup").read_bytes() == b"of the backup"
+    assert not first.is_symlink() and second.read_bytes() != b"of the backup"
+
+
+def test_folder_of_a_campaign_is_no_place_for_a_joined_paper(results, tmp_path):
+    (tmp_path / "raw").mkdir()
+    with pytest.raises(UserError, match=r"is the folder of a campaign: it has .*raw; choose a new folder"):
+        write.build([results / "broad"], tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["raw"]
+
+
 @pytest.mark.parametrize("name", ["figures/drawn.pdf", "tex/paper.tex", "tables/points.csv"])
 def test_folder_of_something_else_is_refused(results, tmp_path, name):
     foreign = tmp_path / name

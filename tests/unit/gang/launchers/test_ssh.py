@@ -44,7 +44,7 @@ def test_unfit_python_is_named():
         ([], [], "there is no Python (python3); install Python 3.11 or newer"),
         ([found("3.9.2")], [], "/usr/bin/python3 is Python 3.9.2; set launcher.python to Python 3.11 or newer"),
         ([found("2.7.18", "-"), found(storelab="0.1.0")], [], f"has storelab 0.1.0, here {__version__}"),
-        ([found(storelab="-")], [], "/usr/bin/python3 has no storelab"),
+        ([found(storelab="-")], [], "/usr/bin/python3 (Python 3.12.1, x86_64) has no storelab, and this host's is for"),
         ([], ["launcher.setup: line 1: nope", "storelab: node 0 (n): launcher.setup failed"], "line 1: nope"),
     ):
         assert words in ssh.unfit(pythons, ["python3"], errors)
