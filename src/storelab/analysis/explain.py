@@ -40,9 +40,12 @@ def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | N
         problem = f"{what} is not a code in {_searched(folders, results)}"
         hint = "a code belongs to unchanged records: rebuild the paper, or name its campaign first"
         raise UserError("explain", problem, hint)
+    if not members:
+        problem = f"{shown(what)} cannot be found: no tables in {_searched(folders, results)}"
+        raise UserError("explain", problem, "make them first: `storelab tables CAMPAIGN`")
     names = [str(name) for m in members for name in m.table("numbers")["name"]]
     problem = f"{shown(what)} is not a code, a file of a campaign, or a name in {_searched(folders, results)}"
-    near = nearest(what, names) if members else ""
+    near = nearest(what, names)
     hint = (
         near
         if near.startswith("did")
@@ -73,6 +76,9 @@ def _items_of_file(what: str) -> list[PaperItem]:
     items = [t for t in origin.items(member) if t.kind == kind and t.name == path.stem]
     if not items:
         known = [t.name for t in origin.items(member) if t.kind == kind]
+        if not known:
+            command = "latex" if kind == origin.TEX else path.parent.name
+            raise UserError(what, f"{folder} has no {command}", f"make them first: `storelab {command} {folder}`")
         raise UserError(what, "is not a result of the campaign", nearest(path.stem, known, "it has:"))
     return items
 

@@ -118,7 +118,7 @@ case "$*" in
 @pytest.fixture
 def checkout(tmp_path):
     """Return a checkout with an environment, whose `storelab` writes down its arguments."""
-    for name in ("envs/setup.sh", "envs/requirements.lock", "envs/dev.lock", "pyproject.toml"):
+    for name in ("envs/setup.sh", "envs/idle.sh", "envs/requirements.lock", "envs/dev.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for folder in ("loadgen", ".venv/bin"):
@@ -149,6 +149,20 @@ def test_setup_builds_go_programs_of_this_checkout(checkout):
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")
     assert setup() == ("", [look, build])
+
+
+def test_environment_is_not_changed_during_a_measurement(checkout):
+    """After a pull, `make paper` in a second terminal would replace the packages of a running measurement."""
+    (checkout / ".venv/bin/python").symlink_to("/bin/true")
+    (checkout / "envs/requirements.lock").write_text("uv==1\n")
+    (checkout / ".storelab").mkdir()
+    with (checkout / ".storelab/measuring.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run([checkout / "envs/setup.sh", "environment"], capture_output=True, text=True)
+    message = (
+        "storelab: .storelab/measuring.lock is locked: a measurement is running; call `make setup` after its end\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
 def test_tools_of_developers_are_installed_on_request(checkout):
@@ -215,6 +229,8 @@ def test_python_of_debian_comes_first(checkout):
 
 def test_clean_leaves_only_what_was_measured(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "envs").mkdir()
+    shutil.copy(ROOT / "envs/idle.sh", tmp_path / "envs")
     kept = {"results/mine/raw/plan.json", "results/mine/links.yaml", "config.yaml", "results/mine/notes.md"}
     kept |= {f"results/{name}/plan.json" for name in ("mine/raw.measured", "mine/raw.sealing", "mine/.raw/x")}
     kept |= {"results/of-the-user.txt", "results/papers/a+b/mine.txt", "results/papers/notes"}
@@ -226,7 +242,7 @@ def test_clean_leaves_only_what_was_measured(tmp_path):
     def clean() -> tuple[int, set[str]]:
         done = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
         found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-        return done.returncode, found - {"Makefile", ".storelab/measuring.lock"}
+        return done.returncode, found - {"Makefile", "envs/idle.sh", ".storelab/measuring.lock"}
 
     (user := tmp_path / ".storelab/sw.users/1").parent.mkdir()
     user.touch()
