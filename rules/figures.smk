@@ -17,7 +17,7 @@ rule draw_figures:
     message:
         "figures of {wildcards.folder} that are older than the tables or the code"
     shell:
-        "{SL} figures --stale --jobs {threads} {WORKFLOW.kinds} --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
+        "{SL} figures --stale --jobs {threads} {WORKFLOW.kinds} {wildcards.folder} 2>&1 | logged {log}"
 
 
 # A single figure, named on the command line: `snakemake results/reference/figures/entries.pdf`.
@@ -41,4 +41,4 @@ rule draw_figure:
     message:
         "figure {wildcards.name} of {wildcards.folder}"
     shell:
-        "{SL} figures --campaign-dir {wildcards.folder} {wildcards.name} 2>&1 | logged {log}"
+        "{SL} figures {wildcards.folder} {wildcards.name} 2>&1 | logged {log}"

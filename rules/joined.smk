@@ -31,4 +31,4 @@ rule typeset_joined:
     message:
         "{output}"
     shell:
-        "{SL} paper --campaign-dir {CAMPAIGN} --layout {WORKFLOW.layout} 2>&1 | logged {log}"
+        "{SL} paper {CAMPAIGN} --layout {WORKFLOW.layout} 2>&1 | logged {log}"

@@ -17,7 +17,7 @@ rule write_latex:
     message:
         "LaTeX of {wildcards.folder}"
     shell:
-        "{SL} latex --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
+        "{SL} latex {wildcards.folder} 2>&1 | logged {log}"
 
 
 # A single file, named on the command line: `snakemake results/reference/tex/table_best.tex`.
@@ -35,7 +35,7 @@ rule write_section:
     message:
         "{wildcards.name}.tex of {wildcards.folder}"
     shell:
-        "{SL} latex --campaign-dir {wildcards.folder} {wildcards.name} 2>&1 | logged {log}"
+        "{SL} latex {wildcards.folder} {wildcards.name} 2>&1 | logged {log}"
 
 
 rule typeset_paper:
@@ -50,7 +50,7 @@ rule typeset_paper:
     message:
         "{output}"
     shell:
-        "{SL} paper --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
+        "{SL} paper {wildcards.folder} 2>&1 | logged {log}"
 
 
 if WORKFLOW.members:

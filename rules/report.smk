@@ -14,4 +14,4 @@ rule write_report:
     message:
         "{output}"
     shell:
-        "{SL} report --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"
+        "{SL} report {CAMPAIGN} 2>&1 | logged {log}"

@@ -18,4 +18,4 @@ rule make_tables:
     message:
         "tables of {wildcards.folder}, from its records"
     shell:
-        "{SL} tables --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
+        "{SL} tables {wildcards.folder} 2>&1 | logged {log}"

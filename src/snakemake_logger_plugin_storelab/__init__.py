@@ -5,12 +5,15 @@ of jobs are printed by the `storelab` commands that the jobs run.
 """
 
 import logging
+import re
 import sys
 from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+# A rule whose command failed: the command has printed the reason, unless a signal ended it (status above 128).
+PRINTED = re.compile(r"CalledProcessError.*non-zero exit status (?:\d\d?|1[01]\d|12[0-7])\.", re.DOTALL)
 OWN = "/storelab/"  # in a traceback: a bug of storelab, which needs the whole traceback
 
 
@@ -43,5 +46,7 @@ class LogHandler(LogHandlerBase):
             return
         event: Any = getattr(record, "event", None)
         self.failed = self.failed or event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR)
-        if record.levelno >= logging.ERROR and not self.failed and (text := line(record.getMessage())):
+        if record.levelno < logging.ERROR or self.failed or PRINTED.search(record.getMessage()):
+            return
+        if text := line(record.getMessage()):
             print(f"storelab: Snakemake: {text}", file=sys.stderr, flush=True)

@@ -84,7 +84,7 @@ def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
         process = psutil.Process(own.process.pid)
         assert process.username() == ("nobody" if os.geteuid() == 0 else psutil.Process().username())
         own_files = [f.path for f in process.open_files()]
-        assert all(f.startswith(f"/dev/shm/{squid.NAME}{own.port}-") for f in own_files), own_files
+        assert all(f.startswith(f"/dev/shm/{squid.service(own.port)}-") for f in own_files), own_files
         assert network.get(squid.ADDRESS, own.port, f"http://127.0.0.1:{own.port + 1}/", 5)[0] == 403  # another port
         assert network.get(squid.ADDRESS, own.port, f"{origin}/", 5, method="DELETE")[0] == 403
     finally:

@@ -48,7 +48,7 @@ def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=i
 
 MISTAKES = [  # arguments, words of the one line
     (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
-    (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
+    (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with a unit"),
     (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
     (["--set", "stores_to_measure=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
@@ -141,6 +141,20 @@ def test_snakemake_without_its_folder_says_why(lab):
     done = snakemake(lab, "--config", "measure=true", "--", "tables")
     (lab / ".snakemake").unlink()
     assert done.returncode == 1 and "storelab: Snakemake: FileExistsError" in done.stderr, done.stderr
+
+
+def test_failed_check_is_printed_once(tmp_path):
+    """Neither Snakemake, nor `collect`, nor the rebuild after an error repeat it."""
+    env = dict(environ(), STORELAB_TOOLS=str(tmp_path), PATH=f"{BIN}:/usr/bin:/bin")
+    with laboratory(SWEEPS, {"absent": {"kind": "minio"}}, stores_to_measure=["absent"]) as folder:
+        (folder / "envs").symlink_to(ROOT / "envs")
+        for name, message in (("bench", "the program minio is not installed"), ("nope", "'nope' does not exist")):
+            command = ["make", "-s", "-o", "setup", "-o", "tex", "-f", str(ROOT / "Makefile"), "measure"]
+            done = subprocess.run(
+                [*command, f"CAMPAIGN={name}"], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+            )
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]
+            assert done.returncode == 2 and len(lines) == 1 and message in lines[0], done.stderr
 
 
 def test_error_of_snakemake_is_one_line():

@@ -1,4 +1,4 @@
-"""Analyse a campaign from its records to the paper: records, statistics, parts, tables, figures, latex, compare.
+"""Analysis of a campaign, from its records to tables, figures, report and paper.
 
 May import: only `core`. Never loads a store, an engine or a client.
 """

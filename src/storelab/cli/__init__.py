@@ -6,10 +6,11 @@ This package may import every other package. A command imports what it needs whe
 import gc
 import importlib
 import io
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from storelab.core.errors import (
     MeasurementFailed,
     UserError,
     memory_error,
+    missing_package,
     require_known,
     shown,
     system_error,
@@ -60,11 +62,9 @@ COMMANDS = {
         "check": Known(
             "measuring",
             "Check the configuration, and show what the campaign needs.",
-            "storelab --set campaign=site check",
+            "storelab check site",
         ),
-        "plan": Known(
-            "measuring", "List the points in the order of their measurement.", "storelab --set campaign=site plan"
-        ),
+        "plan": Known("measuring", "List the points in the order of their measurement.", "storelab plan site"),
         "size": Known(
             "cluster",
             "Estimate how many clients fill a link.",
@@ -81,76 +81,67 @@ COMMANDS = {
         "clean": Known(
             "measuring",
             "Remove the buckets and objects of a campaign from its stores.",
-            "storelab --set campaign=site clean site",
+            "storelab clean site",
         ),
     },
-    "Measure (make measure and Snakemake call these)": {
-        "stage": Known(
-            "measuring", "Upload the data sets of the campaign.", "storelab --set campaign=site stage --store seaweedfs"
+    "Measure (run calls the others)": {
+        "run": Known(
+            "run",
+            "Measure a campaign, and make its paper and its page.",
+            "storelab run demo scale=0.1",
         ),
-        "measure": Known(
-            "measuring", "Measure one point.", "storelab --set campaign=demo measure seaweedfs/put/clients~0004_rep~001"
-        ),
+        "stage": Known("measuring", "Upload the data sets of the campaign.", "storelab stage site --store seaweedfs"),
+        "measure": Known("measuring", "Measure one point.", "storelab measure demo seaweedfs/put/clients~0004_rep~001"),
         "live": Known("analysis", "Serve the page of a campaign while it is measured.", "storelab live demo"),
         "collect": Known(
             "measuring",
             "Check that all points are measured, and write checksums.",
-            "storelab --set campaign=site collect",
+            "storelab collect site",
         ),
-        "seal": Known(
-            "analysis", "Seal a campaign, so that it is never measured again.", "storelab --set campaign=site seal"
-        ),
+        "seal": Known("analysis", "Seal a campaign, so that it is never measured again.", "storelab seal site"),
     },
     "Make the paper (make paper calls these)": {
         "verify": Known(
             "analysis",
             "Check that no record is missing or altered.",
-            "storelab verify --campaign-dir results/reference",
+            "storelab verify reference",
         ),
-        "tables": Known(
-            "analysis", "Make the tables from the records.", "storelab tables --campaign-dir results/reference"
-        ),
+        "tables": Known("analysis", "Make the tables from the records.", "storelab tables reference"),
         "figures": Known(
             "analysis",
             "Draw the figures from the tables.",
-            "storelab figures --campaign-dir results/reference entries",
+            "storelab figures reference entries",
         ),
-        "latex": Known(
-            "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
-        ),
-        "join": Known(
-            "analysis", "Join several campaigns in one paper.", "storelab join results/reference results/compared"
-        ),
-        "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
+        "latex": Known("analysis", "Write the paper's LaTeX from the tables.", "storelab latex reference"),
+        "join": Known("analysis", "Join several campaigns in one paper.", "storelab join reference compared"),
+        "paper": Known("analysis", "Typeset the paper.", "storelab paper reference"),
         "report": Known(
             "analysis",
             "Write the report of a campaign: one HTML file.",
-            "storelab report --campaign-dir results/reference",
+            "storelab report reference",
         ),
     },
     "Interpret results": {
-        "verdict": Known(
-            "analysis", "Show what limited each store.", "storelab verdict --campaign-dir results/reference"
-        ),
+        "verdict": Known("analysis", "Show what limited each store.", "storelab verdict reference"),
         "compare": Known(
             "compare",
             "Compare two campaigns or two stores.",
-            "storelab compare results/reference results/mine --fail-on slower",
+            "storelab compare reference mine --fail-on slower",
         ),
         "history": Known(
             "compare",
             "Show how the results of a repeated campaign changed over time.",
-            "storelab history --campaign-dir results/site --fail-on newest",
+            "storelab history site --fail-on newest",
         ),
         "explain": Known(
             "analysis",
             "Show where a figure, a table or a number comes from.",
-            "storelab explain results/reference/figures/entries.pdf",
+            "storelab explain reference entries",
         ),
         "capabilities": Known(
             "analysis",
             "Write a page with the capabilities of stores.",
-            "storelab capabilities --campaign-dir results/probes --output capabilities.md",
+            "storelab capabilities probes --output capabilities.md",
         ),
     },
     "Share a campaign": {
@@ -231,25 +222,65 @@ def output_file(*kinds: str) -> Callable[[click.Context, click.Parameter, Path |
 class Settings:
     """The global options. The configuration is read only when a command needs it."""
 
-    def __init__(self, config: str = "config.yaml", configfile: tuple[str, ...] = (), set_: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        config: str = "config.yaml",
+        configfile: tuple[str, ...] = (),
+        set_: tuple[str, ...] = (),
+        chosen: Mapping[str, Any] | None = None,
+    ):
         self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
+        self.chosen = chosen or {}
+
+    def choosing(self, values: Mapping[str, Any]) -> "Settings":
+        """Return these settings with values that override all others: those that choose a campaign."""
+        other = Settings(set_=self.set_, chosen={**self.chosen, **values})
+        other.main, other.extra = self.main, self.extra
+        return other
+
+    def adding(self, configfile: Iterable[str], set_: Iterable[str]) -> "Settings":
+        """Return these settings with additional files and values."""
+        other = Settings(set_=(*self.set_, *set_), chosen=self.chosen)
+        other.main, other.extra = self.main, [*self.extra, *map(Path, configfile)]
+        return other
+
+    def options(self) -> list[str]:
+        """Return the options of the command line that give these settings."""
+        files = [word for path in self.extra for word in ("--configfile", str(path))]
+        values = self.overrides().items()
+        return [*files, *(word for key, value in values for word in ("--set", f"{key}={json.dumps(value)}"))]
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the values of the command line."""
+        from storelab.core.config import merge, parse_set
+
+        return merge(parse_set(self.set_), self.chosen)
+
+    def set_campaign(self) -> Any:
+        """Return the campaign that `--set` names; None without one."""
+        return self.overrides().get("campaign")
+
+    def sets(self, key: str) -> bool:
+        """Return whether the command line or an additional file sets this key."""
+        from storelab.core.config import read_yaml
+
+        return key in self.overrides() or any(key in read_yaml(path) for path in self.extra)
 
     def load(self):
         """Return the configuration."""
-        from storelab.core.config import parse_set
         from storelab.stores import config
 
-        return config.load(self.main, self.extra, parse_set(self.set_))
+        return config.load(self.main, self.extra, self.overrides())
 
     def load_with(self, more: dict[str, Any]):
         """Return the configuration with the values of `more`.
 
         They override the configuration files; the command line overrides them.
         """
-        from storelab.core.config import merge, parse_set
+        from storelab.core.config import merge
         from storelab.stores import config
 
-        return config.load(self.main, self.extra, merge(more, parse_set(self.set_)))
+        return config.load(self.main, self.extra, merge(more, self.overrides()))
 
     def results(self) -> Path:
         """Return the folder that contains all campaigns: `results`, unless the configuration names another folder."""
@@ -260,19 +291,18 @@ class Settings:
         return Path(*self._rebuilt())
 
     def _rebuilt(self) -> tuple[Path, str]:
-        from storelab.core.config import parse_set
         from storelab.stores import config
 
         if not self.main.exists():
             return Path("results"), ""
-        light = config.load_rebuild(self.main, self.extra, parse_set(self.set_))
+        light = config.load_rebuild(self.main, self.extra, self.overrides())
         return Path(light.results), light.name
 
     def overruled(self) -> str | None:
         """Return a warning if the campaign file replaces `stores_to_measure` of the main file; otherwise None."""
         from storelab.core import config
 
-        return config.overruled(self.main, self.extra, config.parse_set(self.set_))
+        return config.overruled(self.main, self.extra, self.overrides())
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
@@ -281,7 +311,7 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog=example("storelab --set campaign=site check", "storelab check --help"),
+    epilog=example("storelab check site", "storelab check --help"),
 )
 @click.version_option(__version__)
 @click.option("--config", metavar="FILE", default="config.yaml", show_default=True, help="The main configuration file.")
@@ -327,7 +357,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
-    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError) as error:
+    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ModuleNotFoundError) as error:
         click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
 
@@ -357,6 +387,8 @@ def one_line(error: Exception) -> str:
         return str(system_error(error))
     if isinstance(error, MemoryError):
         return str(memory_error())
+    if isinstance(error, ModuleNotFoundError):
+        return str(missing_package(error))
     if not isinstance(error, click.ClickException):
         return str(error)
     context = getattr(error, "ctx", None)

@@ -13,36 +13,29 @@ import click
 from storelab.analysis.figures import KINDS
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
-from storelab.cli import Settings, known, pass_settings
+from storelab.cli import Settings, campaigns, known, pass_settings
+from storelab.cli.campaigns import folder_argument, names_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import integrity, records, sealed
-from storelab.core.errors import UserError, require_known
+from storelab.core.errors import UserError
 
-
-def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option `--campaign-dir DIR` to a command, which gets the Path `campaign_dir`.
-
-    Without the option, it is the folder of the configured campaign.
-    """
-
-    def folder(ctx: click.Context, _: click.Parameter, value: str | None) -> Path:
-        return Path(value) if value else ctx.obj.load().campaign_dir
-
-    return click.option(
-        "--campaign-dir",
-        metavar="DIR",
-        callback=folder,
-        help="The folder of the campaign; default: the folder of the configured campaign.",
-    )(command)
+MAX_LISTED = 6  # file names that are printed
 
 
 def _report_files(paths: list[Path]) -> None:
-    names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
-    click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
+    if not paths:
+        click.echo("nothing to write")
+        return
+    names = [p.name for p in paths if p.suffix != ".json" or p.stem == "index"]
+    if not names:
+        click.echo(f"{paths[0].parent}: the campaign has no data for {', '.join(p.stem for p in paths)}")
+        return
+    listed = f": {', '.join(names)}" if len(names) <= MAX_LISTED else ""
+    click.echo(f"{len(paths)} file{'s' if len(paths) > 1 else ''} in {paths[0].parent}{listed}")
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @json_option
 def verify(campaign_dir: Path, as_json: bool) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
@@ -58,7 +51,7 @@ def verify(campaign_dir: Path, as_json: bool) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @click.option("--with-failures", is_flag=True, help="Seal the campaign even if points failed.")
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
@@ -77,7 +70,7 @@ def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 def tables(campaign_dir: Path) -> None:
     """Check the checksums of a campaign's raw records, and make tables/*.csv from them."""
     from storelab.analysis.tables import build as module
@@ -85,8 +78,18 @@ def tables(campaign_dir: Path) -> None:
     _report_files(module.build(campaign_dir))
 
 
+def make_missing_tables(folder: Path) -> None:
+    """Make the tables of a measured campaign if it has none, as after a clone."""
+    if (folder / "raw" / integrity.PLAN).exists() and not any((folder / "tables").glob("*.csv")):
+        from storelab.analysis.tables import build as module
+
+        made = module.build(folder)
+        click.echo(f"storelab: {folder}: had no tables; {len(made)} tables were made from its records", err=True)
+
+
 @click.command()
-@campaign_option
+@folder_argument
+@names_argument
 @click.option("--stale", is_flag=True, help="Draw only figures that are older than the tables or the code.")
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that draw in parallel."
@@ -99,7 +102,6 @@ def tables(campaign_dir: Path) -> None:
     default=KINDS,
     help="Write only files of this kind, and remove files of other kinds. Can be repeated.",
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...")
 def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Draw figures/*.pdf and *.png from the tables, and write an index of the figures that have data.
 
@@ -110,6 +112,7 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
 
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
+    make_missing_tables(campaign_dir)
     if names:
         _report_files(write.build(campaign_dir, names, jobs, kinds))
         return
@@ -132,9 +135,9 @@ def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@campaign_option
+@folder_argument
+@names_argument
 @paper_dir_option
-@click.argument("names", nargs=-1, metavar="[NAME]...")
 def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, write only these files."""
     from storelab.analysis import latex as module
@@ -151,7 +154,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @click.option(
     "--layout",
     type=click.Choice(["article", "conference"]),
@@ -167,7 +170,7 @@ def paper(campaign_dir: Path, layout: str) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 def report(campaign_dir: Path) -> None:
     """Write report.html: summary, verdicts, figures, tables and all points, in one file that works without network."""
     from storelab.analysis.report import build as module
@@ -177,13 +180,14 @@ def report(campaign_dir: Path) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @json_option
 def verdict(campaign_dir: Path, as_json: bool) -> None:
     """Show what limited each store, for each workload and object size, with the evidence in tables/verdicts.csv."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
+    make_missing_tables(campaign_dir)
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
         raise UserError(
@@ -196,7 +200,7 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
 
 
 @click.command()
-@campaign_option
+@folder_argument
 @click.option(
     "--output",
     default="docs/capabilities.md",
@@ -211,7 +215,7 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
-        hint = "measure a campaign with probe points, for example --set campaign=probes"
+        hint = "measure a campaign with probe points, for example campaigns/probes.yaml"
         raise UserError(str(campaign_dir), "has no measured point of the workload probe", hint)
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
@@ -219,7 +223,7 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
 
 @click.command()
-@click.argument("campaigns", metavar="CAMPAIGN...", nargs=-1, required=True)
+@click.argument("names", metavar="CAMPAIGN...", nargs=-1, required=True)
 @click.option(
     "--output",
     metavar="DIR",
@@ -228,30 +232,28 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 )
 @paper_dir_option
 @pass_settings
-def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
+def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
     """Join campaigns in one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
-    CAMPAIGN is a folder (results/x) or a name. Its tables, figures and LaTeX files must exist. `make paper
+    CAMPAIGN is a name or a folder (results/x). Its tables, figures and LaTeX files must exist. `make paper
     CAMPAIGN="x y"` makes them, and then the paper.
     """
     from storelab.analysis import papers
     from storelab.analysis.papers import write
 
-    results = settings.results()
-    paths = [Path(text) for text in campaigns]
-    folders = [path if path.exists() or len(path.parts) > 1 else results / path for path in paths]
+    folders = [campaigns.find(settings, name).folder for name in names]
     out = output or papers.place(folders[0].parent, [folder.name for folder in folders])
     made = write.build(folders, out, paper_dir)
-    click.echo(f"{len(made)} files in {out}: {', '.join(p.name for p in made)}")
+    click.echo(f"{len(made)} files in {out}")
 
 
 @click.command()
-@click.argument("what", metavar="WHAT...", nargs=-1, required=True)
+@click.argument("what", metavar="[CAMPAIGN] WHAT...", nargs=-1, required=True)
 @click.option(
     "--campaign-dir",
-    metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Search only this campaign; default: all campaigns that have tables.",
+    hidden=True,
+    help="The older way to give the folder of the campaign.",
 )
 @click.option("--all", "every", is_flag=True, help="List all points instead of only the first ones.")
 @pass_settings
@@ -259,13 +261,19 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     """Show the table rows, points, records and commit from which a result was made.
 
     WHAT is a code that is printed in a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), the name of a
-    number in numbers.csv, or a claim.
+    number in numbers.csv, or a claim. Without CAMPAIGN, all campaigns that have tables are searched. If the named or
+    the configured campaign has no tables, they are made first.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members
 
+    if len(what) > 1 and not campaign_dir and campaigns.exists(settings, what[0]):
+        campaign_dir, what = campaigns.find(settings, what[0]).folder, what[1:]
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
+    named = [campaign_dir or settings.configured_folder(), *(Path(text).parent.parent for text in what)]
+    for folder in dict.fromkeys(named):
+        make_missing_tables(folder)
     for text in what:
         found = module.found(text, folders, results, settings.configured_folder())
         if isinstance(found, Path):
@@ -276,7 +284,7 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
 
 
 @click.command()
-@click.argument("campaign", required=False)
+@folder_argument
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8087, show_default=True, help="The port; 0 takes any free port."
 )
@@ -286,36 +294,17 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     show_default=True,
     help="The address to listen on. If it is not loopback, other machines can open the page, and its URL has a token.",
 )
-@click.pass_obj
-def live(settings: Settings, campaign: str | None, port: int, address: str) -> None:
+def live(campaign_dir: Path, port: int, address: str) -> None:
     """Serve a page that shows CAMPAIGN while it is measured: points done and to do, time left, rates, errors, CPU.
 
-    CAMPAIGN is the name of a campaign; default: the configured campaign. Its measurement can start later. Prometheus
-    can read the metrics at the address of the page plus /metrics. Ctrl-C ends the server but not the measurement.
+    The measurement can start later. Prometheus can read the metrics at the address of the page plus /metrics. Ctrl-C
+    ends the server but not the measurement.
     """
     from storelab.analysis.report.live import address as addresses
 
-    folder = _live_folder(settings, campaign)
     listening, token = addresses.listen(address, port), addresses.token_for(address)
-    click.echo(f"storelab: {folder.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
+    click.echo(f"storelab: {campaign_dir.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
     os.nice(10)  # so that the server does not disturb the measurement
     from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
 
-    serve.run(folder, listening, token)
-
-
-def _live_folder(settings: Settings, name: str | None) -> Path:
-    """Return the campaign's folder. Raises UserError if no campaign with this name is measured or configured."""
-    if name is None:
-        return settings.configured_folder()
-    results = settings.results()
-    if (folder := results / name).is_dir() and name not in ("", ".", ".."):
-        return folder
-    from storelab.core import config
-
-    measured = sorted(p.name for p in results.iterdir() if (p / "raw").is_dir()) if results.is_dir() else []
-    names = sorted({*config.names_of_campaigns(settings.main.parent), *measured})
-    if not names:
-        raise UserError("live", f"there is no campaign {name!r}", "name a campaign in campaigns/ or results/")
-    require_known("live", name, names, f"there is no campaign {name!r}", "one of")
-    return folder
+    serve.run(campaign_dir, listening, token)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, campaigns
 from storelab.core import config, records
 from storelab.core.errors import UserError, shown
-from storelab.stores.config import load_rebuild
 
 if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
@@ -32,7 +31,7 @@ LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # an SPDX identifier
 def pack(settings: Settings, campaign: str, output: str | None, license: str, again: bool) -> None:
     """Pack a measured CAMPAIGN into one file that others can check, cite and rebuild (an RO-Crate).
 
-    CAMPAIGN is a name in campaigns/, a campaign file, or a folder with results. Tables and figures that do not match
+    CAMPAIGN is a name, a campaign file, or a folder with results. Tables and figures that do not match
     the records are made again first.
     """
     from storelab.analysis.artefact import members
@@ -41,10 +40,12 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
 
     if not LICENSE.fullmatch(license):
         raise UserError("--license", f"{shown(license)} is not an SPDX identifier", "use for example CC-BY-4.0")
-    layers, folder = _find(settings, campaign)
+    found = campaigns.find(settings, campaign)
+    folder, chosen = found.folder, settings.choosing(found.required_overrides())
+    layers, _ = config.read_layers(settings.main, settings.extra, chosen.overrides())
     configured = config.merged(layers)["campaign"]
     if not (folder / "raw" / "plan.json").exists():
-        hint = f"measure it first: `make measure CAMPAIGN={configured}`"
+        hint = f"measure it first: `storelab run {configured}`"
         raise UserError(f"campaign {folder.name}", f"has no records in {folder / 'raw'}", hint)
     loaded = load(folder)
     _make(loaded)
@@ -60,29 +61,6 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
     for name in omitted:
         hint = f"to update it: `make {members.PAPERS[name]} CAMPAIGN={configured}`"
         click.echo(f"storelab: {name} is older than the tables and was left out; {hint}", err=True)
-
-
-def _find(settings: Settings, campaign: str) -> tuple[config.Layers, Path]:
-    """Return the layers of the configuration with this campaign, and the folder of its results.
-
-    Raises UserError if the campaign is not found.
-    """
-    given = Path(campaign) if Path(campaign).name not in ("", "..") else Path(campaign).resolve()
-    more: dict[str, str] = {"campaign": campaign}
-    if (given / "raw").is_dir():
-        more = {"campaign": _file_name(settings.main.parent, given.resolve().name), "results": str(given.parent)}
-    over = config.merge(more, config.parse_set(settings.set_))
-    light = load_rebuild(settings.main, settings.extra, over)
-    layers, _ = config.read_layers(settings.main, settings.extra, over)
-    return layers, Path(light.results) / light.name
-
-
-def _file_name(root: Path, name: str) -> str:
-    """Return the campaign file whose campaign has this name. Raises UserError if there is none."""
-    for stem in config.names_of_campaigns(root):
-        if config.read_yaml(root / "campaigns" / f"{stem}.yaml").get("name") == name:
-            return stem
-    raise UserError(f"campaign {name}", "has no file in campaigns/", "put its campaign file there")
 
 
 def _make(campaign: "Campaign") -> None:
@@ -168,6 +146,4 @@ def init(folder: str) -> None:
     from storelab.install import project
 
     new = project.init(Path(folder))
-    click.echo(
-        f"{folder}: {len(new)} files written; next: run `make demo` there, or edit config.yaml and run `storelab check`"
-    )
+    click.echo(f"{folder}: {len(new)} files written; next: `storelab run demo` there, or edit config.yaml first")

@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from storelab.cli import example
+from storelab.cli import Settings, campaigns, example, pass_settings
 from storelab.cli.machine import json_option, print_json
 from storelab.core.errors import UserError
 
 MAX_LENGTH = 80  # characters of the folder's path; the path of a socket in it may have at most 107
+DEFAULT = "results/reference"  # the campaign of `size`
 POINTS, POINT_S = 100, 60.0  # number and duration (seconds) of the points for which `size` estimates the records
 
 
@@ -200,12 +201,12 @@ def _rate(value: str, place: str) -> int:
 @click.command()
 @click.option("--link", required=True, help="The rate of the link that the clients fill, e.g. 20 Gbit/s.")
 @click.option("--client-link", required=True, help="The rate of the link of each client node, e.g. 1 Gbit/s.")
+@campaigns.argument("campaign")
 @click.option(
     "--campaign-dir",
-    default="results/reference",
-    show_default=True,
+    hidden=True,
     type=click.Path(path_type=Path),
-    help="The campaign in which the rate of one client was measured.",
+    help="The older way to give the folder of the campaign.",
 )
 @click.option(
     "--operation",
@@ -216,10 +217,21 @@ def _rate(value: str, place: str) -> int:
 )
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
 @json_option
-def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, as_json: bool) -> None:
+@pass_settings
+def size(
+    settings: Settings,
+    link: str,
+    client_link: str,
+    campaign: str | None,
+    campaign_dir: Path | None,
+    operation: str,
+    engine: str,
+    as_json: bool,
+) -> None:
     """Estimate from the results of a campaign how many clients fill a link, and the size of their records.
 
-    The estimate assumes the largest measured objects, and the records of 100 points of 60 s each.
+    CAMPAIGN is the one in which the rate of one client was measured; default: reference. The estimate assumes
+    the largest measured objects, and the records of 100 points of 60 s each.
     """
     from storelab.analysis import sizing
     from storelab.analysis.records.campaign import load
@@ -227,15 +239,16 @@ def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine
     from storelab.core import units
 
     link_rate, client_rate = _rate(link, "--link"), _rate(client_link, "--client-link")
-    campaign = load(campaign_dir)
-    found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
+    folder = campaign_dir or campaigns.find(settings, campaign or DEFAULT).folder
+    measured = load(folder)
+    found = {name: build.read(folder, name) for name in ("calibration", "throughput")}
     size_bytes = sizing.largest(found, operation, engine)
-    one = sizing.one_client(campaign, found, operation, engine, size_bytes)
+    one = sizing.one_client(measured, found, operation, engine, size_bytes)
     clients = sizing.clients_for(link_rate, client_rate, one.bytes_per_s)
     with_room = max(1, round(1.25 * clients))
     rate = min(client_rate, one.bytes_per_s) / size_bytes
     counts = dict.fromkeys((clients, 64, 512, 5000))
-    volumes = {count: sizing.estimate(campaign, count, POINTS, POINT_S, rate) for count in counts}
+    volumes = {count: sizing.estimate(measured, count, POINTS, POINT_S, rate) for count in counts}
     if as_json:
         print_json(
             "size",

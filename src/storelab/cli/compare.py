@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings, example, output_file, pass_settings
+from storelab.cli import Settings, campaigns, example, output_file, pass_settings
+from storelab.cli.campaigns import folder_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import records
 from storelab.core.errors import Exit, UserError
 
 if TYPE_CHECKING:
+    from storelab.analysis.compare import Side
     from storelab.analysis.history.series import History, Series
 
+SUBCOMMAND = "history_subcommand"  # key of a context: whether a command of the group is called
 FAIL_ON = ("slower", "slower-overall")
 KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # suffixes of the files that `history` writes
 RULES = ("newest", "newest-overall", "change", "change-overall")  # values of `history --fail-on`
@@ -83,8 +86,8 @@ def compare(
 
     Ratios have 95 % intervals. Verdicts are corrected for multiple comparisons.
 
-    A and B are folders of campaigns (results/x), names of campaigns, or one store of a campaign (results/x:store). The
-    exit code is 1 if --fail-on applies, 2 if A and B cannot be compared, otherwise 0.
+    A and B are names of campaigns or folders (results/x, or what `storelab quick --keep` kept), or one store of a
+    campaign: x:store. The exit code is 1 if --fail-on applies, 2 if A and B cannot be compared, otherwise 0.
     """
     from storelab.analysis import compare
 
@@ -93,14 +96,12 @@ def compare(
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
         raise UserError("compare", f"only {a} is given", "give also B, or two stores of A: --stores first,second")
-    first, second = (
-        compare.read(text, settings.results, store) for text, store in zip((a, b or a), names, strict=True)
-    )
+    first, second = (_side(settings, text, store) for text, store in zip((a, b or a), names, strict=True))
     if len(day_names) == 1:
         raise UserError(
             "--days", f"only one campaign is given: {day_names[0]}", "give at least two campaigns, each with --days"
         )
-    days = [compare.read(name, settings.results) for name in day_names]
+    days = [_side(settings, name) for name in day_names]
     table, unmatched = compare.compare(first, second, days)
     worse = compare.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if as_json:
@@ -118,6 +119,16 @@ def compare(
         beyond = f" by more than {margin:g} %" if margin else ""
         click.echo(f"storelab: rows above that are slower{beyond}: {len(worse)} (--fail-on {fail_on})", err=True)
         sys.exit(Exit.FAILED)
+
+
+def _side(settings: Settings, text: str, store: str | None = None) -> "Side":
+    from storelab.analysis import compare
+
+    name, sign, named = text.partition(":")
+    if "/" not in text and not (Path(name) / "raw").is_dir():
+        folder = campaigns.find(settings, name).folder
+        text = text if folder.name == name else f"{folder}{sign}{named}"
+    return compare.read(text, settings.results, store)
 
 
 def _print_comparison(
@@ -149,20 +160,26 @@ def _print_comparison(
     )
 
 
-def _folder(settings: Settings, given: Path | None) -> Path:
-    return given or settings.load().campaign_dir
+class _History(click.Group):
+    """A group that takes options and the argument CAMPAIGN, if the first word is not a command of the group."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        params = super().get_params(ctx)
+        return [p for p in params if isinstance(p, click.Option)] if ctx.meta.get(SUBCOMMAND) else params
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[SUBCOMMAND] = bool(args) and args[0] in self.commands
+        if ctx.meta[SUBCOMMAND]:
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        return click.Command.parse_args(self, ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*click.Command.collect_usage_pieces(self, ctx), "| add [CAMPAIGN]"]
 
 
-FOLDER = click.option(
-    "--campaign-dir",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The folder of the campaign, without a date; default: the folder of the configured campaign.",
-)
-
-
-@click.group(invoke_without_command=True)
-@FOLDER
+@click.group(cls=_History, invoke_without_command=True)
+@folder_argument
 @click.option("--store", help="Show this store only.")
 @click.option("--since", metavar="DAY", help="Leave out entries measured before this day, like 2026-11-23.")
 @click.option(
@@ -191,7 +208,8 @@ FOLDER = click.option(
 @click.pass_context
 def history(
     ctx: click.Context,
-    campaign_dir: Path | None,
+    campaign_dir: Path | None = None,
+    *,
     store: str | None,
     since: str | None,
     output: Path | None,
@@ -204,11 +222,11 @@ def history(
     The entries of the history are the folders results/CAMPAIGN@DATE, which `storelab history add` makes. The exit code
     is 1 if --fail-on applies, 2 if an entry cannot be read, otherwise 0.
     """
-    if ctx.invoked_subcommand:
+    if ctx.invoked_subcommand or campaign_dir is None:
         return
     from storelab.analysis.history import entries, series, views
 
-    campaign = _folder(ctx.obj, campaign_dir)
+    campaign = campaign_dir
     found = series.history(entries.read(campaign, store, since))
     worse = series.worse(found, fail_on, margin) if fail_on else []
     if as_json:
@@ -290,19 +308,18 @@ def _series_values(s: "Series", found: "History") -> dict[str, Any]:
     }
 
 
-@history.command(epilog=example("storelab history add --campaign-dir results/site"))
-@FOLDER
+@history.command(epilog=example("storelab history add site"))
+@folder_argument
 @click.option("--with-failures", is_flag=True, help="Add the campaign even if points failed.")
 @json_option
-@click.pass_obj
-def add(settings: Settings, campaign_dir: Path | None, with_failures: bool, as_json: bool) -> None:
+def add(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
     """Seal a complete campaign, and rename results/CAMPAIGN to results/CAMPAIGN@DATE, a new entry of its history.
 
     The next measurement of the campaign starts from the beginning. Entries are never replaced or removed.
     """
     from storelab.analysis.history import entries
 
-    folder = _folder(settings, campaign_dir)
+    folder = campaign_dir
     entry = entries.add(folder, with_failures)
     count = len(entries.folders(entry.with_name(entry.name.partition(entries.SIGN)[0])))
     if as_json:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, campaigns
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.core import integrity, records, units
 from storelab.core.errors import MeasurementFailed, UserError
@@ -57,6 +58,7 @@ def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @json_option
 @click.pass_obj
 def check(settings: Settings, as_json: bool) -> None:
@@ -83,6 +85,10 @@ def check(settings: Settings, as_json: bool) -> None:
         checks.everything(config, points, WORKLOADS, stores)
         notes = [*cold.notes(points, stores), *checks.retention(config, of_campaign)]
     todo = integrity.missing(config.raw, [p.key for p in points])
+    if errors := checks.hosts(config, [p for p in points if p.key in {*todo}], stores):
+        for error in errors[:-1]:
+            click.echo(f"storelab: {error}", err=True)
+        raise errors[-1]
     state = {
         "points": len(points),
         "measured": len(points) - len(todo),
@@ -161,6 +167,7 @@ def _show_ready(state: dict[str, Any]) -> None:
 
 
 @click.command()
+@config_argument
 @click.option("--write", is_flag=True, help="Write the plan to raw/plan.json of the campaign; do not print it.")
 @json_option
 @click.pass_obj
@@ -206,6 +213,7 @@ def _planned(point: "Point", state: str) -> dict[str, Any]:
 
 
 @click.command()
+@config_argument
 @click.option("--store", "only", help="Upload into this store only.")
 @click.option("--dataset", help="Upload this data set only.")
 @click.option("--again", is_flag=True, help="Upload data sets again, even if they are in the store.")
@@ -243,26 +251,32 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any], again: bool) -> None:
     """Upload a data set into the store's deployment that the point uses."""
     from storelab.host import scratch
+    from storelab.measure import deployment
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
 
     store = deployed(store, point.axes)
-    store.up(1, point.axes.get("accounts", 1))
+    deployment.connect(config, store, accounts=point.axes.get("accounts", 1))
     with scratch.using(config.scratch):
         staging.ensure(config, store, dataset, again)
 
 
 @click.command()
-@click.argument("key")
+@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY")
 @click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
-def measure(settings: Settings, key: str, again: bool) -> None:
+def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
     """Measure the point of the plan with this KEY. A point that has a record is not measured again."""
     from storelab.gang import coordinator, prefork
     from storelab.gang.launchers import choose
 
     coordinator.handle_signals()
-    config, points = load(settings)
+    if not 1 <= len(words) <= 2:
+        raise UserError(
+            "measure", f"takes a campaign and a key, not {len(words)} words", "see `storelab plan CAMPAIGN`"
+        )
+    key = words[-1]
+    config, points = load(campaigns.configured(settings, words[0] if len(words) == 2 else None))
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
         # Imported here, because the spare process imports the clients' modules at the same time. Each takes 0.5 s.
         from storelab.measure import point as measuring
@@ -274,14 +288,19 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 
 
 @click.command()
+@config_argument
+@click.option("--after-error", is_flag=True, help="Do nothing if no point was tried: the error was printed before.")
 @click.pass_obj
-def collect(settings: Settings) -> None:
+def collect(settings: Settings, after_error: bool) -> None:
     """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""
     from storelab.measure import attempts
 
     config, points = load(settings)
     if records.sealed(config.raw):
         integrity.verify(config.raw)
+        return
+    keys = [p.key for p in points]
+    if after_error and len(integrity.missing(config.raw, keys, failed_counts=True)) == len(keys):
         return
     with attempts.nothing_measured(config):
         _collect(config, points)
@@ -291,6 +310,7 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     """Do what `collect` does. No point of the campaign is measured at the same time."""
     from storelab.measure import check as checks
     from storelab.measure import collect as collecting
+    from storelab.measure import deployment
     from storelab.workloads.staging import filling, left_over
 
     checks.refuse_sealed(config)  # another process may have sealed it before this one had the lock
@@ -298,11 +318,15 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"] or filling.may_have_filler(config, store):
             try:
-                store.up(1)
+                deployment.connect(config, store)
                 left_over.remove(config, store, always=True)
                 filling.ensure(config, store, 0)
             except (UserError, MeasurementFailed) as error:  # the paper can be built while a store is down
                 click.echo(f"{name}: uploaded objects could not be removed yet: {error}", err=True)
+    if config.launcher.kind == "ssh":
+        from storelab.gang.launchers import ssh
+
+        ssh.remove(config.launcher)
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := integrity.missing(config.raw, [p.key for p in points]):
@@ -323,19 +347,14 @@ def _collect(config: "Config", points: "list[Point]") -> None:
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
     """Remove the buckets and objects of CAMPAIGN from its stores.
 
-    Objects that storelab did not write are kept and listed. Records are never removed. CAMPAIGN must be the configured
-    campaign; this prevents removing another campaign by mistake.
+    Objects that storelab did not write are kept and listed. Records are never removed.
     """
     from storelab.measure import attempts
 
-    config = settings.load()
-    if campaign != config.name:
-        raise UserError(
-            "clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"use --set campaign={campaign}"
-        )
+    config = campaigns.configured(settings, campaign).load()
     if not yes:
         click.confirm(
-            f"Remove the buckets of campaign {campaign} from {', '.join(config.stores_to_measure)}?", abort=True
+            f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?", abort=True
         )
     with attempts.nothing_measured(config):
         failed = _clean(config)
@@ -351,7 +370,7 @@ def _clean(config: "Config") -> list[str]:
     for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.stores_to_measure or store.settings.read_only:
             continue
-        store.up(1)
+        deployment.connect(config, store)
         try:
             removed = deployment.clean(config, store)
             click.echo(f"{name}: removed {removed}")

@@ -33,8 +33,8 @@ exactly the keys of this page. An unknown value is `null`; its key is never left
 definition for each command (`history_add` for `history add`).
 
 ```console
-$ storelab verify --campaign-dir results/reference --json
-$ storelab --set campaign=reference plan --json | python -m json.tool
+$ storelab verify reference --json
+$ storelab plan reference --json | python -m json.tool
 ```
 
 ## Exit codes

@@ -3,6 +3,7 @@
 This module may import every package. Modules that only one command needs are imported when it runs.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, known
+from storelab.cli.campaigns import config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.cli.measuring import load, load_stores
 from storelab.core import units
@@ -22,6 +24,7 @@ MIN_WIDTH = 110  # characters; in a narrower table, rich would break the cells i
 
 
 @click.command()
+@config_argument
 @click.option(
     "--nodes",
     is_flag=True,
@@ -103,9 +106,9 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install the software for these KINDs. Installed software is not changed.
 
     A KIND is a store (seaweedfs: a second version, for upgrades), an engine or its library (loadgen, davix, root), a
-    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), or squid (the HTTP cache of the workload
-    launch). Debian packages are installed in the system. All other software is installed in the folder that the
-    environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
+    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), sshd (OpenSSH's server), or squid (the HTTP
+    cache of the workload launch). Debian packages are installed in the system. All other software is installed in the
+    folder that the environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
     """
     import time
 
@@ -160,6 +163,8 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 @click.pass_obj
 def up(settings: Settings, name: str | None, all_: bool, front_ends: int, planned: bool) -> None:
     """Start the managed store NAME of config.yaml, or check whether an external store answers."""
+    from storelab.measure import attempts
+
     if planned:
         wanted = planned_stores(settings)
     else:
@@ -167,6 +172,8 @@ def up(settings: Settings, name: str | None, all_: bool, front_ends: int, planne
     _repair(settings.load())
     for store, number, accounts in wanted:
         store.up(number, accounts)
+        if store.managed and not planned and attempts.RUN not in os.environ:
+            store.keep()
         click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(number))}")
 
 
@@ -199,24 +206,41 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 @click.option(
     "--all", "all_", is_flag=True, help="Stop all stores of the campaign, and remove the clients' files on tmpfs."
 )
+@click.option(
+    "--planned",
+    is_flag=True,
+    help="Stop the stores that a run of the campaign started, resume others that it suspended, and remove what clients "
+    "keep on tmpfs.",
+)
 @click.pass_obj
-def down(settings: Settings, name: str | None, all_: bool) -> None:
+def down(settings: Settings, name: str | None, all_: bool, planned: bool) -> None:
     """Stop the managed store NAME, or all managed stores with --all. Their data are kept."""
     from storelab.host import scratch
+    from storelab.measure import deployment
     from storelab.measure.attempts import measuring_lock
     from storelab.stores.managed import users
 
     config = settings.load()
     _repair(config)
-    for store in chosen(config, name, all_, "down").values():
+    of_plan = deployment.names(load(settings)[1]) if planned else set()
+    measuring = any(users.others(Path(config.state), name) for name in config.stores)
+    for store in chosen(config, name, all_ or planned, "down").values():
         if not store.managed:
+            continue
+        if planned and store.name.partition("+")[0] not in of_plan:
+            if not measuring:
+                store.resume()
             continue
         if pids := users.others(Path(config.state), store.name):
             users_text = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} other processes"
             click.echo(f"{store.name}: not stopped, because it is in use by {users_text}; the last user stops it")
-            continue
-        click.echo(f"{store.name}: stopped {len(store.down())} processes")
-    if all_:
+        elif (stopped := deployment.release(store) if planned else store.down()) is None:
+            click.echo(f"{store.name}: not stopped, because you started it; stop it with `storelab down {store.name}`")
+        elif stopped:
+            click.echo(f"{store.name}: stopped {len(stopped)} process{'es' if len(stopped) > 1 else ''}")
+        elif name:
+            click.echo(f"{store.name}: is not running")
+    if all_ or planned:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
                 click.echo("files on tmpfs are kept, because another of your campaigns uses them")

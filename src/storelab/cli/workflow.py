@@ -21,6 +21,7 @@ from storelab.analysis import papers
 from storelab.analysis.figures import KINDS
 from storelab.analysis.parts import derived
 from storelab.analysis.records import links
+from storelab.cli import Settings, campaigns
 from storelab.core import config, integrity, records, sealed
 from storelab.core.errors import Exit, UserError, system_error
 from storelab.core.model import Point
@@ -29,6 +30,7 @@ from storelab.stores.config import load, load_rebuild
 # A shell function for the rules, which copies its input to the terminal and into a log. Braces are doubled for
 # Snakemake.
 LOGGED = "logged() {{ (trap '' INT TERM HUP; exec tee \"$1\" >&2); }}; "
+JSON = "json:"  # begin of a value that is a JSON list with one value
 START_S = 120  # upper limit from the start of a job to the start of its point: Snakemake starts twice, maybe slowly
 
 
@@ -129,10 +131,18 @@ def set_options(overrides: Mapping[str, Any]) -> str:
     return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
 
 
+def typed(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overrides with the values that `storelab run` gave to Snakemake as JSON."""
+    return {
+        key: json.loads(value.removeprefix(JSON))[0] if isinstance(value, str) and value.startswith(JSON) else value
+        for key, value in overrides.items()
+    }
+
+
 def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
     """Return the result of `prepare`. After a user error, print one line and end Snakemake with exit code 2."""
     try:
-        flow = prepare(overrides, verifying=main_process)
+        flow = prepare(typed(overrides), verifying=main_process)
         if flow.measuring:
             from storelab.host import console
             from storelab.measure import attempts
@@ -174,10 +184,8 @@ def prepare(
     named = overrides.get("campaign")
     if isinstance(named, str) and len(several := named.split()) > 1:
         return prepare_joined([campaign_overrides(overrides, name, main) for name in several], main, verifying)
-    if isinstance(named, str) and "name" not in overrides:
-        by_name = campaign_overrides(overrides, named, main)
-        if "name" in by_name and not load_rebuild(main, (), by_name).measure:
-            overrides = by_name
+    if isinstance(named, str):
+        overrides = campaign_overrides(overrides, named, main)
     light = load_rebuild(main, (), overrides)
     if light.layout != "article" and not light.measure:
         return prepare_joined([overrides], main, verifying)
@@ -203,8 +211,7 @@ def prepare(
             "set measure=false to rebuild its paper, or set another name=… to measure it again",
         )
     from storelab.core import plan
-    from storelab.measure import collect, plan_file
-    from storelab.stores.managed import users
+    from storelab.measure import collect, deployment, plan_file
     from storelab.workloads import WORKLOADS
 
     full = load(main, (), overrides)
@@ -213,7 +220,7 @@ def prepare(
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # if all markers exist, no rule runs that would report differences
     points = {p.key: p for p in planned}
-    users.use(Path(full.state), {users.of_campaign(full.name), *(p.store for p in planned)})  # until Snakemake ends
+    deployment.use(full, planned)  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
@@ -238,20 +245,16 @@ def prepare(
 
 
 def campaign_overrides(overrides: Mapping[str, Any], name: str, main: Path) -> dict[str, Any]:
-    """Return the overrides for the campaign of this name.
+    """Return the overrides for the campaign that a user named (`campaigns.find`).
 
-    The name belongs to a campaign file, or to records that were measured with `name=…` and have no campaign file.
+    Records without a campaign file, which were measured with `name=…`, can only be rebuilt.
     """
     rest = {key: value for key, value in overrides.items() if key != "campaign"}
-    without_file = {**rest, "name": name}
-    if name not in config.names_of_campaigns(main.parent) and not name.endswith((".yaml", ".yml")):
-        try:
-            light = load_rebuild(main, (), without_file)
-        except UserError:  # records cannot have this name
-            return {**rest, "campaign": name}
-        if (Path(light.results) / name / "raw" / integrity.PLAN).exists():
-            return without_file
-    return {**rest, "campaign": name}
+    settings = Settings(str(main), chosen=rest)
+    found = campaigns.find(settings, name)
+    if found.overrides is None and not load_rebuild(main, (), rest).measure:
+        return {**rest, "name": found.folder.name, "results": str(found.folder.parent)}
+    return {**rest, **found.required_overrides()}
 
 
 def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bool) -> Workflow:
@@ -349,7 +352,7 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
     """
     from storelab.gang.launchers import choose, srun
 
-    if full.launcher.kind == "local":
+    if full.launcher.kind in ("local", "ssh"):  # `storelab measure` runs on this host
         nodes = dict.fromkeys(points, 1)
     else:
         srun.keep(os.environ)
@@ -370,7 +373,7 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
         raise UserError(
             f"campaign {name}",
             f"has no records in {raw}",
-            "measure it first: `make measure CAMPAIGN=" + name + "` or `--config measure=true`",
+            f"measure it first: `storelab run {name}`",
         )
     plan = integrity.plan_of(raw)
     if verifying:

@@ -23,6 +23,7 @@ from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
+_SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")  # no option, and nothing that a shell changes
 MAX_NAME = 64  # maximum number of characters of a name, which becomes part of paths
 # maximum bytes of a path, and of a folder's name: Linux allows 4096 and 255, and storelab appends to the path
 MAX_PATH, MAX_PART = 1000, 255
@@ -76,6 +77,15 @@ def _host(value: Any) -> str:
     text = _text(value)
     if len(text) > 253 or not _HOST.fullmatch(text):
         raise ValueError(f"{shown(text)} is not a host name or address; write it like 127.0.0.1 or node1.example.org")
+    return text
+
+
+def _ssh_host(value: Any) -> str:
+    text = _text(value)
+    if len(text) > 253 or not _SSH_HOST.fullmatch(text):
+        raise ValueError(
+            f"{shown(text)} is not a host of ssh; write it like node1, user@node1 or ssh://user@node1:2222"
+        )
     return text
 
 
@@ -177,6 +187,7 @@ RoleName = Annotated[str, BeforeValidator(_role_name)]
 SweepName = Annotated[str, BeforeValidator(_sweep_name)]
 Text = Annotated[str, BeforeValidator(_text)]
 Host = Annotated[str, BeforeValidator(_host)]
+SshHost = Annotated[str, BeforeValidator(_ssh_host)]
 FolderPath = Annotated[str, BeforeValidator(_path)]
 Once = AfterValidator(_once)  # of a list
 Scalar = Annotated[Any, BeforeValidator(_scalar)]

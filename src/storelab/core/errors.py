@@ -133,6 +133,19 @@ def memory_error() -> UserError:
     )
 
 
+INSTALL_CLIENTS = "run `make setup`, or without a checkout `pip install 'storelab[measure]'`"  # stores and clients
+LAB = ("IPython", "ipywidgets", "jupyterlab", "nbclient", "nbconvert")  # modules of the extra `lab`
+
+
+def missing_package(error: ModuleNotFoundError) -> UserError:
+    """Return the error to report if a package of an extra is missing. Raises `error` if it is a module of storelab."""
+    name = (error.name or "").partition(".")[0]
+    if name in ("", "storelab"):
+        raise error
+    extra = "lab" if name in LAB else "workflow" if name == "snakemake" else "measure"
+    return UserError(name, "this Python package is not installed", f"run `pip install 'storelab[{extra}]'`")
+
+
 def cut(text: str, most: int = 200) -> str:
     """Return a path for a message. Only the end of a long path is shown."""
     return text if len(text) <= most else f"…{text[1 - most :]}"

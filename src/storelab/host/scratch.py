@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from storelab.core import folders
@@ -43,7 +43,11 @@ def using(base: str | Path) -> Iterator[Path]:
     """Protect the folder from `clear` while the block runs."""
     while True:
         path = folder(base) / ".used"
-        with folders.lock_file(path) as lock:
+        try:
+            lock = folders.lock_file(path)
+        except FileNotFoundError:  # the folder was just removed
+            continue
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
                 continue  # it was just removed
@@ -54,10 +58,23 @@ def using(base: str | Path) -> Iterator[Path]:
 def clear(base: str | Path) -> bool:
     """Remove the folder with all files of clients. Return False, and keep it, while any campaign uses it."""
     path = folder(base)
-    with folders.lock_file(path / ".used") as lock:
+    try:
+        lock = folders.lock_file(path / ".used")
+    except FileNotFoundError:  # another process just removed the folder
+        return True
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        shutil.rmtree(path, ignore_errors=True)
+        for entry in path.iterdir():  # the lock last: a process that uses the folder waits for it until all is removed
+            if entry.name == ".used":
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        (path / ".used").unlink(missing_ok=True)
+        with suppress(OSError):  # another process made its lock just now
+            path.rmdir()
     return True

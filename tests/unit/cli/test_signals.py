@@ -9,6 +9,8 @@ import psutil
 import pytest
 from paths import ROOT
 
+from storelab.cli import snakemake
+
 FORWARD = ROOT / "envs" / "forward.sh"
 # In place of Snakemake: it starts another process, as a rule does, and waits for its end.
 RUNS = """
@@ -41,6 +43,19 @@ def test_signal_reaches_what_a_command_runs(tmp_path, number):
     status = run.wait(60)
     assert ended(child) and status != 0 and after.exists()
     assert (status == 3) == (number == signal.SIGTERM), "the command's own exit code"
+    assert (status == 130) == (number == signal.SIGINT)
+
+
+def test_nothing_follows_a_mistake(tmp_path):
+    env = {**os.environ, "AFTER": f"touch {tmp_path}/after", "OTHERWISE": f"touch {tmp_path}/otherwise"}
+    assert subprocess.run([FORWARD, "bash", "-c", "exit 2"], env=env, check=False).returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_the_line_on_profiles_is_hidden(capsys):
+    snakemake._print("Using profile profiles/local for setting default command line arguments.")
+    snakemake._print("Building DAG of jobs...")
+    assert capsys.readouterr().out == "Building DAG of jobs...\n"
 
 
 def test_exit_code_of_a_command_is_kept():
@@ -48,13 +63,13 @@ def test_exit_code_of_a_command_is_kept():
 
 
 def test_make_forwards_its_signal(tmp_path):
-    """`make measure` runs one process below make, which must get the signal too."""
+    """`make paper` runs one process below make, which must get the signal too."""
     makefile = (ROOT / "Makefile").read_text()
     line = next(n for n in makefile.splitlines() if n.startswith("SNAKEMAKE :="))
     (tmp_path / "envs").mkdir()
     (tmp_path / "envs" / "forward.sh").symlink_to(FORWARD)
     (tmp_path / "run.py").write_text(RUNS)
-    recipe = line.replace("snakemake --profile profiles/local", f"{sys.executable} run.py")
+    recipe = line.replace("$(RUN)", f"{sys.executable} run.py")
     rule = "all:\n\t@export AFTER='echo done'; \\\n\t$(SNAKEMAKE) --config x=y\n"
     (tmp_path / "Makefile").write_text(f"SHELL := /bin/bash\n{recipe}\n{rule}")
     command = ["make", "--no-print-directory", "all"]  # make prints folders where another make calls it

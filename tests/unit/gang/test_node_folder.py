@@ -40,7 +40,8 @@ def test_only_folders_of_killed_agents_are_swept(tmp_path):
         mine = GangFolder(tmp_path, "mine", 0, [0])
         (mine.scratch / "mine-0").mkdir()
         assert (mine.scratch / "gang-dead-3").exists()
+    (mine.scratch / "gang-1").mkdir()  # of client 1 in an attempt with the name `gang`
     assert sweep(mine.scratch) == ["gang-dead-3"]
-    assert folders(mine.scratch) == ["gang-mine-0", "mine-0"]
+    assert folders(mine.scratch) == ["gang-1", "gang-mine-0", "mine-0"]
     mine.remove()
     assert not mine.scratch.exists()

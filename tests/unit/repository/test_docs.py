@@ -156,8 +156,8 @@ def test_knees_on_the_testbed_page_are_those_of_the_table():
 @pytest.mark.heavy
 def test_verdicts_on_their_page_are_those_of_sealed_campaigns():
     for campaign in ("reference", "testbed2015"):
-        (lines,) = blocks("verdicts.md", f"storelab verdict --campaign-dir results/{campaign}")
-        printed = command_line.done("verdict", "--campaign-dir", str(campaigns.built(campaign)))
+        (lines,) = blocks("verdicts.md", f"storelab verdict {campaign}")
+        printed = command_line.done("verdict", str(campaigns.built(campaign)))
         assert len(lines) >= 3 and "\n".join(lines[:3]) in printed and "\n".join(lines[3:]) in printed, campaign
 
 

@@ -1,7 +1,7 @@
-"""List the built-in figures by name, in the order of the paper, and select those that a campaign can have.
+"""Catalogue of the built-in figures by name, in the order of the paper, and their captions.
 
-A figure has the same name in code, rule, file and label. A campaign can declare more figures (`figures:`,
-docs/figures.md); its plan contains them. The module also writes the captions.
+A figure has the same name in the code, in the rules of the workflow, in file names and in labels of the paper. A
+campaign can declare more figures (`figures:`, docs/figures.md); its plan contains them.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ FIGURES: dict[str, Declared] = {
 def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Declared]:
     """Return the figures that a campaign with this plan can have.
 
-    These are built-in figures, figures over time, figures along coupled axes, and those that the campaign declares.
+    These are built-in figures, figures along coupled axes, figures over time, and figures that the campaign declares.
     """
     points, couplings = _planned_points(plan), selection.couplings_of(plan)
     found = {}
@@ -66,12 +66,12 @@ def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Declared]:
 
 
 def is_built_in(name: str) -> bool:
-    """Return whether the text of the paper may refer to a figure of this name."""
+    """Return True if storelab defines the figure of this name, so that the text of the paper can refer to it."""
     return name in FIGURES or name.split("_")[0] in (timeline.STEM, planned.STEM)
 
 
 def names(plan: Mapping[str, Any]) -> list[str]:
-    """Return the names of the figures that a campaign with this plan can have; a figure without data stays empty."""
+    """Return the names of the figures that a campaign with this plan can have. Some of them may have no data."""
     return list(figures_of_plan(plan))
 
 
@@ -95,11 +95,12 @@ CEILINGS = " Dotted: the ceiling of an engine, measured with the same clients ag
 
 
 def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
-    """Return the caption, filled with facts from the table: sizes, engine, duration, number of runs, kind of the bars.
+    """Return the caption of a figure, filled with facts from its table.
 
-    It also states whether client and server share a host, and which data the figure does not show.
+    The facts are sizes, engine, duration, number of runs and kind of the bars. The caption also states if client and
+    server share a host, and which data the figure does not show.
 
-    shown: the panels of the figure, if they are known; the caption then describes only these.
+    shown: the panels of the figure, if they are known; the caption then describes only these panels.
     """
     rows = shown.rows if shown else panels.rated(figure, figure.captioned_rows(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []

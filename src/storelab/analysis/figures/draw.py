@@ -1,8 +1,9 @@
-"""Draw a specification: take a table, return a matplotlib Figure, without file access.
+"""Draw the figure of a specification as a matplotlib Figure, without access to files.
 
-Medians have bars from low to high. Each series has a colour and a marker, each curve of a measure a line style. Small
-dots are single runs. Points of few operations are open; those limited by client or link are half-filled. Curves of many
-values are lines with a band. A column of text on the x axis gives categories: rows of dots instead of curves.
+Medians have bars from low to high. Each series has a colour and a marker, and each curve of a measure has a line style.
+Small dots are single runs. Symbols of points with few operations are open, and those of points limited by client or
+link are half-filled. Curves of many values are lines with a band. If the column on the x axis contains text, its values
+are categories, which are drawn as rows of dots instead of curves.
 """
 
 import textwrap
@@ -36,9 +37,9 @@ MANY, SYMBOLS = 30, 6  # above MANY values of x, curves are lines with about SYM
 def draw(
     figure: Declared, table: pd.DataFrame, *further: pd.DataFrame, shown: panels.Layout | None = None
 ) -> Figure | None:
-    """Return the figure of a table; None if the table has no data for it.
+    """Return the figure of a table, or None if the table has no data for it.
 
-    beside: further tables. shown: the panels, if they are known.
+    further: the figure's `further_tables`; shown: the panels of the figure, if they are known.
     """
     if isinstance(figure, Function):
         few = figure.least > 1 and figure.count(table) < figure.least
@@ -80,9 +81,9 @@ def draw(
 def _compared(
     cells: Sequence[Axes], shown: Sequence[panels.Panel], values: Sequence[pd.Series]
 ) -> Iterator[tuple[Measure, str, list[Axes], list[pd.Series]]]:
-    """Group the panels whose values have the same label, and yield (measure, label, panels, values) of each group.
+    """Yield (measure, label, axes, values) for each group of panels whose values have the same label.
 
-    Readers compare the panels of a group.
+    Readers compare the panels of a group, so that they get the same range of values.
     """
     groups: dict[str, list[int]] = {}
     for i, panel in enumerate(shown):
@@ -93,21 +94,21 @@ def _compared(
 
 
 def is_text(values: pd.Series) -> bool:
-    """Return whether a column contains text instead of numbers."""
+    """Return True if a column contains text instead of numbers."""
     return not pd.api.types.is_numeric_dtype(values)
 
 
 def categories(values: pd.Series) -> list[str]:
-    """Return the categories from the lowest line to the highest: by name, or in the order that the figure sets."""
+    """Return the categories from the lowest line to the highest, in the order that the figure sets, else by name."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return [name for name in values.cat.categories[::-1] if (values == name).any()]
     return sorted(values.unique(), reverse=True)
 
 
 def looks_of(spec: Specification, shown: panels.Layout) -> plots.Looks:
-    """Return the colour, marker and line of each series.
+    """Return the colour and marker of each series.
 
-    If a figure draws several curves per panel, these are the looks of the curves with data.
+    If the curves of a measure have separate colours (`by_curve`), return those of the curves with data.
     """
     if not spec.by_curve:
         return plots.looks(shown.series, shown.ordered)
@@ -117,7 +118,7 @@ def looks_of(spec: Specification, shown: panels.Layout) -> plots.Looks:
 
 
 def lines_of(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
-    """Return (series, its index, curve, rows) of each line of a panel."""
+    """Return (name of the series, its index in `looks`, curve, rows) for each line of a panel."""
     out = []
     for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
         known = panel.rows[panel.rows[curve.column()].notna()]
@@ -129,12 +130,15 @@ def lines_of(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> li
 
 
 def marked(spec: Specification, rows: pd.DataFrame, curve: Curve) -> tuple[pd.Series, pd.Series | None]:
-    """Return which points are open, and which half-filled."""
+    """Return which points of a curve have open symbols, and which have half-filled ones (None: none)."""
     return (spec.hollow(rows), None) if spec.hollow else (panels.few(rows, curve), panels.bound(rows))
 
 
 def with_separate_series(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
-    """Return a panel with separate series in dark and light greys, which values not at their default distinguish."""
+    """Return a panel whose measure has separate series (`Measure.hue`), and their looks in dark and light greys.
+
+    The series are named by the values that are not the default of their axis.
+    """
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
     axes = panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x})
@@ -156,7 +160,7 @@ def _runs(
     colour: Any,
     orient: str = "v",
 ) -> None:
-    """Draw the single runs of these rows as small dots behind their medians. points: a row for each run."""
+    """Draw the single runs of these rows as small dots behind their medians. points: table with one row per run."""
     value, by = f"overlap_{curve.metric}_{curve.unit}", list(rows.columns[: rows.columns.get_loc("n")])
     if points is None or value not in points or (rows["n"] < 2).all():
         return
@@ -186,7 +190,7 @@ def _curves(
         else:
             _curve(ax, at, rows, curve, looks[name])
             _runs(ax, runs, rows, at, curve, looks[name][0])
-        if measure.hue and len(rows):  # with several series, the line style shows the curve
+        if measure.hue and len(rows):  # if there are several series, the line style distinguishes the curves
             which = f"{curve.name.split()[2]}, " if len(measure.curves) > 1 else ""
             label = f"{which}{name}" if len(looks) > 1 else curve.name
             ax.containers[-1].set_label(textwrap.fill(label, INSIDE))
@@ -213,8 +217,8 @@ def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tupl
 def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], share: float) -> None:
     """Draw medians with a band from low to high and a few symbols.
 
-    Many values leave no room for symbols at each value, nor for shifted curves. share: where the symbols of this curve
-    begin, as a fraction of their distance.
+    If there are many values, there is no room for a symbol at each value, or for shifted curves. share: position of the
+    first symbol of this curve, as a fraction of the distance between symbols.
     """
     colour, marker = look
     y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
@@ -224,12 +228,15 @@ def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple
 
 
 def _step(places: pd.Series, series: int) -> float:
-    """Return the distance between two series as a fraction of the axis: larger if there are few positions."""
+    """Return the distance between two series as a fraction of the axis. It is larger if there are few positions."""
     return 0.8 / series if places.nunique() == 1 else 0.02 if places.nunique() <= MIN_VALUES else 0.012
 
 
 def _shifted(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) -> pd.Series:
-    """Shift positions slightly sideways, so that no bar hides another."""
+    """Return positions that are slightly shifted sideways, so that no bar hides another.
+
+    every: all positions on the axis; step: shift as a fraction of the axis.
+    """
     least = plots.SMALLEST if ticks == "sizes" else 0
     x, every = x.clip(lower=least), every.clip(lower=least)
     if ticks != "counts" or plots.is_wide(every, scale):
@@ -264,7 +271,7 @@ def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label:
 
 
 def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[float]:
-    """Draw the reference lines; return the values of those that belong to a series."""
+    """Draw the reference lines of a panel, and return the values that its value axis has to include."""
     levels = []
     for line in spec.references(panel.every, panel.measure) if spec.references else ():
         if line.marker and isinstance(line.at, pd.Series):
@@ -277,7 +284,8 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
         if isinstance(line.at, pd.Series):
             ax.plot(line.at.index, line.at, **look)
             places = panel.places(panel.measure.x or spec.x).astype(float)
-            left = line.at.index[-1] < places.min() + (places.max() - places.min()) / 4  # no room there
+            # At the left edge of the panel, there is no room for a label that ends at the point.
+            left = line.at.index[-1] < places.min() + (places.max() - places.min()) / 4
             end = 0 if left else -1
             place, align = (line.at.index[end], line.at.iloc[end]), "left" if left else "right"
         else:
@@ -303,7 +311,7 @@ def _published(spec: Specification, shown: panels.Layout) -> list[Line2D]:
 
 
 def _inside(axes: list[Axes], measure: Measure, looks: plots.Looks) -> None:
-    """Draw the legend inside each panel: its separate series, or the line style of each curve.
+    """Draw a legend inside each panel, which shows its separate series, or the line style of each curve.
 
     All panels get the space that the largest legend needs.
     """
@@ -329,7 +337,7 @@ def _inside(axes: list[Axes], measure: Measure, looks: plots.Looks) -> None:
 
 
 def _scaled(ax: Axes, value: float) -> float:
-    """Return a value as the scale of the axis transforms it."""
+    """Return the position of a value on the scale of the y axis, for example its logarithm."""
     return float(ax.yaxis.get_transform().transform(value))
 
 
@@ -342,7 +350,7 @@ def _dots(
     first: bool,
     runs: pd.DataFrame | None,
 ) -> pd.Series:
-    """Draw a line for each category, with a dot and its bar for each series; return the values."""
+    """Draw a line for each category, with a dot and a bar for each series, and return the values."""
     drawn = []
     for name, place, curve, rows in lines_of(spec, panel, looks):
         colour, marker = looks[name]

@@ -1,4 +1,4 @@
-"""Define the figures of jobs that process events, in the manner of HEPiX 2010, next to its published values."""
+"""Figures of jobs that process events, drawn as by HEPiX in 2010, together with its published values."""
 
 import itertools
 import math
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 # --- events against throughput ---
 
-USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
-PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
+USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # navigation -> use case of 2010
+PLAIN = " vanilla"  # suffix of the names of systems that were read without a matching client cache
 EVENTS = Curve("events", "per_s")
 PAPER = "0.96"  # background of published panels, to distinguish them from our measurements
 
 
 def events_throughput(table: pd.DataFrame) -> "Figure | None":
-    """Draw events/s against MB/s: a row for each navigation, a line for each store and client setting.
+    """Return the figure of events/s against MB/s, or None without data.
 
-    Each number of jobs is a point. The panels on the right show the published points on separate axes.
+    Each navigation has a row of panels, each store and client setting a line, and each number of jobs a point. The
+    panels on the right show the published points on separate axes.
     """
     from storelab.analysis.figures import plots
 
@@ -61,14 +62,14 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
 
 
 def points(table: pd.DataFrame) -> int:
-    """Return the largest number of points of one navigation."""
+    """Return the number of points of the navigation that has most."""
     return int(table["navigation"].value_counts().max()) if len(table) else 0
 
 
 def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
     """Return the look of each line, and the entries of the legend.
 
-    If there are more lines than distinguishable colours, the colour shows the store and the marker the setting.
+    If there are more lines than MAX_COLOURS, the colour shows the store and the marker shows the setting.
     """
     from storelab.analysis.figures import plots
 
@@ -83,7 +84,10 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
 
 
 def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `setting`, the setting of the client and the other swept axes, and `series`: the store and the setting."""
+    """Return the rows with the columns `setting` and `series`.
+
+    `setting` describes the client and the other axes that vary; `series` is the store and the setting.
+    """
     rows = rows.assign(engine=[reads.setting(r) for _, r in rows.iterrows()])
     rows = rows.drop(columns=[c for c in reads.CLIENT if c != "engine" and c in rows])
     rows = with_series(rows, varying(rows, ("engine",), {"clients", "navigation", "files"}))
@@ -92,12 +96,12 @@ def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_measured(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> "list[Label]":
-    """Draw the measured lines; return labels with the number of jobs for the end of each line."""
+    """Draw the measured lines, and return labels with the number of jobs for the end of each line."""
     from storelab.analysis.figures import plots
 
     ends: list[Label] = []
     if _wide(rows["moved"]):
-        rows = rows[rows["moved"] > 0]  # reads served only from caches have no position on a logarithmic axis
+        rows = rows[rows["moved"] > 0]  # reads only from caches moved 0 bytes, which a logarithmic axis cannot show
     for name, (colour, marker) in order.items():
         line = rows[rows["series"] == name].sort_values("clients")
         if line.empty:
@@ -126,7 +130,10 @@ def _wide(x: pd.Series) -> bool:
 
 
 def _draw_published(ax: "Axes", use_case: str, markers: list[str]) -> None:
-    """Draw the published points of a use case in grey on grey; the two ways of reading one system in black."""
+    """Draw the published points of a use case on a grey background.
+
+    Systems are grey, except the system that was read in two ways, which is black.
+    """
     printed = published.load("hepix_2010_storage_lab").dropna()
     printed = printed[printed["use_case"] == use_case]
     tuned = {n.removesuffix(PLAIN) for n in printed["solution"] if n.endswith(PLAIN)}
@@ -169,25 +176,25 @@ EVENTS_THROUGHPUT = Function(
     count=points,
     least=MIN_VALUES,
     counted_as="points",
-    caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of "
-    "local files, bytes asked for), by setting of the client; a line goes from the fewest jobs to the number at its "
+    caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; for "
+    "local files, bytes requested), by setting of the client; a line goes from the fewest jobs to the number at its "
     "end, each job on a separate file. Medians; {bars}. {shared} On grey, in other units: the points published "
     "by HEPiX in 2010 for other systems and machines; dotted: read without a matching client cache.",
 )
 
 # --- bars by system and number of jobs ---
 
-BAR = 0.062  # inches of one bar
-MIN_SYSTEMS = 4  # systems that a panel has room for
+BAR = 0.062  # height of a bar in inches
+MIN_SYSTEMS = 4  # a panel has room for at least this number of systems
 HATCHED = {"hatch": "//////", "edgecolor": "white", "linewidth": 0}
 FEW = "; hatched: rates of fewer than 10 operations"
 
 
 def events_bars(table: pd.DataFrame) -> "Figure | None":
-    """Draw bars by system and number of jobs, a row of panels for each navigation.
+    """Return the figure of events as bars by system and number of jobs, or None without data.
 
-    On the left are measured events/s of each system at its best client setting. On the right, hollow, are the printed
-    values in millions of events in their period.
+    Each navigation has a row of panels. The left panel has the measured events/s of each system at its best client
+    setting. The right panel has the printed values as hollow bars, in millions of events in their period.
     """
     from storelab.analysis.figures import plots
 
@@ -220,12 +227,12 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
 
 
 def _bars(rows: pd.DataFrame) -> int:
-    """Return the space that the bars of a panel need, in bars."""
+    """Return the height of the bars of a panel, in units of one bar."""
     return int(rows["system"].nunique() * (max(rows["jobs"].nunique(), 2) + 1))
 
 
 def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool) -> None:
-    """Draw the bars of each system, the one with the most events on top; mark a value that was not printed."""
+    """Draw the bars of each system. The system with the most events is on top. Values not printed are marked."""
     from storelab.analysis.figures import plots
 
     value = rows["events"].astype(float) / 1e6 if hollow else rows["events_per_s"].astype(float)

@@ -1,4 +1,4 @@
-"""Define the figures of single operations: latency against load, spectrum and distributions of latency, and errors.
+"""Figures of single operations: latency against load, quantiles and distributions of latency, and errors.
 
 Latency is shown against concurrency (closed loop) and against the arrival rate (open loop). `tables.latency` defines
 the quantiles, `tables.errors` the errors and their classes.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# --- latency against load, and its spectrum ---
+# --- latency against load, and by quantile ---
 
 CURVES = (
     Curve("latency_p50", "ms", "p50"),
@@ -38,18 +38,19 @@ LOOPS = {
 DASHES = {"closed": "--", "open": ":"}
 SPECTRUM = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
 LOADS = ("clients", "workers", "arrival_rate")  # axes that do not distinguish panels
-HEIGHT = 2.4  # height of a panel of the spectrum in inches
+HEIGHT = 2.4  # height of a panel of the figure `latency_spectrum` in inches
 
 
 def _size(row: pd.Series) -> str:
-    """Return the size of the range, otherwise of the object."""
+    """Return the size of the range that an operation moves, or of the object if there is no range."""
     return next((units.format_size(int(row[c])) for c in latency.SIZES if c in row and not pd.isna(row[c])), "")
 
 
 def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Add `place`, the number of the panel: one for each deployment, op, size, and value of every other axis.
+    """Return the rows with the column `place`, the number of the panel.
 
-    If several rows of a panel have the same value of the column, keep the one with the fewest clients.
+    There is one panel for each deployment, op, size, and value of every other axis. If several rows of a panel have the
+    same value of `column`, only the row with the fewest clients is returned.
     """
     rows = latency.shown(rows)
     rows = rows[rows[column].fillna(0) > 0]
@@ -70,7 +71,7 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def _not_kept_up(rows: pd.DataFrame) -> pd.Series:
-    """Return where the system did not complete the operations that were due."""
+    """Return for which rows the system did not complete the operations that were due."""
     return rows["completed_percent"].astype(float) < latency.KEPT_UP
 
 
@@ -86,7 +87,7 @@ def _note(rows: pd.DataFrame) -> str:
 
 
 def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> Specification:
-    """Return the figure of quantiles against a column that is a count: a panel per deployment, op and size."""
+    """Return the figure of quantiles against a column of counts, with one panel per deployment, op and size."""
     return Specification(
         table="latency",
         where={"loop": loop},
@@ -107,10 +108,10 @@ def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> 
 
 
 def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the spectrum, with system, load and panel.
+    """Return the rows of the figure `latency_spectrum`, with the columns system, load, panel and place.
 
-    These are closed loops with the fewest and the most operations in flight, and open loops with the most operations
-    due. Panels with only one row are left out.
+    The rows are closed loops with the fewest and the most operations in flight, and open loops with the most operations
+    due. Panels with only one row are excluded.
     """
     rows = latency.shown(latency.ends(table, open_least=False), "latency_p90")
     if rows.empty:
@@ -127,9 +128,9 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
-    """Draw latency by quantile, with a panel per op and size, and a curve per system and load.
+    """Return the figure of latency by quantile, with one panel per op and size, and one curve per system and load.
 
-    The colour shows the deployment (and engine), the line style the load.
+    The colour shows the deployment (and engine), the line style the load. The result is None without data.
     """
     from storelab.analysis.figures import plots
 
@@ -157,7 +158,7 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
             ax.set(xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations")  # room for labels
             ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
             ax.set_xticks([], minor=True)
-            if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title names the only load
+            if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title states the only load
                 name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
@@ -168,9 +169,9 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
 
 
 def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:
-    """Draw one curve through the known quantiles with bars, shifted slightly so that no curve hides another.
+    """Draw a curve through the known quantiles, and return its end (x, y), its load in words, and its colour.
 
-    Return its end (x, y), its load in words, and its colour.
+    aside: factor by which the curve is shifted sideways, so that no curve hides another.
     """
     levels = zip(latency.LEVELS, latency.NAMES, strict=True)
     known = [(p, f"latency_{n}") for p, n in levels if not pd.isna(row[f"latency_{n}_median_ms"])]
@@ -187,8 +188,8 @@ LATENCY_CLOSED = _curves(
     "Operations in flight (clients times workers)",
     "Latency against concurrency, closed loop",
     "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each run, "
-    "and the time to the first byte. A closed loop sends nothing while the system stalls, so it sees a stall only once "
-    "per worker. Medians of the runs; {bars}. {shared}",
+    "and the time to the first byte. A closed loop sends nothing while the system stalls, so that only one operation "
+    "per worker records a stall. Medians of the runs; {bars}. {shared}",
 )
 LATENCY_OPEN = _curves(
     "open",
@@ -211,7 +212,7 @@ LATENCY_SPECTRUM = Function(
 
 # --- distributions of times and resources ---
 
-COLUMNS = {  # quantities of a column of panels, each with a line style -> label
+COLUMNS = {  # quantities in a column of panels, which have different line styles -> label of the axis
     ("operation_time",): "Time of an operation [ms]",
     ("traffic",): "Loopback of the host [MB/s]",
     ("received", "sent"): "Network of a host [MB/s]",
@@ -219,15 +220,15 @@ COLUMNS = {  # quantities of a column of panels, each with a line style -> label
     ("memory",): "Memory of a client [MB]",
 }
 SOLID_AND_DOTTED = ("-", ":")
-LINE_HEIGHT = 1.45  # inches of a line of panels
-MAX_LINES = int(PAGE / LINE_HEIGHT) - 1  # leaves room for the caption
-LETTERS = 120  # characters of a line of the legend
-FLAT = 1.1  # maximum ratio of largest to smallest value of a quantity that is not shown
-SERIES = 6  # curves of a panel that can be distinguished
+LINE_HEIGHT = 1.45  # height of a line of panels in inches
+MAX_LINES = int(PAGE / LINE_HEIGHT) - 1  # one line less than fits on a page, because the caption needs room
+LETTERS = 120  # maximum number of characters of a line of the legend
+FLAT = 1.1  # a resource is not shown if the ratio of its largest to its smallest value is below this
+SERIES = 6  # maximum number of curves of a panel that readers can distinguish
 
 
 def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return the rows of each line of panels: one line for each operation and size."""
+    """Return the rows of each line of panels. There is one line for each operation and size."""
     by = [c for c in ("workload", "object_size_bytes") if c in table]
     return (
         [rows_of_place for _, rows_of_place in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
@@ -235,9 +236,10 @@ def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def distributions(table: pd.DataFrame) -> "Figure | None":
-    """Draw cumulative distributions at the largest number of clients: a line of panels for each operation and size.
+    """Return the figure of cumulative distributions at the largest number of clients, or None without data.
 
-    Each quantity has a column; each deployment, engine and other varying setting has a curve.
+    Each operation and size has a line of panels, and each quantity a column. Each combination of deployment, engine and
+    other settings that vary has a curve.
     """
     from storelab.analysis.figures import plots
 
@@ -272,7 +274,7 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
 
 
 def _key(fig: "Figure", colours: dict[str, object]) -> None:
-    """Draw the names of the curves in small letters, because there may be many."""
+    """Draw the legend with the names of the curves in small letters, because there can be many."""
     from storelab.analysis.figures import plots
 
     handles = [plots.Line2D([], [], color=c, label=name) for name, c in colours.items()]
@@ -283,9 +285,9 @@ def _key(fig: "Figure", colours: dict[str, object]) -> None:
 
 
 def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the rows of up to SERIES settings, and a text about what was left out.
+    """Return the rows of up to SERIES settings, and a text about the settings that are not shown.
 
-    With more settings, keep the one with the shortest mean time of each deployment.
+    If there are more settings, only the one with the shortest mean time of each deployment is used.
     """
     names = list(dict.fromkeys(rows["series"]))
     if len(names) <= SERIES:
@@ -298,9 +300,9 @@ def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _line_heading(rows: pd.DataFrame) -> str:
-    """Return a heading such as `seaweedfs: download of 4 kB, 21 clients`.
+    """Return the heading of a line of panels, such as `seaweedfs: download of 4 kB, 21 clients`.
 
-    The name is left out if there are several deployments.
+    If there are several deployments, the heading does not name one.
     """
     first = rows.iloc[0]
     size = first.get("object_size_bytes")
@@ -311,20 +313,23 @@ def _line_heading(rows: pd.DataFrame) -> str:
 
 
 def _clients(rows: pd.DataFrame) -> str:
-    """Return the number of clients in words: `4 clients`, or `2 to 4 clients`."""
+    """Return the number of clients as text: `4 clients` or `2 to 4 clients`."""
     least, most = int(rows["clients"].min()), int(rows["clients"].max())
     return labels.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
 def _varies(rows: pd.DataFrame) -> bool:
-    """Return whether a quantity was recorded; for a resource, whether it also varies by more than a factor FLAT."""
+    """Return True if a quantity was recorded. A resource must also vary by at least a factor FLAT."""
     if rows.empty or (rows["quantity"] == "operation_time").any():
         return len(rows) > 0
     return not 0 < rows["most"].max() < FLAT * rows["least"].min()
 
 
 def _least(rows: pd.DataFrame) -> float:
-    """Return where the curves of a column of panels begin: at the smallest value, or lower if there are zeros."""
+    """Return the value at which the curves of a column of panels begin.
+
+    It is the smallest value. If there are zeros, it is lower, because zeros are drawn there.
+    """
     if not rows["zeros"].any():
         return float(rows["least"].min())
     buckets = [histogram.index.min() for h in rows["histogram"] if len(histogram := unpacked(h))]
@@ -378,7 +383,10 @@ REST = "other errors"
 
 
 def errors_over_time(table: pd.DataFrame) -> "Figure | None":
-    """Draw operations per second by class over the seconds of the worst runs; crosses mark few failed operations."""
+    """Return the figure of operations per second by class over time, for the runs with the most errors.
+
+    Crosses mark seconds with few failed operations. The result is None without data.
+    """
     from storelab.analysis.figures import plots
 
     if "run_fraction" not in table or table.empty:
@@ -402,7 +410,7 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
 
 
 def _worst(table: pd.DataFrame) -> pd.Series:
-    """Return the key of the worst run of each group of points; the table lists the worst run first."""
+    """Return the key of the worst run of each group of points, which is the first one in the table."""
     return (
         table[["key"]]
         .assign(group=table["key"].map(lambda key: key.rpartition("rep~")[0]))

@@ -1,7 +1,7 @@
 """Arrange the rows of a table into the panels of a figure, and name their curves.
 
-This module does not draw. It never drops values silently. Axes become panels if a panel would have more than TELLABLE
-curves; `left` reports the data that do not fit on a page.
+This module does not draw. If a panel would have more than MAX_COLOURS curves, it is split into several panels. `left`
+describes all data that the figure does not show, for example because they do not fit on a page.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from storelab.analysis.parts import groups, labels
 from storelab.analysis.tables.calibration import EXCEEDED, LINK, SHARED
 from storelab.core import units
 
-MAX_COLOURS = 10  # colours that can be distinguished
-NEAR_LINK = 50  # percent of the capacity of the links
-NARROW = 6  # the same for three measures side by side: their panels are small
+MAX_COLOURS = 10  # number of colours that readers can distinguish
+NEAR_LINK = 50  # percent of the capacity of the links, from which on a figure shows this capacity
+NARROW = 6  # maximum number of curves if measures are side by side, because their panels are small
 FEW = "open symbols: rates of fewer than 10 operations"
-PAGE = 8.85  # inches: the maximum height, which leaves room for a caption of six lines
-MIN_HEIGHTS = {1: 1.45, 3: 1.75}  # minimum height of a panel; with three subjects side by side, the titles need room
+PAGE = 8.85  # maximum height in inches, which leaves room for a caption of six lines
+MIN_HEIGHTS = {1: 1.45, 3: 1.75}  # panels in a row -> minimum height of a panel; titles of three panels need more room
 AS_CONFIGURED = "as configured"  # the name of a curve with all axes at their default
 NAMES = (
     "store",
@@ -37,30 +37,33 @@ NAMES = (
     "role",
     "phase",
     "coupled",
-)  # columns whose values are already words
+)  # columns whose values need no further words
 ORDERED_FROM = 7  # from this number of values of one quantity on, the palette is sequential
 
 
 def bound(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows came close to the limit of their client or link (false if unknown)."""
+    """Return which rows are near the limit of their client or link (False if this is not known)."""
     return rows["bound_by"].notna() if "bound_by" in rows else pd.Series(False, index=rows.index)
 
 
 def few(rows: pd.DataFrame, curve: Curve) -> pd.Series:
-    """Return which rates of a curve depend on so few operations that the tables mark them."""
+    """Return which rates of a curve are marked in the tables, because they depend on few operations."""
     rate = curve.unit.endswith("per_s") and "few" in rows
     return (rows["few"] if rate else pd.Series(False, index=rows.index)).fillna(False).astype(bool)
 
 
 def symbols(rows: pd.DataFrame, before: str = "") -> str:
-    """Return a text about open and half-filled symbols, if a figure of these rows has any."""
+    """Return a text that explains open and half-filled symbols, or an empty text if these rows have none.
+
+    before: text that precedes the explanation.
+    """
     texts = [f"half-filled symbols: {labels.bound_text(rows)}"] if bound(rows).any() else []
     texts += [FEW] if "few" in rows and rows["few"].fillna(False).any() else []
     return before + "; ".join(texts) if texts else ""
 
 
 def on_one_host(rows: pd.DataFrame) -> str:
-    """Return a text that says whether clients share the host of the server."""
+    """Return a text if clients share the host of the server, else an empty text."""
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     if shared.all():
         return "client and server share one host"
@@ -68,31 +71,32 @@ def on_one_host(rows: pd.DataFrame) -> str:
 
 
 def rated(figure: Declared, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, without the column `few` if the figure shows no rates and so no open symbols."""
+    """Return the rows. If the figure does not show rates, it has no open symbols, and the column `few` is removed."""
     measures = figure.measures if isinstance(figure, Specification) else ()
     rates = any(curve.unit.endswith("per_s") for measure in measures for curve in measure.curves)
     return rows if rates else rows.drop(columns="few", errors="ignore")
 
 
 def limits(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows have a ceiling measured between the real hosts: those of clients on several nodes."""
+    """Return which rows have a ceiling that was measured over the network, with clients on several nodes."""
     if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
         return pd.Series(False, index=rows.index)
     return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
 
 
 def links(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows used at least half of the known capacity of the links; for others, links do not limit."""
+    """Return which rows used at least NEAR_LINK percent of the known capacity of the links."""
     if "link_used_percent" not in rows:
         return pd.Series(False, index=rows.index)
     return (rows["link_used_percent"] >= NEAR_LINK).fillna(False).astype(bool)
 
 
 def ceilings(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows have a usable ceiling of their engine, measured with clients on nodes.
+    """Return which rows have a ceiling that figures show.
 
-    A ceiling of cores that client and server share means little, and a ceiling that a rate exceeded is wrong. The
-    ceiling of links is used only if their capacity is unknown.
+    The ceilings must have been measured with clients on several nodes. A ceiling of cores that client and server share
+    means little, and a ceiling that a rate exceeded is wrong. If the capacity of the links is known, it is shown
+    instead of a ceiling of links.
     """
     if not limits(rows).any():
         return pd.Series(False, index=rows.index)
@@ -102,7 +106,7 @@ def ceilings(rows: pd.DataFrame) -> pd.Series:
 
 
 def side_by_side(panels: int) -> int:
-    """Return the number of columns for a number of panels."""
+    """Return the number of columns in which this number of panels is arranged."""
     return 3 if panels == 3 or panels > 8 else min(panels, 2)
 
 
@@ -113,9 +117,9 @@ def max_panels(width: int = 3) -> int:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a figure.
+    """A panel of a figure.
 
-    `rows` have a `series` and a value of the measure. `every` also has rows without a value, which references use.
+    `rows` have a `series` and a value of the measure. `every` also includes rows without a value, for reference lines.
     """
 
     heading: str
@@ -132,8 +136,9 @@ class Panel:
 class Layout:
     """The panels of a figure, row by row.
 
-    `ordered`: the series are values of one quantity. `left`: the data that no panel shows. `common`: the settings that
-    all curves share, if there are several curves.
+    `rows`: all rows that the panels show. `columns`: number of panels side by side. `series`: names of the curves.
+    `ordered`: the series are values of one quantity. `left`: text about data that no panel shows. `common`: the
+    settings that all curves have in common, if there are several curves.
     """
 
     figure: Specification
@@ -147,21 +152,21 @@ class Layout:
 
 
 def known(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
-    """Return the rows of a measure that have a median of any of its curves."""
+    """Return the rows of a measure that have a median for at least one of its curves."""
     rows = select(rows, measure.where)
     columns = [c.column() for c in measure.curves if c.column() in rows]
     return rows[rows[columns].notna().any(axis=1)] if len(rows) and columns else rows.iloc[:0]
 
 
 def value_label(column: str, value: object) -> str:
-    """Return a value of a column in words; an empty text for no value."""
+    """Return a value of a column in words, or an empty text for a null value."""
     return "" if pd.isna(value) else str(value) if column in NAMES else labels.value_text(column, value)
 
 
 def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd.DataFrame:
-    """Add `series`, the values of these axes in words, and sort by the axes, then by clients.
+    """Return the rows with the column `series`: the values of these axes in words.
 
-    usual: omit values at their default.
+    The rows are sorted by the axes, then by clients. usual: omit values that are the default of their axis.
     """
     rows = rows.sort_values([*names, *(["clients"] if "clients" in rows else [])])
     series = []
@@ -172,13 +177,13 @@ def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd
 
 
 def varying(rows: pd.DataFrame, always: Sequence[str], apart: set[str], more: Sequence[str] = ()) -> list[str]:
-    """Return `always`, and each axis (and column of `more`) that varies and is not in `apart`."""
+    """Return the columns `always`, followed by all columns of `more` and all axes that vary and are not in `apart`."""
     others = (c for c in (*more, *labels.axes_of(rows)) if c not in {*always, *apart} and rows[c].nunique() > 1)
     return [*always, *others]
 
 
 def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tuple[Measure, pd.DataFrame]]:
-    """Return (measure, rows) of each panel; of each row of panels if measures are side by side."""
+    """Return (measure, rows) for each panel. If measures are side by side, return it for each row of panels."""
     out = []
     for measure in spec.measures[:1] if spec.columns else spec.measures:
         part = rows if spec.columns else known(rows, measure)
@@ -187,20 +192,21 @@ def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tupl
 
 
 def _measured(spec: Specification, rows: pd.DataFrame) -> int:
-    """Return how many rows have a median of any measure."""
+    """Return how many rows have a median for at least one measure."""
     return len({i for measure in spec.measures for i in known(rows, measure).index})
 
 
 def _drawn(spec: Specification, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the rows that appear in any panel."""
+    """Return the rows that are in at least one panel."""
     return rows.loc[list(dict.fromkeys(i for _, g in _groups(spec, rows, by) for i in g.index))]
 
 
 def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list[str], list[str], pd.DataFrame]:
     """Return (axes that distinguish curves, columns that distinguish panels, rows).
 
-    With too many curves, curves of a single point are removed first, if the figure shows a sweep. Then axes become
-    panels, the one with the fewest values first; an axis that sets the colours is used last.
+    If there are too many curves and the figure shows a sweep, curves of a single point are removed first. If there are
+    still too many, the values of an axis get separate panels. The axis with the fewest values is used first, and an
+    axis that sets the colours is used last.
     """
     most = NARROW if spec.columns else MAX_COLOURS
     while True:
@@ -237,9 +243,9 @@ def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measu
 
 
 def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) -> Layout | None:
-    """Return the panels of a figure, or None without any.
+    """Return the panels of a figure, or None if there are none.
 
-    left: a description of rows that were already left out.
+    left: texts about rows that were removed before.
     """
     by = list(spec.panels)
     if spec.otherwise and values_of(spec, rows) < MIN_VALUES:
@@ -284,13 +290,16 @@ def systems(rows: pd.DataFrame) -> int:
 
 
 def values_of(spec: Specification, rows: pd.DataFrame) -> int:
-    """Return the largest number of positions on the axis of one panel."""
+    """Return the largest number of values on the x axis of a panel."""
     unswept = replace(spec, swept=False)
     return max((g[spec.x].nunique() for _, g in _groups(unswept, rows, list(spec.panels))), default=0)
 
 
 def too_few(spec: Declared, table: pd.DataFrame) -> str:
-    """Return why a figure has too few values to be drawn, as `2 values of clients`; an empty text without data."""
+    """Return how many values a figure has that is not drawn, such as `2 values of clients`.
+
+    Without data, the text is empty.
+    """
     if isinstance(spec, Function):
         number = spec.count(table) if spec.least > 1 else 0
         return f"{number} {spec.counted_as}" if 0 < number < spec.least else ""
@@ -302,9 +311,10 @@ def too_few(spec: Declared, table: pd.DataFrame) -> str:
 
 
 def _distinguishing_axes(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
-    """Return the axes that distinguish curves, and the settings that all curves share, unless the title shows them.
+    """Return the axes that distinguish curves, and a text with the settings that all curves have in common.
 
-    If all curves are the same, return all axes: they name the only curve.
+    Settings that the title shows are not in the text. If there is only one curve, all axes are returned, because they
+    name this curve.
     """
     several = [c for c in names if rows[c].nunique(dropna=False) > 1]
     in_title = {"engine": "{engine}", "object_size_bytes": "{sizes}", "clients": "{clients}"}
@@ -315,9 +325,10 @@ def _distinguishing_axes(spec: Specification, rows: pd.DataFrame, names: list[st
 
 
 def layout_of(spec: Declared, table: pd.DataFrame) -> Layout | None:
-    """Return the panels of a specification; None without data, and for a `Function`, which makes its own panels.
+    """Return the panels of a figure. The result is None without data, and for a `Function`.
 
-    This can take as long as drawing. A caller that needs both the figure and the caption should pass on the result.
+    This can take as long as drawing. A caller that needs both the figure and the caption should use the result for
+    both.
     """
     if not isinstance(spec, Specification):
         return None
@@ -332,9 +343,9 @@ def _fixed_values(figure: Declared, table: pd.DataFrame) -> list[str]:
 
 
 def left(figure: Declared, table: pd.DataFrame, shown: Layout | None = None) -> str:
-    """Return a description of the data that the figure does not show, and where to find them; empty if it shows all.
+    """Return a text about the data that the figure does not show, and the table that contains them.
 
-    shown: the panels of the figure.
+    If the figure shows all data, the text is empty. shown: the panels of the figure, if they are known.
     """
     if isinstance(figure, Specification):
         shown = shown or layout_of(figure, table)
@@ -350,7 +361,11 @@ def _with_table(figure: Declared, parts: Sequence[str]) -> str:
 
 
 def fields(rows: pd.DataFrame) -> dict[str, str]:
-    """Return the fields of titles and captions: sizes, engine, smallest number of clients, and a unique deployment."""
+    """Return the fields of templates of titles and captions: name of the field -> text.
+
+    The fields are the object sizes, the engines, the smallest number of clients, and the deployment (empty if there are
+    several).
+    """
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if "object_size_bytes" in rows else []
     one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
     return {

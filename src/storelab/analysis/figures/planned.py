@@ -1,8 +1,8 @@
-"""Define the figures that follow from the plan: those that a campaign declares, and those along coupled axes.
+"""Figures that depend on the plan: figures that a campaign declares, and figures along coupled axes.
 
-Coupled axes (`together` of a sweep) have a figure for each coupling and table: x is the row, and its label shows all
-values of the row. If the first axis is a count without repeated values, rows are placed at that number; otherwise at 1,
-2, 3 …
+Coupled axes (`together` of a sweep) have a figure for each coupling and table. Each row of the coupling is a position
+on the x axis, and its label shows all values of the row. If the first axis is a count without repeated values, rows are
+placed at this count, otherwise at 1, 2, 3 …
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ from storelab.core.model import PREFIX
 # --- along the rows of coupled axes ---
 
 STEM = "along"  # prefix of the names of these figures; a campaign cannot use it
-ROW, COUPLED = "row", "coupled"  # columns that these figures draw by
+ROW, COUPLED = "row", "coupled"  # columns that are added for these figures
 SIZE = "object_size_bytes"
 SHOWN = {  # what the figure of each table shows
     "throughput": "Throughput, or operations per second",
@@ -49,7 +49,7 @@ WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 
 
 def places(coupling: Coupling) -> dict[int, tuple[Any, ...]]:
-    """Return the position of each row on the axis."""
+    """Return the rows of a coupling by their position on the x axis: position -> values of the row."""
     first = [row[0] for row in coupling.rows]
     counted = all(isinstance(v, int) and not isinstance(v, bool) for v in first) and len(set(first)) == len(first)
     sized = coupling.axes[0].endswith("_bytes")
@@ -58,7 +58,7 @@ def places(coupling: Coupling) -> dict[int, tuple[Any, ...]]:
 
 
 def names(coupling: Coupling) -> dict[int, str]:
-    """Return the label of each row: one line for the value of each axis."""
+    """Return the tick labels of the rows: position -> label, with one line for the value of each axis."""
     return {
         at: "\n".join(labels.cell(c, v) for c, v in zip(coupling.axes, row, strict=True))
         for at, row in places(coupling).items()
@@ -66,7 +66,7 @@ def names(coupling: Coupling) -> dict[int, str]:
 
 
 def label(coupling: Coupling) -> str:
-    """Return the label of the axis: the names of all axes, in the order of their values in the tick labels."""
+    """Return the label of the x axis: the names of the coupled axes, in the order of the values in tick labels."""
     heads = [labels.heading(c) for c in coupling.axes]
     heads = [heads[0], *(f"{h[0].lower()}{h[1:]}" for h in heads[1:])]
     return f"{', '.join(heads[:-1])} and {heads[-1]} together"
@@ -85,7 +85,7 @@ def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
 
 
 def _figures(coupling: Coupling) -> dict[str, Specification]:
-    """Return the figure of each table."""
+    """Return the figures along a coupling: name of the table -> figure."""
     coupled = coupling.workloads
     plain = [w for w in coupled if w not in (*SPARSE, "events") and not w.startswith(PREFIX)]
     out = {}
@@ -134,7 +134,7 @@ def _along(
             sized.assign(**{ROW: [at[tuple(value)] for value in values], COUPLED: "one row after the other"})
         )
 
-    hue = COUPLED if "engine" in coupling.axes else "engine"  # the axes of the row do not distinguish curves
+    hue = COUPLED if "engine" in coupling.axes else "engine"  # coupled axes do not distinguish curves
     look: dict[str, Any] = {"hue": (hue,), "panels": ("store", "workload")}
     look |= {"panels": ("deployment", SIZE), "heading": heading_of} if classes else {}
     return Specification(
@@ -157,7 +157,7 @@ def _along(
 
 
 def others(figure: Declared, couplings: list[Coupling]) -> Declared:
-    """Return a figure without the rows that belong only to a coupling, if they would be isolated points.
+    """Return a figure without the rows that belong only to a coupling, if they would be isolated points in it.
 
     A separate figure shows these rows.
     """
@@ -172,7 +172,10 @@ def others(figure: Declared, couplings: list[Coupling]) -> Declared:
 
 
 def without(table: pd.DataFrame, couplings: list[Coupling], x: str) -> pd.DataFrame:
-    """Return the rows without those that belong only to a coupling, if x is one of its axes or has one value there."""
+    """Return the rows of a table without those that belong only to a coupling.
+
+    They are removed only if x is an axis of the coupling, or has only one value in these rows.
+    """
     for coupling in couplings if len(table) else ():
         only_coupled = coupling.only(table)
         if x in coupling.axes or (x in table and table.loc[only_coupled, x].nunique() <= 1):
@@ -181,10 +184,10 @@ def without(table: pd.DataFrame, couplings: list[Coupling], x: str) -> pd.DataFr
 
 
 def along_x(couplings: list[Coupling], x: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Prepare rows for a figure against one axis of a coupling.
+    """Return rows prepared for a figure against one axis of a coupling.
 
-    The other axes of the coupling do not distinguish curves; one column describes them in words. A coupling in which
-    two rows have the same value of x is left unchanged.
+    The other axes of the coupling do not distinguish curves. The column `coupled` describes them in words. Rows of a
+    coupling in which two rows have the same value of x are not changed.
     """
     rows, masked = rows.assign(**{COUPLED: ""}), dict[str, None]()
     for coupling in couplings if len(rows) else ():
@@ -199,13 +202,13 @@ def along_x(couplings: list[Coupling], x: str, rows: pd.DataFrame) -> pd.DataFra
         rows = rows.assign(**{c: rows[c].astype(object).where(~only_coupled) for c in others_of_row})
         masked |= dict.fromkeys(others_of_row)
     plain = rows[COUPLED] == ""
-    one = [c for c in masked if rows.loc[plain, c].nunique() == 1]  # it does not distinguish curves
+    one = [c for c in masked if rows.loc[plain, c].nunique() == 1]  # axes that do not distinguish curves
     rows.loc[plain, COUPLED] = ", ".join(filter(None, (labels.value_text(c, rows.loc[plain, c].iloc[0]) for c in one)))
     return rows
 
 
 def _first_to_last(coupling: Coupling, column: str) -> str:
-    """Return the values of an axis in the first and the last row, as `3 to 21 clients`."""
+    """Return the values of an axis in the first and the last row, such as `3 to 21 clients`."""
     place = coupling.axes.index(column)
     first, last = (labels.cell(column, row[place]) for row in (coupling.rows[0], coupling.rows[-1]))
     return f"{first} to {last} {labels.heading(column).lower()}"
@@ -215,16 +218,13 @@ def _first_to_last(coupling: Coupling, column: str) -> str:
 
 
 def declared(plan: Mapping[str, Any]) -> dict[str, Specification]:
-    """Return the figures declared in the plan; plans of older versions have none."""
+    """Return the figures that the campaign declares in its plan. Plans of older versions have none."""
     couplings = selection.couplings_of(plan)
     return {name: _specification(entry, couplings) for name, entry in plan.get("figures", {}).items()}
 
 
 def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Specification:
-    """Return the specification of a declared figure.
-
-    figure: as `core.figures.resolved` returns it.
-    """
+    """Return the specification of a declared figure. figure: the result of `core.figures.resolved`."""
     found = [METRICS[figure["table"]][name] for name in figure["y"]]
     y_labels = [figure["y_label"] or label for _, _, label in found]
     measures = tuple(
@@ -261,5 +261,5 @@ def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Spec
 
 
 def _escape(text: str) -> str:
-    """Escape braces, so that a template reproduces the text unchanged."""
+    """Return the text with escaped braces, so that `str.format` does not change it."""
     return text.replace("{", "{{").replace("}", "}}")

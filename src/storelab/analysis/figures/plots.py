@@ -1,6 +1,6 @@
-"""Provide what all figures share: style, grid of panels, colours, legends and axes.
+"""Functions for drawing that all figures use: style, grid of panels, colours, legends and axes.
 
-This module draws, but does not know any workload.
+This module does not depend on workloads.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from storelab.analysis.figures.panels import MAX_COLOURS, MIN_HEIGHTS, PAGE, on_
 from storelab.analysis.parts import labels
 from storelab.core import units
 
-WIDTH = 6.3  # inches: \textwidth of the paper, so that fonts keep their size
+WIDTH = 6.3  # inches: \textwidth of the paper, so that fonts are not scaled
 STYLE = {
     **sns.axes_style("ticks"),
     "axes.grid": True,
@@ -43,8 +43,8 @@ STYLE = {
     "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
 }
-LETTERS = 14.5  # characters of a legend in an inch; a handle takes the width of 9
-WIDE = 16  # from this ratio of most to fewest clients on, their axis is logarithmic
+LETTERS = 14.5  # characters of a legend in an inch; a handle is as wide as 9 characters
+WIDE = 16  # from this ratio of largest to smallest number of clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 THIN = "\u2009"
 Label = tuple[float, float, str, Any]  # x, y, text, colour
@@ -52,23 +52,23 @@ Looks = dict[str, tuple[Any, str]]  # colour and marker of each name
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context with the common style, for drawing and saving."""
+    """Return a context with the common style of all figures, for drawing and saving."""
     return mpl.rc_context(STYLE)
 
 
 def tones(number: int | None = None, palette: str = "colorblind") -> list[Any]:
-    """Return colours of a palette that colour-blind readers can distinguish (default: all)."""
+    """Return colours of a palette. The default is all colours of a palette for colour-blind readers."""
     return sns.color_palette(palette, number)
 
 
 def looks(names: Sequence[str], ordered: bool = False) -> Looks:
     """Return colour and marker for each name.
 
-    The colours can be distinguished by colour-blind readers. With too many names, or values of one quantity
-    (`ordered`), the palette is sequential.
+    Colour-blind readers can distinguish the colours. If there are too many names, or if the names are values of one
+    quantity (`ordered`), the palette is sequential.
     """
     colours = tones(max(len(names), 1))
-    if ordered or len(names) > MAX_COLOURS:  # without its light end, which is invisible on white
+    if ordered or len(names) > MAX_COLOURS:  # the light end of the palette is not used, because it is hard to see
         colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
     return {name: (colours[i], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
@@ -76,7 +76,7 @@ def looks(names: Sequence[str], ordered: bool = False) -> Looks:
 def subtitle(rows: pd.DataFrame) -> str:
     """Return the line below the panels: kind of the bars, and meaning of open symbols.
 
-    If client and server share a host, the line includes the share of its cores that each used.
+    If client and server share a host, the line states which share of its cores each of them used.
     """
     host = on_one_host(rows)
     note = f"; {host}{labels.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
@@ -85,9 +85,9 @@ def subtitle(rows: pd.DataFrame) -> str:
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure with this number of panels, row by row, and a small line below.
+    """Return an empty figure and its panels, row by row. small: text of the line below the panels.
 
-    It does not use pyplot, so that no state outlives the call.
+    pyplot is not used, because it would keep a reference to the figure.
     """
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
@@ -102,7 +102,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
 
 
 def sheet(height: float, small: str = "") -> Figure:
-    """Return an empty figure as wide as the text, with a small line below."""
+    """Return an empty figure that is as wide as the text of the paper. small: text of the line below the panels."""
     fig = Figure(figsize=(WIDTH, height), layout="constrained")
     if small:
         fig.supxlabel(small, fontsize=7, color="0.35")
@@ -110,31 +110,32 @@ def sheet(height: float, small: str = "") -> Figure:
 
 
 def bars(rows: pd.DataFrame, metric: str, unit: str) -> list[pd.Series]:
-    """Return how far the interval of a metric reaches below and above its median."""
+    """Return the lengths of the error bars below and above the median of a metric."""
     low, median, high = (rows[f"{metric}_{part}_{unit}"].astype(float) for part in ("low", "median", "high"))
     return [median - low, high - median]
 
 
 def role_colours(roles: pd.Series) -> dict[str, Any]:
-    """Return the colour of each role, in the order in which they come."""
+    """Return the colour of each role, in order of appearance."""
     tones, order = sns.color_palette("colorblind"), (0, 1, 2, 4, 5, 9, 6, 7, 8, 3)
     return {role: tones[i] for role, i in zip(dict.fromkeys(roles), order, strict=False)}
 
 
 def write_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
-    """Write a text into the middle of a panel, usually the reason why it is empty."""
+    """Write a text in the middle of a panel, for example the reason why it is empty."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", fontsize=size, **look)
 
 
 def title(ax: Axes, text: str, columns: int) -> None:
-    """Set the title of a panel, in the number of lines that it needs."""
+    """Set the title of a panel, and break it into lines that fit its width."""
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
 
 
 def add_labels(cells: Sequence[Axes], columns: int) -> None:
-    """Label the axes, and break the labels of small panels into lines.
+    """Hide repeated labels of axes, and break the labels of small panels into lines.
 
-    A column of panels with the same x label shows it once; neighbours with the same y label show it once.
+    If panels in a column have the same x label, only the lowest shows it. If neighbours in a row have the same y label,
+    only the first shows it.
     """
     high = cells[0].figure.get_figheight() / max(1, len(cells) // columns)
     texts = [(ax.get_xlabel(), ax.get_ylabel()) for ax in cells]
@@ -150,9 +151,9 @@ def add_labels(cells: Sequence[Axes], columns: int) -> None:
 
 
 def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
-    """Draw the legend above the panels, below the title of the figure.
+    """Draw the title of the figure, and the legend with at most 4 columns between title and panels.
 
-    handles: of the legend, or names with their looks. It has at most 4 columns.
+    handles: entries of the legend, or names with their looks.
     """
     if isinstance(handles, dict):
         handles = [Line2D([], [], color=c, marker=m, label=name) for name, (c, m) in handles.items()]
@@ -174,7 +175,7 @@ def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
 def mark(
     ax: Axes, x: pd.Series, y: pd.Series, look: tuple[Any, str], opened: pd.Series, half: pd.Series | None = None
 ) -> None:
-    """Draw open and half-filled symbols over the selected points."""
+    """Draw open and half-filled symbols over some of the points. opened, half: which points (shape of x)."""
     faces = (({"fillstyle": "bottom", "mfcalt": "white"}, half), ({"mfc": "white"}, opened))
     for face, chosen in ((face, rows.to_numpy(bool)) for face, rows in faces if rows is not None):
         if chosen.any():
@@ -182,7 +183,10 @@ def mark(
 
 
 def _spaced_ticks(ticks: list[int], at_most: int) -> list[int]:
-    """Return the ticks that get a label on a logarithmic axis with room for this number, from the last one down."""
+    """Return the ticks that get a label on a logarithmic axis. The last tick always gets one.
+
+    at_most: the number of labels for which there is room.
+    """
     least, kept = (ticks[-1] / ticks[0]) ** (1 / at_most), ticks[-1:]
     for tick in reversed(ticks[:-1]):
         if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
@@ -191,7 +195,7 @@ def _spaced_ticks(ticks: list[int], at_most: int) -> list[int]:
 
 
 def place_labels(fig: Figure, cells: Sequence[Axes], texts: Sequence[Sequence[Label]]) -> None:
-    """Write the labels of each panel, after the size of all panels is known."""
+    """Write the labels of each panel. The figure is laid out first, because the sizes of the panels are needed."""
     fig.draw_without_rendering()
     for ax, labels_of_panel in zip(cells, texts, strict=True):
         if labels_of_panel:
@@ -199,11 +203,11 @@ def place_labels(fig: Figure, cells: Sequence[Axes], texts: Sequence[Sequence[La
 
 
 def _place_labels(ax: Axes, texts: Sequence[Label], size: float = 6) -> None:
-    """Write each label next to its point, without covering a point or another label.
+    """Write each label next to its point, at a place where it does not cover a point or another label, if possible.
 
-    A thin line connects a label with a distant point.
+    If a label is far from its point, a thin line connects them.
     """
-    scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # points of a letter and of a line
+    scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # in points: width of a letter, height of a line
     points = ax.transData.transform([(x, y) for x, y, *_ in texts]) / scale
     left, low, right, top = (v / scale for v in ax.get_window_extent().extents)
     taken = [(x - 2.5, y - 2.5, x + 2.5, y + 2.5) for x, y in points]
@@ -241,7 +245,7 @@ def _cross(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def is_wide(values: Iterable[float], scale: str = "auto") -> bool:
-    """Return whether the values need a logarithmic axis."""
+    """Return True if the values need a logarithmic axis."""
     least, most = min(values := list(values)), max(values)
     return least > 0 and (scale == "log" or (scale == "auto" and most / least >= WIDE))
 
@@ -254,10 +258,10 @@ def count_axis(
     scale: str = "auto",
     names: Mapping[int, str] | None = None,
 ) -> None:
-    """Set ticks at the measured counts (for example of clients).
+    """Set up the x axis for counts (for example of clients), with ticks at the measured values.
 
-    The axis is logarithmic if the values span a factor WIDE or more; it has at most `max_labels` labels. names:
-    labels in place of the numbers.
+    The axis is logarithmic if the values span a factor of at least WIDE. It then has at most `max_labels` labels.
+    names: labels to show instead of the numbers.
     """
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):
@@ -274,7 +278,7 @@ def count_axis(
 
 
 def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False) -> None:
-    """Set up a logarithmic axis with ticks at the measured values: percentages, or bytes (`sizes`).
+    """Set up a logarithmic x axis for percentages, or for bytes (`sizes`), with ticks at the measured values.
 
     On an axis of bytes, 0 is drawn at SMALLEST.
     """
@@ -296,8 +300,9 @@ SMALLEST = 1024  # bytes: the position of 0 on a logarithmic axis of sizes
 def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None:
     """Format ticks as plain numbers with separated thousands.
 
-    span: the ratio of the ends of a logarithmic axis. Below 6, it has few ticks at round numbers; below 300, ticks at
-    1, 2 and 5; otherwise at powers of ten (at most `ticks`).
+    span: the ratio of the ends of a logarithmic axis. If it is below 6, the axis has few ticks at round numbers. If it
+    is below 300, the ticks are at 1, 2 and 5 times powers of ten, otherwise only at powers of ten. ticks: maximum
+    number of ticks.
     """
     axis.set_major_formatter(lambda v, _: f"{v:,.6g}".replace(",", THIN))
     if span:
@@ -307,10 +312,10 @@ def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None
 
 
 def value_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str, factor: float = 50) -> None:
-    """Set up the value axis of panels that are compared: one range for all.
+    """Set up the value axis of panels that are compared, with the same range for all.
 
-    values: of each panel. The axis starts at zero. It is logarithmic if the medians of all panels span more than
-    `factor`, and then has a position for 0 if needed.
+    The axis starts at zero. It is logarithmic if the medians of all panels span more than `factor`. It then has a
+    position for 0 if one of them is 0. values: the values of each panel.
     """
     every = pd.concat([pd.Series(dtype=float), *values]).dropna()
     known = every[every > 0]
@@ -330,9 +335,9 @@ def value_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str, fa
 
 
 def time_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str) -> None:
-    """Set up a logarithmic axis of milliseconds with plain numbers, and one range for all panels.
+    """Set up a logarithmic axis of milliseconds with plain numbers, and the same range for all panels.
 
-    values: of each panel.
+    values: the values of each panel.
     """
     for ax in axes:
         ax.set_yscale("log")
@@ -346,7 +351,7 @@ def time_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str) -> 
 
 
 def one_range(axes: Sequence[Axes], values: Sequence[pd.Series], which: str = "y") -> None:
-    """Set the same range for all panels, so that readers can compare them; panels without values do not count."""
+    """Set the same range for all panels, so that readers can compare them. Panels without values are ignored."""
     ends = [getattr(ax, f"get_{which}lim")() for ax, v in zip(axes, values, strict=True) if v.notna().any()]
     for ax in axes if ends else ():
         ax.set(**{f"{which}lim": (min(e[0] for e in ends), max(e[1] for e in ends))})

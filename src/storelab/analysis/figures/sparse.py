@@ -1,9 +1,9 @@
-"""Define the figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (12 to 14), and replayed.
+"""Figures of reads of ROOT files: by volume (figures 9 to 11 of the paper of 2015), by entries (12 to 14), and replays.
 
-`phases` shows the time of each phase, `gaps` the cost of a fixed gap, and `front` time against bytes. They use the rows
-of `sparse.csv` at the smallest number of clients: `replay` with the axis `merge`, and readers that merge over a fixed
-gap next to those that plan. A selection is the data that are read: file, fraction of the entries, fraction of the
-volume.
+The figure `phases` shows the time of each phase, `gaps` the cost of a fixed gap, and `front` time against bytes. They
+use the rows of `sparse.csv` at the smallest number of clients. They compare replays with different values of the axis
+`merge`, and readers that merge over a fixed gap with readers that plan. A selection is the data that are read: file,
+fraction of the entries, and fraction of the volume.
 """
 
 import re
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 # --- reads by volume and by entries, replays, phases ---
 
-READS = ("read_volume", "read_entries")  # workloads that decode
+READS = ("read_volume", "read_entries")  # workloads that decode the data
 PHASES = ("plan", "transfer", "decompress", "deserialise")
 WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
 HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the other values
-MAX_BARS = 38  # maximum on a page
-BAR = 0.19  # inches of a bar
+MAX_BARS = 38  # maximum number of bars on a page
+BAR = 0.19  # height of a bar in inches
 FRACTIONS = {"read_volume": "volume_fraction_percent", "read_entries": "entry_fraction_percent"}
 KINDS = {"read_volume": "Reads by volume", "read_entries": "Reads by entries"}
 AXES = {"entry_fraction_percent": "that fraction", "volume_fraction_percent": "that part"}
-LONGEST = 62  # characters of a line next to a bar
+LONGEST = 62  # maximum number of characters of a line next to a bar
 
 
 def _selections(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["entries_median_per_s"].notna()]
-    return rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # older records lack it
+    return rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # older records have no buckets
 
 
 def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
@@ -55,8 +55,8 @@ def _reads(
     """Return the figure of throughput on the wire and useful work against clients, and of read amplification.
 
     Amplification is shown against the fraction, at the smallest number of clients. Each store and number of buckets has
-    a row of panels (1: one file shared by all; more: copies). With too few numbers of clients, all panels are against
-    the fraction.
+    a row of panels. With one bucket, all clients read the same file; with more, each bucket has a copy. If there are
+    too few numbers of clients, all panels are against the fraction.
     """
     x_label = {
         "entry_fraction_percent": "Entries read [%], {clients}",
@@ -98,9 +98,9 @@ SELECTIONS = Measure((Curve("reads", "per_s"),), "Selections read [1/s]", log_fr
 
 
 def _bars(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each selection and engine, at the smallest number of clients.
+    """Return one row for each selection and engine, at the smallest number of clients.
 
-    `name` describes the settings that vary and are not at their default.
+    The column `name` describes the settings that vary and are not the default.
     """
     rows = READ_PHASES.captioned_rows(table)
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
@@ -121,7 +121,7 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _stacked(ax: "Axes", rows: pd.DataFrame, colours: list[Any]) -> None:
-    """Draw a bar for each row, with its name and its phases."""
+    """Draw one stacked bar for each row, with its name and its phases."""
     left = pd.Series(0.0, index=rows.index)
     for phase, colour in zip(PHASES, colours, strict=True):
         spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
@@ -133,7 +133,10 @@ def _stacked(ax: "Axes", rows: pd.DataFrame, colours: list[Any]) -> None:
 
 
 def phases(table: pd.DataFrame) -> "Figure | None":
-    """Draw one stacked bar for each selection and engine: the time of one read by phase, at the fewest clients."""
+    """Return the figure of the time of one read by phase, with one stacked bar for each selection and engine.
+
+    The smallest number of clients is used. The result is None without data.
+    """
     from storelab.analysis.figures import plots
 
     rows = _bars(table).head(MAX_BARS).drop(columns="few", errors="ignore")
@@ -208,7 +211,7 @@ READ_PHASES = Function(
     "deserialisation ({engine}). Medians of the runs' medians. {shared}",
 )
 
-# --- gaps, and the front of time and bytes ---
+# --- cost of gaps, and time against bytes ---
 
 WORKLOADS = ("replay", "read_volume", "read_entries")
 SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "file_size", "codec")
@@ -221,11 +224,11 @@ METRICS = tuple(
     )
 )
 GAP, THRIFT, BOUND = "max_range_gap_bytes", "thrift", "max_amplification"
-HEIGHT = 2.6  # inches of a panel of the front
+HEIGHT = 2.6  # height of a panel of the figure `front` in inches
 
 
 def _fixed(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows merge over a fixed gap; the other rows plan."""
+    """Return which rows belong to readers that merge over a fixed gap. The others belong to readers that plan."""
     merge = rows["merge"] == "gap" if "merge" in rows else pd.Series(False, index=rows.index)
     return (
         merge.where(rows["workload"] == "replay", rows["engine"].map(engines.merges) == "gap")
@@ -237,8 +240,7 @@ def _fixed(rows: pd.DataFrame) -> pd.Series:
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of each selection that was read with several fixed gaps.
 
-    They are at the smallest number of clients of their workload, and have the columns `fixed`, `selection` and
-    `subject`.
+    Only the smallest number of clients of a workload is used. The columns `fixed`, `selection` and `subject` are added.
     """
     if GAP not in table or table.empty:
         return table.iloc[:0]
@@ -246,14 +248,14 @@ def chosen(table: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["clients"] == rows.groupby("workload")["clients"].transform("min")]
     rows = _described(rows.assign(fixed=_fixed(rows)))
     gaps = rows[GAP].where(rows["fixed"]).groupby([rows["subject"], rows["selection"]])
-    rows = _described(rows[gaps.transform("nunique") > 1])  # again: fewer axes vary
+    rows = _described(rows[gaps.transform("nunique") > 1])  # a second time, because fewer axes vary now
     return rows.sort_values(["subject", "volume_fraction_percent"], kind="stable")
 
 
 def _described(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `selection` and `subject`: the store and the other axes that vary.
+    """Return the rows with the columns `selection`, and `subject` (the store and the other axes that vary).
 
-    For replays, the subject includes the engine, because it moves the bytes of both kinds.
+    For replays, the subject includes the engine, because the same engine is used with fixed gaps and with planning.
     """
     varying_axes = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
     apart = {"engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
@@ -268,13 +270,19 @@ def _described(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_engine(rows: pd.DataFrame) -> pd.Series:
-    """Return `, <engine>` if several engines merge over fixed gaps, so that no curve mixes engines."""
+    """Return `, <engine>` for each row if several engines merge over fixed gaps, else empty texts.
+
+    With these names, no curve mixes engines.
+    """
     several = rows.loc[rows["fixed"] & (rows["workload"] != "replay"), "engine"].nunique() > 1
     return ", " + rows["engine"] if several else pd.Series("", index=rows.index)
 
 
 def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Yield the planner's result for least time, for each selection, in the colour of its first curve."""
+    """Yield a reference line for each selection: the result of the planner that minimises time.
+
+    It has the colour of the first curve of the selection.
+    """
     for _, group in rows.groupby("selection", sort=False):
         free = group[~group["fixed"] & (group[THRIFT].fillna(0) == 0) & (group[BOUND].fillna(0) == 0)]
         for value in free[measure.curves[0].column()].head(1):
@@ -287,9 +295,10 @@ def _on_the_front(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def front(table: pd.DataFrame) -> "Figure | None":
-    """Draw transfer time against bytes on the wire, one panel per subject and selection.
+    """Return the figure of transfer time against bytes on the wire, with one panel per subject and selection.
 
-    The points are fixed gaps, and plans by thrift and bound.
+    The points are reads with fixed gaps, and planned reads with several values of thrift and of the largest
+    amplification. The result is None without planned reads.
     """
     from storelab.analysis.figures import plots
 
@@ -324,7 +333,7 @@ def front(table: pd.DataFrame) -> "Figure | None":
 
 
 def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> list[tuple[float, float, str, Any]]:
-    """Draw the points of one kind; return their labels."""
+    """Draw the points of one kind (fixed gap or planned), and return their labels."""
     from storelab.analysis.figures import plots
 
     rows, fixed = rows.sort_values("wire_median_mb_per_read"), rows["fixed"].all()
@@ -335,7 +344,7 @@ def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> list[tu
 
 
 def _name(row: pd.Series, fixed: bool) -> str:
-    """Return the label of a point: `32.8 kB`, `thrift 4`, `at most 3` or `least time`."""
+    """Return the label of a point, such as `32.8 kB`, `thrift 4`, `at most 3×` or `least time`."""
     if fixed:
         return units.format_size(int(row[GAP]))
     if row[BOUND]:

@@ -1,6 +1,6 @@
-"""Define the data types that describe a figure: which rows of which table it draws, against what, and its texts.
+"""Data types that describe a figure: its table, rows, axes and texts.
 
-`draw.draw` makes the figure of a `Specification`. A `Function` is a figure that a specification cannot describe; it
+`draw.draw` makes the figure of a `Specification`. A `Function` is a figure that a specification cannot describe. It
 loads matplotlib when it is called. Both are registered in `catalogue`.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # slow to load, and not needed for names and captions
     from matplotlib.figure import Figure
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-MIN_VALUES = 3  # values on an axis, or systems compared; fewer are better shown in a table
+MIN_VALUES = 3  # minimum number of values on an axis, or of systems compared; a table shows fewer values better
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 
@@ -26,16 +26,16 @@ def same(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def figure_name(stem: str, text: str) -> str:
-    """Return `stem_text` in lower-case letters and `_`, as in the names of figures."""
+    """Return `stem_text` as the name of a figure, which has only lower-case letters and `_`."""
     plain = "".join(f"_{DIGITS[int(c)]}_" if c.isdigit() else c if c.isalpha() else "_" for c in text.lower())
     return "_".join(filter(None, [stem, *plain.split("_")]))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a table, its line style, and its name next to other curves.
+    """A metric of a table, with its line style, and its name if a panel has several curves.
 
-    The table has the columns `<metric>_median_<unit>`, `_low_` and `_high_`.
+    The table has the columns `<metric>_median_<unit>`, `<metric>_low_<unit>` and `<metric>_high_<unit>`.
     """
 
     metric: str
@@ -49,9 +49,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference line at a value of the metric, or through points (x, y), in the colour of a series or grey.
+    """A reference line at a value of the metric, or through points (x, y).
 
-    marker: draw published values as hollow points without a line, with their spread and an entry in the legend.
+    series: the series whose colour the line has; default: grey. marker: draw published values as hollow points without
+    a line, with their spread and an entry in the legend.
     """
 
     at: float | pd.Series
@@ -64,13 +65,13 @@ class Reference:
 
 @dataclass(frozen=True)
 class Measure:
-    """One kind of panel: its curves, the label of their axis, and its differences from the rest of the figure."""
+    """A kind of panel: its curves, the label of their axis, and settings that differ from the rest of the figure."""
 
     curves: tuple[Curve, ...]
     label: str
     what: str = ""  # used in titles of panels
     where: Where = field(default_factory=dict)
-    log_from: float = 50  # logarithmic where the medians span more than this factor
+    log_from: float = 50  # the axis is logarithmic if the medians span more than this factor
     scale: str = "auto"
     x: str = ""  # "": the same as in the figure
     x_label: str = ""
@@ -79,11 +80,11 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """The properties of every figure.
+    """The properties that all figures have.
 
     `where` and `rows` select the rows that the caption describes. For each column in `held`, the figure shows only one
-    value, and its caption says so: the given value if it was measured, otherwise the smallest. Each column in `several`
-    must have more than one value in the plan. `caption` is a template with the fields of `catalogue.caption`.
+    value: the given value if it was measured, otherwise the smallest. The caption states this value. Each column in
+    `several` must have more than one value in the plan. `caption` is a template with the fields of `catalogue.caption`.
     """
 
     table: str
@@ -105,7 +106,7 @@ class Declared:
         return rows
 
     def at(self, table: pd.DataFrame) -> dict[str, Any]:
-        """Return the displayed value of each column in `held` that varies."""
+        """Return the value that the figure shows, for each column in `held` that varies: column -> value."""
         rows = self.rows(select(table, self.where))
         varying = {c: usual for c, usual in self.held.items() if c in rows and rows[c].nunique() > 1}
         return {c: usual if (rows[c] == usual).any() else rows[c].min() for c, usual in varying.items()}
@@ -121,20 +122,20 @@ class Specification(Declared):
     prepare: Rows = same
     x: str = "clients"  # a column of text makes categories, which are drawn on the y axis
     x_label: str = ""  # "": the name of the axis
-    x_scale: str = "auto"  # of counts; sizes and percents are logarithmic
+    x_scale: str = "auto"  # scale of an axis of counts; sizes and percents are always logarithmic
     x_names: Mapping[int, str] = field(default_factory=dict)  # tick labels in place of numbers
     labels: int = 9  # maximum number of labelled ticks
     hue: tuple[str, ...] = ("engine",)  # the first axes that distinguish curves; all others that vary follow
     more: tuple[str, ...] = ()  # further columns that distinguish curves, if they vary
-    by_curve: bool = False  # a colour for each curve of a measure instead
+    by_curve: bool = False  # use a colour for each curve of a measure instead of the axes
     apart: tuple[str, ...] = ()  # axes that do not distinguish curves
     within: bool = False  # axes that vary only between panels do not distinguish curves
     falling: str = ""  # sort the series by falling values of this column
     panels: tuple[str, ...] = ("store",)
     heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
-    columns: bool = False  # a column of panels for each measure, instead of one panel after the other
+    columns: bool = False  # use a column of panels for each measure, instead of one panel after the other
     otherwise: "Specification | None" = None  # replaces this figure if x has too few values
-    least: int = MIN_VALUES  # from this number of systems on, panels may have fewer values of x
+    least: int = MIN_VALUES  # from this number of systems on, panels can have fewer values of x
     swept: bool = False  # require MIN_VALUES values of x in a panel, even if MIN_VALUES systems are compared
     hollow: Rows | None = None  # selects the open symbols; default: rates of few operations
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
@@ -147,8 +148,9 @@ class Specification(Declared):
 class Function(Declared):
     """A figure that a specification cannot describe.
 
-    function: takes the table and those in `further_tables`, and returns the Figure, or None without data. The figure
-    requires `least` and shows up to `most` of its `counted_as`; `count` returns how many a table has.
+    function: takes the table and the `further_tables`, and returns the Figure, or None without data. The figure is made
+    of items, such as panels or bars: `counted_as` names them, and `count` returns how many a table has. The figure
+    requires at least `least` items and shows up to `most`.
     """
 
     function: Callable[..., "Figure | None"]

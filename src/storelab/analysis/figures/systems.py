@@ -1,8 +1,8 @@
-"""Define the figures that compare systems: by front-ends, buckets, space; with earlier results; software releases.
+"""Figures that compare systems: front-ends, buckets, space, earlier results, and software releases.
 
-They follow experiments 4, 5 and 9 of the evaluations (docs/evaluations.md). The growth of a repository follows figure
-15 of J. Phys. Conf. Ser. 664 022001. The published curve has no numbers; the line next to ours is its mean per day
-times the factor of our release.
+They follow experiments 4, 5 and 9 of the evaluations (docs/evaluations.md). The growth of a repository is drawn as in
+figure 15 of J. Phys. Conf. Ser. 664 022001. The numbers of the published curve are not known. The reference line is its
+mean per day, times the factor of our release.
 """
 
 import re
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def _comparable(table: pd.DataFrame) -> pd.DataFrame:
     """Return the comparable rows of all classes of operations, at the largest number of clients.
 
-    The result is empty with fewer than two deployments. It omits object sizes that fewer than three deployments have;
-    with two deployments, both need the size.
+    The result is empty with fewer than two deployments. An object size is used only if at least three deployments have
+    it, or both if there are only two.
     """
     found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name))]
     rows = pd.concat(found or [table.iloc[:0]])
@@ -46,7 +46,10 @@ def _comparable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def measures_of_classes(label: str) -> tuple[Measure, ...]:
-    """Return one measure for each class of operations, those of small objects first."""
+    """Return one measure for each class of operations. Classes of small objects are first.
+
+    label: template of the label of the axis, with the fields `what` and `unit`.
+    """
     return tuple(
         Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what_within, class_filter(name))
         for name, of in reversed(CLASSES.items())
@@ -65,7 +68,7 @@ def _note_on_front_ends(rows: pd.DataFrame) -> str:
 
 
 def _against(column: str, hue: str, title: str, caption: str) -> Specification:
-    """Return the figure of rates against a count: a panel per class of operations, deployment and size."""
+    """Return the figure of rates against a count, with one panel per class of operations, deployment and size."""
     return Specification(
         table="throughput",
         where={"workload": ("put", "get", "stat")},
@@ -137,18 +140,18 @@ SPACE = Specification(
 )
 
 
-# --- then and now ---
+# --- comparison with published results ---
 
 PARTS_OF_TITLE = re.compile(
     r"(per front-end|(up|down)load( throughput| 4 kB| 100 MB)|network limit, reached)(, )?"
 )  # in the title of the panel
-PARTS_OF_SHARED_TITLE = re.compile(PARTS_OF_TITLE.pattern.replace("per front-end|", ""))  # of several measures
-LINE, HEAD, WIDE = 0.115, 0.66, 38  # inches of a line and of a panel's texts; characters of a name
+PARTS_OF_SHARED_TITLE = re.compile(PARTS_OF_TITLE.pattern.replace("per front-end|", ""))  # if measures are combined
+LINE, HEAD, WIDE = 0.115, 0.66, 38  # inches of a line, inches of a panel's texts, characters of a name
 OTHERS = "0.35"
 
 
 def name_of(r: pd.Series) -> str:
-    """Return the name of a row, as `published 2013: UDS 1, 5 clients`; for measured rows, the deployment."""
+    """Return the name of a row: the deployment if it was measured, else such as `published 2013: UDS 1, 5 clients`."""
     if r["source"] == MEASURED:
         return str(r["system"])
     year = re.search(r"\d{4}", str(r["source"]))
@@ -159,7 +162,10 @@ def name_of(r: pd.Series) -> str:
 
 
 def earlier(table: pd.DataFrame) -> "Figure | None":
-    """Draw a panel for each kind of work and measure, with a line for each published value and each measured system."""
+    """Return the figure that compares published values with measured ones, or None without data.
+
+    There is one panel for each kind of work and measure, with a line for each published value and measured system.
+    """
     from storelab.analysis.figures import plots
 
     if table.empty:
@@ -194,7 +200,10 @@ def _names(rows: pd.DataFrame) -> list[str]:
 
 
 def _places(names: list[str]) -> list[float]:
-    """Return the centre of each line, from the top, and the end of the last; a line is as high as its name."""
+    """Return the centre of each line, counted from the top, and the end of the last line.
+
+    The height of a line depends on the number of lines of its name.
+    """
     ends = list(accumulate((0.5 + (1 + name.count("\n")) for name in names), initial=0.0))
     return [*((a + b) / 2 for a, b in pairwise(ends)), ends[-1]]
 
@@ -232,7 +241,7 @@ EARLIER = Function(
     caption="Then and now: hollow and grey: values published in the years in the labels, divided by the "
     "number of clients of their setting, per front-end or for the whole system as printed, or by the Gbit/s of the "
     "links used (1 Gb/s is 125 MB/s); coloured: the highest medians measured here, in the same measure. "
-    "Networks, clients and object sizes differ: the figure has no ratios and joins no points.",
+    "Networks, clients and object sizes differ, so that the figure shows no ratios and connects no points.",
 )
 
 
@@ -255,11 +264,11 @@ LAUNCHES = Specification(
 )
 
 
-GROWTH = {"repository_mb": 1000.0, "repository_objects": 1.0}  # measure -> its units in those of published.release()
+GROWTH = {"repository_mb": 1000.0, "repository_objects": 1.0}  # measure -> factor from the unit of published.release()
 
 
 def _named(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `series`: the stratum, its store, and the other swept axes."""
+    """Return the rows with the column `series`: the stratum, its store, and the other axes that vary."""
     several = varying(rows, (), {"day", "days", "stratum0"})
     names = []
     for _, r in rows.iterrows():
@@ -269,7 +278,10 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _printed(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Yield the published mean growth, day by day, times the factor; nothing if there are several factors."""
+    """Yield the published mean growth, day by day, times the factor of the release.
+
+    If the rows have several factors, there is no such line.
+    """
     factors = rows["factor"].unique()
     if len(factors) != 1:
         return

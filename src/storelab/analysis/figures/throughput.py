@@ -1,9 +1,10 @@
-"""Define the figures of whole objects against clients, and of one client against its threads.
+"""Figures of whole objects against the number of clients, and of one client against its threads.
 
-The first figures follow figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001. Rates are medians in the `overlap`
-window. For large objects they show throughput; for small ones and HEAD requests, operations per second. The figures of
-one client show rates against its threads, and the resources that it used. This is experiment 1 of the evaluations
-(docs/evaluations.md), where a client with up to 200 threads ran out of sockets and memory.
+The first figures correspond to figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001. Rates are medians in the
+`overlap` window. For large objects, the figures show throughput; for small objects and HEAD requests, they show
+operations per second. The figures of one client show rates against its threads, and the resources that it used. This is
+experiment 1 of the evaluations (docs/evaluations.md), in which a client with up to 200 threads ran out of sockets and
+memory.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from storelab.core import units
 # --- against clients ---
 
 MB_PER_S, PER_S = Curve("throughput", "mb_per_s"), Curve("rate", "per_s")
-PIECE = 0.06  # fraction of the axis: half the length of a line that is valid for one number of clients
+PIECE = 0.06  # half the length of a line that is valid for only one number of clients, as a fraction of the axis
 CAPTION = (
     " of {sizes} objects against the number of clients, by front-ends ({engine}, runs of {seconds} s). "
     "Medians in the window in which all clients are active; {bars}. {shared}{limit}"
@@ -32,16 +33,16 @@ CAPTION = (
 
 
 def class_filter(name: str) -> dict[str, object]:
-    """Return the filter for the rows of one of `tables.throughput.CLASSES`."""
+    """Return the conditions that select the rows of a class of `tables.throughput.CLASSES`."""
     chosen = CLASSES[name]
     sizes = {} if chosen.large is None else {"object_size_bytes": f"{'>=' if chosen.large else '<'} {LARGE}"}
     return {"workload": chosen.workload, **sizes}
 
 
 def limits(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Yield lines for the capacity of the known links and for the ceiling of each engine.
+    """Yield reference lines for the capacity of the known links and for the ceiling of each engine.
 
-    Each line covers the numbers of clients for which it is valid.
+    Each line extends over the numbers of clients for which it is valid.
     """
     whole = measure.curves == (MB_PER_S,)
     yield from _links(rows[panels.links(rows)], whole, rows["clients"])
@@ -58,33 +59,37 @@ def limits(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
 
 
 def _links(near_limit: pd.DataFrame, whole: bool, clients: pd.Series) -> Iterator[Reference]:
-    """Yield lines for links, in MB/s (`whole`), otherwise in objects of one size per second."""
+    """Yield reference lines for links in MB/s (`whole`), or in objects per second if all objects have the same size."""
     if near_limit.empty:
         return
     carried = near_limit["link_bits_per_s"].astype(float) / 8e6
     if not whole:
         sizes = near_limit["object_size_bytes"].astype(float).where(near_limit["workload"].isin(("put", "get")))
         carried = 1e6 * carried / (sizes if sizes.nunique() == 1 else float("nan"))
-    # One line for the clients, for any number of front-ends.
+    # The links of the clients have one line for all numbers of front-ends.
     ends = near_limit["front_ends"].fillna(1).mask(near_limit["link_of"] == CLIENTS, 0)
     for (of, _), line in carried.dropna().groupby([near_limit["link_of"], ends]):
         yield Reference(_over(line.groupby(near_limit["clients"]).min(), clients), "--", f"{of}' links")
 
 
 def _over(line: pd.Series, every: pd.Series) -> pd.Series:
-    """Return a line through these points; a short segment if there is only one.
+    """Return a line through these points, or a short segment if there is only one point.
 
     every: the numbers of clients of the panel.
     """
     if len(line) > 1:
         return line
     at, side = line.index[0], PIECE * (every.max() - every.min())
-    side = min(side or at, at / 3)  # an axis of many clients is logarithmic
+    side = min(side or at, at / 3)  # the axis can be logarithmic
     return pd.Series([line.iloc[0]] * 2, index=[at - side, at + side])
 
 
 def _measured(table: pd.DataFrame, curve: Curve) -> pd.DataFrame:
-    """Return the rows with a value; none for many systems at one number of clients, which `systems` compares."""
+    """Return the rows that have a value.
+
+    There are none if more than two systems were measured at only one number of clients. The figure `systems` compares
+    these.
+    """
     table = table[table[curve.column()].notna()]
     return table.iloc[:0] if table["store"].nunique() > 2 and table["clients"].nunique() == 1 else table
 
@@ -144,10 +149,10 @@ OPERATIONS = ("put", "get", "get_range", "delete", "stat")
 
 
 def against_workers(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that show the threads of one client, from a table of groups of OPERATIONS.
+    """Return the rows for figures against the threads of one client. table: groups of points of OPERATIONS.
 
-    These are closed loops at the smallest number of clients, with more than one number of workers. The result has two
-    more columns, `deployment` and `moved`: the bytes of one operation.
+    The rows are closed loops at the smallest number of clients, with more than one number of workers. Two columns are
+    added: `deployment`, and `moved`, the bytes of one operation.
     """
     if "workers" not in table or table.empty:
         return table.iloc[:0]
@@ -167,7 +172,7 @@ def against_workers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rates(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `shown`, the unit of the panel of a row: MB/s only if all operations of the panel are large."""
+    """Return the rows with the column `shown`: `throughput` if all operations of the panel are large, else `rate`."""
     rows = rows[rows["rate_median_per_s"].notna()]
     least = rows.groupby(["object_size_bytes", "deployment"])["moved"].transform("min")
     return rows.assign(shown=(least >= groups.LARGE).map({True: "throughput", False: "rate"}))
@@ -183,9 +188,9 @@ def _size_heading(first: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def values_of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Yield the values of one client of 2012, as printed, with the printed spread.
+    """Yield the printed values of one client of 2012, with the printed spread.
 
-    Only panels of one client, one bucket and an object size of that table have them.
+    Only panels of one client, one bucket and an object size of the table of 2012 have these references.
     """
     sizes = {PRINTED.get(int(size)) for size in rows["object_size_bytes"].dropna()}
     buckets = rows["buckets"].fillna(1) if "buckets" in rows else pd.Series([1])

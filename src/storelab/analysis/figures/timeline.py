@@ -1,9 +1,9 @@
-"""Define the figures over time: points with roles, their phases, and series of parts over hours.
+"""Figures over time: points with roles, their phases, and series of parts over hours.
 
-The plan determines the timelines (`figures_of_plan`): one for each sweep with roles. One figure has at most
-MAX_GROUPS groups of points; the others follow in further figures. Thin lines are single runs, thick ones their
-median. Phases are bands, acts are labelled lines, and states that the store reported are marks above the panel. If
-some groups are disturbed, the figures show only these.
+The plan determines the timelines (`figures_of_plan`). There is one for each sweep with roles. A figure has at most
+MAX_GROUPS groups of points; further figures show the remaining groups. Thin lines are single runs, thick lines their
+median. Phases are bands, acts are labelled lines, and states that the store reported are marks above the panel. If some
+groups are disturbed, the figures show only these groups.
 """
 
 import math
@@ -40,9 +40,9 @@ AFTERWARDS = (roles.DURING, roles.REBUILDING, roles.AFTER)
 
 
 def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the phases that have a ratio, in order of time, with the system.
+    """Return the phases that have a ratio, in order of time, with the column `deployment`.
 
-    If a system has several points of one fault, its name includes the settings that distinguish them.
+    If a deployment has several points with the same fault, its name includes the settings that distinguish them.
     """
     rows = rows[rows["rate_over_before_median_ratio"].notna()]
     rows = groups.labelled(rows if "fault" in rows else rows.assign(fault="none"))
@@ -56,7 +56,7 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
         deployment=pd.Categorical(rows["deployment"], list(dict.fromkeys(rows["deployment"])), ordered=True),
     )
     if rows.groupby("fault")["deployment"].nunique().max() < MIN_VALUES:
-        return rows  # drawn by the other figure
+        return rows  # `_BY_PHASE` draws them
     rows = rows.sort_values(["role", "phase", "deployment"], kind="stable")
     series = (f"{role}, {phase}" for role, phase in zip(rows["role"], rows["phase"], strict=True))
     return groups.with_column(rows, "series", series)
@@ -86,8 +86,8 @@ ROLE_PHASES = replace(_BY_SYSTEM, otherwise=_BY_PHASE)
 
 # --- series of parts over hours ---
 
-MAX_SERIES = 3  # series side by side
-# Metric of each row of panels: its label, columns of soak.csv with their metrics of soak_trends.csv.
+MAX_SERIES = 3  # maximum number of series side by side
+# Rows of panels: label, and the columns of soak.csv with the corresponding metrics of soak_trends.csv.
 ROWS = (
     ("Operations/s", {"rate_per_s": "rate"}),
     ("p99 [ms]", {"latency_p99_ms": "latency_p99"}),
@@ -99,9 +99,10 @@ STORE = "black"
 
 
 def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
-    """Draw a column of panels for each of the first series; return None without a valid part.
+    """Return the figure of soak.csv, with a column of panels for each of the first series.
 
-    beside: a table of the trends. A rising or falling quantity has its slope as a dashed line.
+    A dashed line shows the slope of a quantity that rises or falls. further: the table soak_trends.csv. The result is
+    None without a valid part.
     """
     from storelab.analysis.figures import plots
 
@@ -158,7 +159,7 @@ def soak(table: pd.DataFrame, *further: pd.DataFrame) -> "Figure | None":
 def _part_lines(
     rows: pd.DataFrame, found: pd.DataFrame, columns: dict[str, str], colours: dict[str, Any]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]]:
-    """Yield hours, values, the slope if there is a trend, and the look of each line of a panel."""
+    """Yield (hours, values, slope, look) for each line of a panel. The slope is None without a trend."""
     for column, metric in columns.items():
         if column.startswith("server_"):
             once = rows.drop_duplicates("key").sort_values("hour")
@@ -198,17 +199,17 @@ SOAK = Function(
 
 # --- points with roles over time ---
 
-MAX_GROUPS = 6  # groups of points in one figure
-POINTS = 600  # maximum number of positions of a line: print cannot resolve more
-MIN_OPERATIONS, MIN_STEPS = 5, 40  # minimum of operations in a step of a line, and of steps
-HEIGHTS = (3.0, 2.2, 1.2)  # relative heights of rates, latency, failed operations
-LINE = 2.85  # inches of all three
+MAX_GROUPS = 6  # maximum number of groups of points in one figure
+POINTS = 600  # maximum number of positions of a line, because print cannot resolve more
+MIN_OPERATIONS, MIN_STEPS = 5, 40  # minimum number of operations in a step of a line, and of steps of a line
+HEIGHTS = (3.0, 2.2, 1.2)  # relative heights of the panels of rates, latency and failed operations
+LINE = 2.85  # height of the three panels together in inches
 APART = 5  # roles have separate panels if their highest rates differ by more than this factor
 NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "_nine")
 BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
 MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
-OTHER_STATE = (".", "black")  # for other states
-NEAR = 0.035  # fraction of the duration: names of acts that are closer would overlap
+OTHER_STATE = (".", "black")  # mark of all other states
+NEAR = 0.035  # fraction of the duration; names of acts that are nearer than this would overlap
 
 
 STEM = "timeline"  # prefix of the names of these figures; a campaign cannot use it
@@ -235,7 +236,7 @@ def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
             about += "Marks above a panel: states that the store reported in each run. "
         about += f"Common settings: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
-        stem += "_again" * (stem in found)  # two sweeps whose names differ only in digits and punctuation
+        stem += "_again" * (stem in found)  # sweeps whose names differ only in punctuation have the same stem
         parts = [dict(shown[i : i + MAX_GROUPS]) for i in range(0, len(shown), MAX_GROUPS)][: len(NUMBERS)]
         about += f"One of {labels.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
@@ -244,7 +245,7 @@ def figures_of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
 
 
 def _titles(axes: Sequence[Mapping[str, Any]], points: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, str], str]:
-    """Return a title for each group, and the settings that all groups share and that are not at their default.
+    """Return a title for each group, and a text with the common settings of all groups that are not the default.
 
     A title has the deployment, the fault, and the settings that distinguish the group.
     """
@@ -265,7 +266,10 @@ def _group(key: str) -> str:
 
 
 def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
-    """Return whether a planned point has a fault, or a role (as in the plan) that begins late or ends early."""
+    """Return True if a planned point has a fault, or a role that begins late or ends early.
+
+    having: the roles of its workload in the plan.
+    """
     lasts = point["fixed"]["duration_ns"]
     return point["axes"].get("fault", "none") != "none" or any(
         role["begin_ns"] > 0 or role["end_ns"] < lasts for role in having.values()
@@ -285,7 +289,7 @@ def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
 
 
 def _further_caption(groups: Mapping[str, str], rows: pd.DataFrame) -> str:
-    """Return the sentences of the caption about panels that not every figure has."""
+    """Return the sentences of the caption about panels that only some figures have."""
     rows = _chosen(groups, rows)
     sentences = []
     if rows["errors"].sum():
@@ -296,13 +300,13 @@ def _further_caption(groups: Mapping[str, str], rows: pd.DataFrame) -> str:
 
 
 def _chosen(groups: Mapping[str, str], timeline: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of valid runs of these groups of points, with their `group`."""
+    """Return the rows of valid runs of these groups of points, with the column `group`."""
     rows = timeline.assign(group=timeline["key"].map(_group))
     return rows[rows["group"].isin(groups) & (rows["state"] == "ok")]
 
 
 def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[str, Lines]]":
-    """Return the lines of each role, for each group."""
+    """Return the lines of each role, one mapping for each group. high: column of the high quantile of the latency."""
     names, out = list(dict.fromkeys(rows["role"])), []
     for group in shown:
         part = rows[rows["group"] == group]
@@ -312,7 +316,10 @@ def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[st
 
 @dataclass(frozen=True)
 class Lines:
-    """The runs of one role in one group, on one grid of seconds: arrays of shape (runs, positions)."""
+    """The runs of one role in one group, on a common grid of seconds.
+
+    seconds: shape (positions,); rate, p50 and high (a quantile of the latency): shape (runs, positions).
+    """
 
     seconds: np.ndarray
     rate: np.ndarray
@@ -321,9 +328,9 @@ class Lines:
 
 
 def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.DataFrame) -> "Figure | None":
-    """Return the figure of these groups of points; None if they have no valid run.
+    """Return the figure of these groups of points, or None if they have no valid run.
 
-    groups: title of each group, by the key without its repetition.
+    groups: key of the points without the repetition -> title of the group.
     """
     from storelab.analysis.figures import plots
 
@@ -375,14 +382,17 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
 
 
 def _role_lines(rows: pd.DataFrame, high: str) -> Lines:
-    """Return the runs on one grid, coarse enough for print, and for several operations of a slow role in each step."""
+    """Return the runs of a role on a common grid.
+
+    The steps of the grid are long enough for print, and for several operations of a slow role in each step.
+    """
     rows = rows[rows["second"] < rows["duration_s"]]
     width = float(rows["step_s"].iloc[0])
     steps, expected = (rows["second"].max() - rows["second"].min()) / width, rows["rate_per_s"].mean() * width
     several = min(math.ceil(MIN_OPERATIONS / expected), int(steps / MIN_STEPS)) if expected > 0 else 1
     width *= max(1, math.ceil(steps / POINTS), several)
     place = (rows["second"] / width + 1e-6).astype(int)
-    place = place[place < max(1, int(rows["duration_s"].max() / width + 1e-6))]  # without an incomplete step at the end
+    place = place[place < max(1, int(rows["duration_s"].max() / width + 1e-6))]  # an incomplete last step is not used
     steps_of_run = rows.loc[place.index].assign(place=place).groupby(["key", "place"])
     known = steps_of_run.agg({"rate_per_s": "mean", "latency_p50_ms": "median", high: "max"})
     wide = [known[c].unstack("place").to_numpy(float) for c in known]
@@ -390,7 +400,7 @@ def _role_lines(rows: pd.DataFrame, high: str) -> Lines:
 
 
 def _median(runs: np.ndarray) -> np.ndarray:
-    """Return the median over the runs; NaN if fewer than half of them have a value."""
+    """Return the median over the runs at each position, or NaN if fewer than half of the runs have a value there."""
     enough = np.isfinite(runs).sum(0) * 2 >= len(runs)
     return np.array([np.nanmedian(column) if ok else np.nan for column, ok in zip(runs.T, enough, strict=True)])
 
@@ -404,9 +414,10 @@ def _median_line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any,
 
 
 def _levels(every: Sequence[Mapping[str, Lines]]) -> list[list[str]]:
-    """Return the roles of each panel of rates, the fastest first; roles with comparable highest rates share a panel.
+    """Return the roles of each panel of rates, the fastest first. Roles with similar highest rates share a panel.
 
-    A role may be idle most of the time, so its highest rate is the 95th percentile of the steps with operations.
+    The highest rate of a role is the 95th percentile of the steps with operations, because a role can be idle most of
+    the time.
     """
     usual: dict[str, float] = {}
     for role, lines in ((role, lines) for found in every for role, lines in found.items()):
@@ -430,7 +441,7 @@ def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any
 
 
 def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
-    """Draw failed operations per second, stacked by status: the mean over the runs."""
+    """Draw failed operations per second as the mean over the runs, stacked by status."""
     from storelab.analysis.figures import plots
 
     runs, width = rows["key"].nunique(), float(rows["step_s"].iloc[0])
@@ -480,7 +491,7 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
     for state, state_rows in happened[happened["kind"] == roles.STATE].groupby("name"):
         marker, face = MARKS.get(str(state), OTHER_STATE)
         inside = state_rows[state_rows["begin_s"].between(0, duration)]
-        if inside.empty:  # an unclipped empty line would count as a mark in the corner and shrink the panels
+        if inside.empty:  # matplotlib would treat an empty line that is not clipped as a mark, and shrink the panels
             continue
         rate.plot(
             inside["begin_s"],
@@ -497,9 +508,9 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
 
 
 def _texts(at: "pd.Series[float]", near: float) -> list[tuple[str, float]]:
-    """Return the names of acts, and the second at which each is written.
+    """Return the texts with the names of acts, and the second at which each text is written.
 
-    Acts closer than `near` seconds share one text, at the first of them.
+    Acts that are nearer to each other than `near` seconds share one text, at the first of them.
     """
     texts: list[tuple[str, float]] = []
     last = -math.inf
@@ -519,7 +530,7 @@ def _axes(
     levels: Sequence[Sequence[str]],
     latencies: Sequence[pd.Series],
 ) -> None:
-    """Set one range for each kind of panel in all groups, so that they can be compared."""
+    """Set the same range for each kind of panel in all groups, so that readers can compare them."""
     from storelab.analysis.figures import plots
 
     for i, level in enumerate(levels):

@@ -1,4 +1,4 @@
-"""Write the figures: read tables, write `figures/*.pdf`, `*.png`, `*.json` and `index.json`.
+"""Write the figures of a campaign (`figures/*.pdf`, `*.png`, `*.json` and `index.json`) from its tables.
 
 The same tables give the same bytes.
 """
@@ -25,6 +25,7 @@ from storelab.analysis.figures.specification import Declared
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build as tables
 from storelab.core import records, renamed
+from storelab.core.errors import UserError
 
 DPI = 200
 CANVASES = dict(zip(KINDS, (FigureCanvasPdf, FigureCanvasAgg), strict=True))
@@ -33,10 +34,10 @@ SHAPING = ("GSUB", "GPOS", "GDEF", "kern")  # tables of a font that control the 
 
 @contextmanager
 def bare_fonts() -> Iterator[None]:
-    """Embed fonts without the tables in SHAPING while the context is active.
+    """Return a context in which matplotlib embeds fonts without the tables in SHAPING.
 
-    matplotlib has already placed every glyph, and subsetting these tables takes as long as drawing the figure. This is
-    a hook for matplotlib 3.11, which opens a font by `subset.load_font`.
+    matplotlib has already placed every glyph, and subsetting these tables would take as long as drawing the figure. The
+    context replaces `subset.load_font`, by which matplotlib 3.11 opens a font.
     """
     load = subset.load_font
 
@@ -57,8 +58,7 @@ def bare_fonts() -> Iterator[None]:
 def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     """Return the figure as bytes of a `pdf` or `png` without time stamps, so that equal tables give equal files.
 
-    Finding the layout takes as long as drawing. It is computed once, because matplotlib would compute it again for each
-    file.
+    The layout is computed only once, because this takes as long as drawing. matplotlib would compute it for each file.
     """
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
@@ -75,14 +75,26 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
 def build(
     campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1, kinds: Sequence[str] = KINDS
 ) -> list[Path]:
-    """Draw the figures that the campaign can have, or only those named, and write a description `<name>.json` of each.
+    """Draw the figures of a campaign, write a description `<name>.json` of each, and return the paths written.
 
-    Without `only`, write the index too, and delete the files of figures that the campaign no longer has.
+    Parameters
+    ----------
+    campaign_dir
+        The folder of the campaign.
+    only
+        Names of the figures to draw. Without it, all figures that the campaign can have are drawn, the index is
+        written, and the files of figures that the campaign no longer has are deleted.
+    jobs
+        Number of processes that draw in parallel.
+    kinds
+        File types to write. Files of other types are deleted, because they would be outdated.
 
-    jobs: number of processes that draw in parallel. kinds: file types to write; outdated files of other types are
-    deleted.
-
-    Raises UserError without tables, and KeyError for a name that the plan does not define.
+    Raises
+    ------
+    UserError
+        There are no tables.
+    KeyError
+        The plan does not define a name in `only`.
     """
     plan = renamed.of_plan(records.read_json(campaign_dir / "raw" / "plan.json"))
     figures, folder, paths = catalogue.figures_of_plan(plan), campaign_dir / "figures", []
@@ -90,25 +102,35 @@ def build(
     for written in _write_all(jobs, folder, wanted, campaign_dir, kinds):
         paths += written
     if only is None:
-        drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json"))} - {*figures, "index"}
-        for name in drawn:  # nothing else: users may keep their own files here
+        drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json") if _is_entry(p))} - {*figures, "index"}
+        for name in drawn:  # other files are not deleted, because users can store their own files here
             for kind in (*KINDS, "json"):
                 (folder / f"{name}.{kind}").unlink(missing_ok=True)
         paths.append(index(campaign_dir))
     return paths
 
 
+def _is_entry(path: Path) -> bool:
+    """Return whether a file is the description of a figure that storelab wrote."""
+    try:
+        entry = records.read_json(path)
+    except UserError:
+        return False
+    return isinstance(entry, dict) and {"table", "empty"} <= entry.keys()
+
+
 def _write_all(
     jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path, kinds: Sequence[str]
 ) -> list[list[Path]]:
-    """Return the paths written for each figure, in the order of the figures.
+    """Draw the figures, and return the paths written for each of them, in the order of the figures.
 
-    This process draws from the end of the list, the other processes from its beginning, until all are drawn.
+    This process draws figures from the end of the list, the other processes from its beginning, until all are drawn.
     """
     names = list(figures)
     if min(jobs, len(names)) < 2:
         return [_write_figure(folder, name, figures[name], campaign_dir, kinds) for name in names]
-    # Spawned, not forked: pandas and Arrow have threads, so a forked process may wait for a lock forever.
+    # Processes are spawned, not forked: pandas and Arrow have threads, so that a forked process can wait for a lock
+    # forever.
     spawn = multiprocessing.get_context("spawn")
     workers = ProcessPoolExecutor(min(jobs, len(names)) - 1, spawn, _initialize_worker, (gc.get_threshold(),))
     try:
@@ -124,7 +146,7 @@ def _write_all(
 
 
 def _initialize_worker(garbage: tuple[int, int, int]) -> None:
-    """Prepare a drawing process: it exits together with its parent and uses the same garbage collection thresholds."""
+    """Prepare a process for drawing: it exits together with its parent, and has the same thresholds of `gc`."""
     gc.set_threshold(*garbage)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -137,7 +159,10 @@ def _load_figures(campaign_dir: Path) -> dict[str, Declared]:
 
 
 def _write_figure_in_worker(folder: Path, name: str, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
-    """Draw a figure in another process, which reads the plan itself: functions of a specification cannot be pickled."""
+    """Draw a figure in another process, and return the paths written.
+
+    The process reads the plan itself, because the functions of a specification cannot be pickled.
+    """
     return _write_figure(folder, name, _load_figures(campaign_dir)[name], campaign_dir, kinds)
 
 
@@ -163,10 +188,10 @@ def _write_figure(folder: Path, name: str, figure: Declared, campaign_dir: Path,
 
 
 def index(campaign_dir: Path) -> Path:
-    """Write `index.json` from the descriptions of the figures.
+    """Write `index.json` from the descriptions of the figures, and return its path.
 
-    It lists the figures that have data, in the order of the paper, and those that were left out although they have
-    data, with the reason.
+    It lists the figures that have data, in the order of the paper. It also lists the figures that were not drawn
+    because they have too few data, with the reason.
     """
     folder, entries, left_out = campaign_dir / "figures", {}, {}
     plan = renamed.of_plan(records.read_json(campaign_dir / "raw" / "plan.json"))

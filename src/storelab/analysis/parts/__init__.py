@@ -1,1 +1,4 @@
-"""Functions shared by tables, figures and LaTeX: words, speeds, checksums. May import: `statistics`, `core`."""
+"""Functions shared by tables, figures and LaTeX: labels, groups of points, checksums.
+
+May import: `statistics`, `core`.
+"""

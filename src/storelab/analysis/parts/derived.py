@@ -1,7 +1,8 @@
 """Checksums of derived files, so that tables, figures and TeX files are only used if they are unchanged.
 
-`tables/SHA256SUMS` has the checksums of the tables, of their inputs, and of the code that made them. The `<name>.json`
-of a figure has those of its pictures and of itself. A file of `tex/` ends with its own checksum. May import: `core`.
+`tables/SHA256SUMS` contains the checksums of the tables, of their inputs, and of the code that made them. The file
+`<name>.json` of a figure contains the checksums of its pictures and of itself. A file in `tex/` ends with its own
+checksum. May import: `core`.
 """
 
 import hashlib
@@ -22,8 +23,8 @@ _END = "% SHA-256 of the lines above: "
 
 
 def rebuild_hint(folder: Path, command: str = "tables") -> str:
-    """Return the hint how to make the derived files of a folder again."""
-    return f"run `storelab {command} --campaign-dir {folder}`"
+    """Return the hint that names the command which makes the derived files of a campaign's folder again."""
+    return f"run `storelab {command} {folder}`"
 
 
 @cache
@@ -42,9 +43,9 @@ def _inputs(folder: Path) -> dict[str, str]:
 
 
 def write_sums(folder: Path, tables: Iterable[str]) -> None:
-    """Write the checksums of these tables of a campaign. Call it after the tables are written.
+    """Write the checksums of these tables of a campaign. The tables must have been written before.
 
-    Checksums of other tables are kept if the same code made them from the same records.
+    The checksums of other tables are kept if the same code made these tables from the same records.
     """
     path, made = folder / "tables" / integrity.SUMS, _inputs(folder)
     try:
@@ -87,7 +88,7 @@ def require_table(folder: Path, name: str) -> Path:
 
 
 def damaged_tables(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Return the tables of these names that exist, but were altered or are out of date."""
+    """Return the paths of those tables that exist, but were altered or are out of date. names: tables to check."""
     try:
         listed = _listed(folder)
     except UserError:
@@ -97,14 +98,14 @@ def damaged_tables(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def with_pictures(folder: Path, entry: Mapping[str, Any], kinds: Iterable[str]) -> dict[str, Any]:
-    """Return the entry of a figure with the checksums of its pictures, which are in this folder."""
+    """Return the entry of a figure with the checksums of its pictures. folder: the folder of the pictures."""
     return {**entry, "sha256": {kind: records.sha256(folder / entry[kind]) for kind in kinds}}
 
 
 def figure(path: Path) -> dict[str, Any]:
-    """Return the entry of a figure, or of all (`index.json`).
+    """Return the entry of a figure, or the entries of all figures. path: `<name>.json` or `index.json`.
 
-    Raises UserError if it does not exist, is damaged, or is of an older version.
+    Raises UserError if the file does not exist, is damaged, or was made by an older version.
     """
     again = rebuild_hint(path.parents[1], "figures")
     if not path.exists():
@@ -127,7 +128,7 @@ def require_picture(folder: Path, entry: Mapping[str, Any], kind: str) -> Path:
 
 
 def is_whole(path: Path, kinds: Iterable[str]) -> bool:
-    """Check whether a figure (its `.json`) and its pictures of these kinds exist and are unchanged."""
+    """Check whether a figure and its pictures exist and are unchanged. path: its `.json`; kinds: such as `pdf`."""
     try:
         entry = figure(path)
         for kind in () if entry["empty"] else kinds:
@@ -138,19 +139,19 @@ def is_whole(path: Path, kinds: Iterable[str]) -> bool:
 
 
 def tex(text: str) -> bytes:
-    """Return the content of a file of `tex/`: the text, and its checksum as a comment in the last line."""
+    """Return the content of a file in `tex/`: the text, and its checksum as a comment in the last line."""
     return f"{text}{_END}{records.sha256_of(text.encode())}\n".encode()
 
 
 def read_tex(path: Path, again: str) -> str:
-    """Return the text of a file of `tex/` without its checksum. Raises UserError if it was altered.
+    """Return the text of a file in `tex/` without its checksum. Raises UserError if the file was altered.
 
-    again: the hint how to write it again.
+    again: the hint of the error, which names the command that writes the file.
     """
     data = path.read_bytes()
     text, end, digest = data.rpartition(_END.encode())
     if not end:
-        raise UserError(str(path), f"{OLDER}, or {ALTERED}", again)
+        raise UserError(str(path), f"has no checksum: it {OLDER}, or {ALTERED}", again)
     if digest != f"{records.sha256_of(text)}\n".encode():
         raise UserError(str(path), ALTERED, again)
     return text.decode()

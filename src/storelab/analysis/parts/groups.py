@@ -1,7 +1,7 @@
 """Groups of points and their columns in tables.
 
-The columns are counts, medians over the runs with their interval, and whether an access was as cold as requested
-(docs/cold.md). May import: `statistics`, `words`.
+The columns contain counts of runs, medians over the runs with their interval, and evidence that accesses were as cold
+as requested (docs/cold.md). May import: `statistics`, `labels`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,17 +16,17 @@ from storelab.analysis.statistics import medians
 PARTS = ("median", "low", "high")
 COUNTS = ("n", "interval", "coverage_percent")
 FEW = 10  # the rate of a run with fewer operations is marked
-CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
+CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host's CPUs; figures state them if the host is shared
 COLD = {"access_proven": "joined", "disk_reads_percent": "median", "first_over_again": "median"}
-SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # in many tables
-# Name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups.
+SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # columns of many tables
+# Name and unit. Tables of runs have the column `<name>_<unit>`, tables of groups `<name>_<median, low or high>_<unit>`.
 Metric = tuple[str, str]
 
 
 def comparable(values: Iterable[Any]) -> list[Any]:
-    """Return values that can be compared, whether they come from a record or from CSV. None means no value.
+    """Return values in a form that is the same for a record and for CSV, where whole numbers may be floats.
 
-    In CSV, whole numbers may be floats.
+    Null values are None.
     """
     return [None if pd.isna(v) else str(v) if isinstance(v, str | bool | np.bool_) else float(v) for v in values]
 
@@ -37,30 +37,33 @@ def joined(values: Iterable[Any]) -> str | None:
 
 
 def closed_loops(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without open loops, because the rate of an arrival process shows no limit."""
+    """Return the rows without open loops. The rate of an open loop is set by its arrivals and shows no limit."""
     return rows[rows["arrival_rate"].fillna(0) == 0] if "arrival_rate" in rows else rows
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `deployment`: the store and its deployment in words."""
+    """Return the rows with the column `deployment`: the store and its deployment in words."""
     deployments = rows[[c for c in ("store", *labels.DEPLOYMENT_NAMES) if c in rows]].to_dict("records")
     return with_column(rows, "deployment", map(labels.deployment, deployments))
 
 
 def with_column(rows: pd.DataFrame, name: str, values: Iterable[Any]) -> pd.DataFrame:
-    """Return the rows with one more column, last. It replaces a column of this name.
+    """Return the rows with one more column, which is the last one. It replaces a column with the same name.
 
-    `DataFrame.assign` would warn about frames with a hundred columns of nullable types.
+    This function is used instead of `DataFrame.assign`, which warns about frames with a hundred nullable columns.
     """
     column = pd.Series(list(values), index=rows.index, name=name, dtype=None if len(rows) else object)
     return pd.concat([rows.drop(columns=name, errors="ignore"), column], axis=1)
 
 
 def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield (identity, rows) per group, sorted by identity. Null axes (of other workloads) are one group."""
+    """Yield the values of the columns `by` and the rows of each group, sorted by these values.
+
+    Null counts as a value, because a row has no value for the axes of other workloads.
+    """
     if not len(rows):
         return
-    # Most axes have one value in all rows, and grouping by about sixty of them would take longer than all the rest.
+    # Most axes have only one value. Grouping by all of them (about sixty) would take most of the time of a table.
     one = {c: rows[c].iat[0] for c in by if _is_one(rows[c])}
     several = [c for c in by if c not in one]
     for key, group in rows.groupby(several, dropna=False, sort=True) if several else [((), rows)]:
@@ -106,15 +109,16 @@ def summarised(
 ) -> pd.DataFrame:
     """Return one row per group of runs, with exactly these columns.
 
-    COUNTS are n (finite values), interval (the kind of low and high) and coverage_percent (of the true median). The
-    column `few`, if requested, is true if the rate of a run depends on fewer than FEW operations (`rate_operations`).
+    COUNTS are n (number of runs), interval (the kind of low and high) and coverage_percent (probability that the
+    interval contains the true median). The column `few`, if requested, is true if the rate of any run was computed from
+    fewer than FEW operations (`rate_operations`).
 
     Parameters
     ----------
     rows, by
         The runs, and the columns that make a group.
     metrics
-        Columns that become median, low and high of a group (`spread`).
+        Columns that are summarised as median, low and high of a group (`spread`).
     columns
         The columns of the table, including those of `by`.
     how
@@ -124,7 +128,7 @@ def summarised(
     counted
         The column whose finite values are counted as runs; default: count all rows.
     complete
-        Make a metric null where it is null in one of the runs.
+        Set a metric of a group to null if it is null in one of the runs.
     """
     metrics, columns, out, rows = list(metrics), list(columns), [], rows.reset_index(drop=True)
     how = {name: kind for name, kind in (SHARED | COLD).items() if name in columns} | dict(how or {})
@@ -143,13 +147,13 @@ def summarised(
 
 
 COLD_DTYPES = {"access_proven": "string", "disk_reads_percent": "Float64", "first_over_again": "Float64"}
-WARM = "warm"  # the axis `access` by default
+WARM = "warm"  # default of the axis `access`
 
 
 def cold_of_run(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns COLD of one record.
 
-    They are null where they were not recorded (older records, stores whose disk reads cannot be observed).
+    A value is null if it was not recorded (older records, stores whose disk reads cannot be observed).
     """
     cold = run.get("cold") or {}
     share = cold.get("disk_share")
@@ -160,11 +164,11 @@ def cold_of_run(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Points are compared by their speed, and by their latencies where known. The speed is the useful throughput in the
-# `overlap` window where an operation moves objects or ranges of 1 MB or more, else the rate of operations, as in the
-# paper's figures. Only runs that count (`state` ok) have a value.
+# Points are compared by their speed, and by their latencies if known. If an operation moves objects or ranges of 1 MB
+# or more, the speed is the useful throughput in the `overlap` window. Otherwise it is the rate of operations. The
+# paper's figures use the same rule. Only valid runs (`state` ok) have a value.
 
-LARGE = 10**6  # bytes: from 1 MB on the data path dominates, below it the work per operation ("metadata")
+LARGE = 10**6  # bytes: from 1 MB on, moving the data takes most of the time; below, the work per operation
 THROUGHPUT, RATE = "throughput", "rate"
 SPEED = "speed"  # throughput or rate, where points of both kinds are combined
 COLUMNS = {
@@ -175,7 +179,7 @@ COLUMNS = {
 }
 UNITS = {THROUGHPUT: "MB/s", RATE: "1/s", "latency_p50": "ms", "latency_p99": "ms"}
 SPEEDS = (THROUGHPUT, RATE, SPEED)
-MOVING = ("put", "get", "get_range")  # a deletion or a HEAD moves no data, for any size of the object
+MOVING = ("put", "get", "get_range")  # other operations, such as HEAD and DELETE, move no data of the object
 
 
 def lower_is_better(metric: str) -> bool:
@@ -184,26 +188,26 @@ def lower_is_better(metric: str) -> bool:
 
 
 def kind(metric: str) -> str:
-    """Return the kind of metrics that are combined over all points: `speed`, or a latency."""
+    """Return under which name a metric is combined over all points: `speed`, or the name of a latency."""
     return SPEED if metric in SPEEDS else metric
 
 
 def metric_text(metric: str) -> str:
-    """Return the metric in words: `latency p50 [ms]`. The combined `speed` has no unit."""
+    """Return the metric as text with its unit, such as `latency p50 [ms]`. The combined `speed` has no unit."""
     return metric.replace("_", " ") + (f" [{UNITS[metric]}]" if metric in UNITS else "")
 
 
 def large(points: pd.DataFrame) -> pd.Series:
-    """Check for each point (or group of points) whether an operation moves 1 MB or more."""
+    """Return for each point (or group of points) whether an operation moves 1 MB or more."""
     sizes = points.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype("Float64")
     size = sizes["range_size_bytes"].fillna(sizes["object_size_bytes"])
     return (size >= LARGE).fillna(False).astype(bool) & points["workload"].isin(MOVING)
 
 
 def point_rows(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of points.csv that count and have a value, with `metric` and `value`.
+    """Return the rows of points.csv that are valid and have a speed, with the columns `metric` and `value`.
 
-    metric: throughput or rate; value: float, MB/s or 1/s.
+    metric: throughput or rate; value: float, in MB/s or 1/s.
     """
     ok = points[points["state"] == "ok"]
     moves_large = large(ok)
@@ -213,7 +217,7 @@ def point_rows(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_latencies(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `point_rows`, and the same rows again for each known latency of a run (ms)."""
+    """Return the rows of `point_rows`, and one more row for each known latency of a run (in ms)."""
     parts = [point_rows(points)]
     for metric in (m for m in COLUMNS if lower_is_better(m) and COLUMNS[m] in points):
         ok = points[(points["state"] == "ok") & points[COLUMNS[metric]].notna()]

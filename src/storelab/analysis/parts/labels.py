@@ -1,4 +1,7 @@
-"""Axes, counts and intervals in words, for both figures and LaTeX. Pure. `core.axes` defines the words of each axis."""
+"""Labels for figures, reports and LaTeX: axes, counts, numbers and intervals as text. Pure.
+
+`core.axes` defines the words of each axis.
+"""
 
 import math
 import re
@@ -14,18 +17,18 @@ from storelab.core.model import OF_ROLE, PREFIX
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a count as in prose: `one storage system`, `13 storage systems`."""
+    """Return a count and its noun as in prose, with small numbers as words: `one client`, `13 clients`."""
     small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
     return f"{small[n] if n < len(small) else n} {noun}{'' if n == 1 else 's'}"
 
 
 def plural(n: float, noun: str) -> str:
-    """Return `1 client` or `2 clients`."""
+    """Return a count and its noun with the number in digits: `1 client` or `2 clients`."""
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return `a`, `a and b` or `a, b and c`; an empty text without names."""
+    """Return the names as a list in prose: `a`, `a and b` or `a, b and c`. Without names, return an empty string."""
     return " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
 
 
@@ -62,9 +65,9 @@ def heading(column: str) -> str:
 
 
 def value_text(column: str, value: Any) -> str:
-    """Return an axis value in words, with its unit: `2 front-ends`.
+    """Return an axis value in words, with its unit, such as `2 front-ends`.
 
-    It is empty for the default of a deployment, and for no value.
+    The text is empty for a null value, and for a value without words, such as the default of a deployment.
     """
     if value is None or pd.isna(value):
         return ""
@@ -105,9 +108,9 @@ def is_default(column: str, value: Any) -> bool:
 
 
 def key_text(key: str) -> list[str]:
-    """Split `alpha/get/clients~0002_rep~001` into `alpha`, `get`, `clients 2`, `rep 1`.
+    """Split the key of a point into words: `alpha/get/clients~0002_rep~001` gives `alpha`, `get`, `clients 2`, `rep 1`.
 
-    Names of axes may contain `_`, values may not.
+    Names of axes can contain `_`, values cannot.
     """
     store, workload, axes = key.split("/")
     texts = [
@@ -118,7 +121,7 @@ def key_text(key: str) -> list[str]:
 
 
 def deployment(row: Any) -> str:
-    """Return a store and its deployment: `ceph, ec-2-1, https`.
+    """Return a store and its deployment as text, such as `ceph, ec-2-1, https`.
 
     row: mapping with `store` and the axes of a deployment.
     """
@@ -127,7 +130,7 @@ def deployment(row: Any) -> str:
 
 
 def cell(column: str, value: Any) -> str:
-    """Return an axis value for a table cell: the number only, sizes with their unit."""
+    """Return an axis value for a table cell. Numbers have no unit, except sizes."""
     if value is None or pd.isna(value):
         return ""
     if column.endswith("_bytes"):
@@ -136,34 +139,37 @@ def cell(column: str, value: Any) -> str:
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
-    """Return the axis columns of a table of groups: those between the workload and n."""
+    """Return the axis columns of a table of groups, which are those between the columns `workload` and `n`."""
     return list(table.columns[2 : table.columns.get_loc("n")])
 
 
 def span(values: Iterable[float], unit: str) -> str:
-    """Return `4 s` or `2 s to 10 s`; empty without values."""
+    """Return the smallest and the largest value as text: `4 s` or `2 s to 10 s`. Without values, it is empty."""
     known = sorted({float(v) for v in values if not pd.isna(v)})
     ends = [f"{v:g} {unit}".strip() for v in dict.fromkeys((known[0], known[-1]))] if known else []
     return " to ".join(ends)
 
 
 def runs_text(n: Iterable[int]) -> str:
-    """Return `3 runs` or `2 to 3 runs`."""
+    """Return the smallest and the largest number of runs as text: `3 runs` or `2 to 3 runs`."""
     counts = sorted({int(i) for i in n})
     return plural(counts[0], "run") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
 
 
 def bars_text(rows: pd.DataFrame) -> str:
-    """Return `n = 3 runs; bars: range (minimum to maximum)`. Single runs have no bars."""
+    """Return what the error bars of a figure show: `n = 3 runs; bars: range (minimum to maximum)`.
+
+    Single runs have no bars.
+    """
     kinds, several = {medians.RANGE: "range (minimum to maximum)"}, rows[rows["n"] > 1]
     shown = " or ".join(kinds.get(k, k) for k in sorted(several["interval"].unique(), reverse=True))
     return f"n = {runs_text(rows['n'])}{f'; bars: {shown}' if shown else ''}"
 
 
 def cpu_shares(rows: pd.DataFrame) -> str:
-    """Return `; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows.
+    """Return the CPU shares of these rows as text: `; CPU: clients 40-60 %, server 30-45 % of the host`.
 
-    It is empty where they are not known.
+    The text is empty if no share is known.
     """
     parts = []
     for who, noun in (("client", "clients"), ("server", "server")):
@@ -184,9 +190,9 @@ def bound_text(rows: pd.DataFrame) -> str:
 
 
 def interval_text(n: Iterable[int]) -> str:
-    """Describe low and high of groups with these numbers of runs, with their true coverage of the median.
+    """Describe the intervals of groups with these numbers of runs, with their true coverage of the median.
 
-    The text is empty where no group has two runs, because one run has no interval.
+    The text is empty if no group has two runs, because one run has no interval.
     """
     counts, parts = sorted({int(i) for i in n if i > 1}), []
     few = [i for i in counts if i < medians.MIN_RUNS]
@@ -201,7 +207,7 @@ def interval_text(n: Iterable[int]) -> str:
 
 
 def grouped(text: str, gap: str = " ") -> str:
-    """Return a decimal number with its thousands separated: `12 345.6`. Four digits are not separated."""
+    """Return a decimal number with a gap between its thousands: `12 345.6`. Numbers of four digits have no gap."""
     whole, point, tail = text.partition(".")
     if len(whole.lstrip("-")) > 4:
         whole = f"{int(whole):,}".replace(",", gap)
@@ -211,7 +217,7 @@ def grouped(text: str, gap: str = " ") -> str:
 def decimals(value: float, significant: int = 3) -> int:
     """Return the number of decimals that show `significant` digits of the value.
 
-    It is negative where digits before the point are rounded.
+    It is negative if digits before the decimal point are rounded.
     """
     if not value or not math.isfinite(value):
         return 0
@@ -219,9 +225,10 @@ def decimals(value: float, significant: int = 3) -> int:
 
 
 def number(value: float, significant: int = 3, places: int | None = None, gap: str = " ") -> str:
-    """Format a number: whole numbers exactly, others to significant digits (or all to `places` decimals).
+    """Return a number as text, with its thousands separated, or `--` for a null value.
 
-    Thousands are separated. No value is `--`.
+    Whole numbers are exact. Others are rounded to `significant` digits. If `places` is given, all numbers have this
+    number of decimals.
     """
     if value is None or pd.isna(value):
         return "--"
@@ -231,10 +238,10 @@ def number(value: float, significant: int = 3, places: int | None = None, gap: s
 
 
 def spread(values: Sequence[float], gap: str = " ") -> str:
-    """Format (median, low, high) as `median [low, high]`.
+    """Return (median, low, high) as the text `median [low, high]`, or `--` without a median.
 
-    The median has 3 significant digits, and up to 5 where low-high is narrow. The ends have only as many digits as the
-    width of low-high justifies. A median without an interval, or with an interval of width 0, has no brackets.
+    The median has 3 significant digits, or up to 5 if the interval is narrow. The number of digits of low and high
+    depends on the width of the interval. Without an interval, or with one of width 0, there are no brackets.
     """
     median, low, high = (float(v) if not pd.isna(v) else math.nan for v in values)
     if math.isnan(median):

@@ -1,6 +1,6 @@
-"""The raw records of a campaign for the analysis: plan, runs, failures; verification and the seal.
+"""Raw records of a campaign: load the plan, runs and failures, verify checksums, and seal the campaign.
 
-This module imports the format (`records`, `model`) and nothing of the measuring side.
+This module imports only the formats (`core`) and no code that measures.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from storelab.core.errors import UserError
 
 @dataclass(frozen=True)
 class Campaign:
-    """A campaign: its plan (plan.json), runs (key -> run.json) and failures (key -> failed.json).
+    """The records of a campaign: plan (plan.json), runs (key -> run.json) and failures (key -> failed.json).
 
     Each planned point is in either `runs` or `failures`.
     """
@@ -37,11 +37,14 @@ class Campaign:
         return self.plan["points"]
 
     def measured(self, workload: str) -> list[dict[str, Any]]:
-        """Return the points of a workload that have a record, in the plan's order."""
+        """Return the points of a workload that were measured successfully, in the plan's order."""
         return [p for p in self.points if p["workload"] == workload and p["key"] in self.runs]
 
     def tries(self, key: str) -> list[dict[str, Any]]:
-        """Return the tries of a point other than the one that counts, oldest first, as in `core.records.earlier`."""
+        """Return the earlier tries of a point, oldest first, in the form of `core.records.earlier`.
+
+        The try whose result is used is not included.
+        """
         record = self.runs.get(key) or self.failures[key]
         if key in self.runs and len(texts := integrity.texts(self.raw, key)) > 1:
             return [t for t in records.tries(texts, record["point"]) if t["time_ns"] != record["start_ns"]]
@@ -53,24 +56,24 @@ class Campaign:
 
 
 def watched_s(run: Mapping[str, Any], host: Mapping[str, Any]) -> float:
-    """Return how long a host of a run was watched, or the length of the run where this was not recorded."""
+    """Return for how many seconds a host was monitored in a run, or the length of the run if this was not recorded."""
     return float(host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9)
 
 
 def client_cpu_s(run: Mapping[str, Any]) -> float:
-    """Return the CPU seconds of all clients of a run, until each of them ended."""
+    """Return the CPU time in seconds of all clients of a run, from their start to their end."""
     return sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in run["clients"])
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """Read plan.json. Raises UserError if it does not exist, is damaged, or is of a later version of storelab."""
+    """Read plan.json. Raises UserError if it does not exist, is damaged, or was written by a later storelab."""
     path = folder / "raw" / integrity.PLAN
     sealed.refuse_half_sealed(path.parent)
     if not path.exists():
         raise UserError(
             str(path),
             "does not exist: this is not a measured campaign",
-            "give a measured one, such as results/reference, as --campaign-dir; or measure it",
+            "name a measured campaign, such as reference, or measure this one",
         )
     plan = integrity.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
@@ -80,9 +83,11 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path) -> Campaign:
-    """Verify checksums and seal, then load. Links that are not in the records are taken from `links.yaml`.
+    """Load the records of a campaign after verifying its checksums and seal.
 
-    Raises UserError if records were altered or are missing, or if points were never tried.
+    Capacities of links that are not in the records are taken from `links.yaml`.
+
+    Raises UserError if records were altered or are missing, or if a point was never tried.
     """
     plan, raw = read_plan(folder), folder / "raw"
     integrity.complete(raw, plan)
@@ -95,14 +100,14 @@ def load(folder: Path) -> Campaign:
 
 
 def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
-    """Seal a complete campaign: pack its records into a few files (`core/sealed.py`) that `raw/SEAL` covers.
+    """Seal a complete campaign and return its seal.
 
-    Return the seal. A campaign that is already sealed is only verified. One that an older version of storelab sealed is
-    converted to the new form. If the process is killed, either the old or the new form is complete, and the next call
-    continues.
+    The records are packed into a few files (`core/sealed.py`), whose checksums are covered by `raw/SEAL`. A sealed
+    campaign is only verified. If an older version of storelab sealed it, it is converted to the new form. If the
+    process is killed, either the old or the new form is complete, and the next call continues.
 
-    Raises UserError if points are missing or failed (unless `with_failures`), records were altered, or another process
-    seals or measures the campaign.
+    Raises UserError if points are missing, if points failed (unless `with_failures` is set), if records were altered,
+    or if another process seals or measures the campaign.
     """
     with folders.campaign_lock(folder, exclusive=True, required=True):
         _recover(folder)
@@ -132,7 +137,7 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
 
 
 def _recover(folder: Path) -> None:
-    """Clean up after a killed seal. The measured form is removed only if the sealed one is complete."""
+    """Clean up after a killed `seal`. The measured form is removed only if the sealed form is complete."""
     raw, sealing, measured = folder / "raw", folder / sealed.SEALING, folder / sealed.MEASURED
     if measured.is_dir() and not raw.exists():
         measured.rename(raw)
@@ -144,14 +149,14 @@ def _recover(folder: Path) -> None:
 
 
 def _write_sealed(folder: Path, seal: dict[str, Any]) -> None:
-    """Write the sealed form next to the measured one, and verify it. Remove it if that fails."""
+    """Write the sealed form next to the measured one, and verify it. If this fails, remove the sealed form."""
     raw, new = folder / "raw", folder / sealed.SEALING
     try:
         new.mkdir()
         sealed.write(raw, integrity.raw_files(raw), new)
         records.write_atomic(new / sealed.MEASURED_SUMS, (raw / integrity.SUMS).read_bytes())
         integrity.write_sums(new)
-        for name in (integrity.SUMS, integrity.PLAN):  # keep the times: files derived from the same records stay valid
+        for name in (integrity.SUMS, integrity.PLAN):  # with their times, so that files made from them stay up to date
             shutil.copystat(raw / name, new / name)
         records.write_summed(new / integrity.SEAL, seal | {"sha256sums_sha256": records.sha256(new / integrity.SUMS)})
         integrity.verify(new)
@@ -170,14 +175,14 @@ def _exchange(folder: Path) -> None:
 
 
 def _remove_measured(raw: Path, measured: Path) -> None:
-    """Remove the measured form, its checksums last.
+    """Remove the measured form. Its checksums are removed last, because a later call compares them.
 
     Raises UserError if `raw` is not the sealed form of these records.
     """
     sums, kept = measured / integrity.SUMS, raw / sealed.MEASURED_SUMS
     rest = [path for path in measured.iterdir() if path != sums]
     if rest and not (sums.exists() and kept.exists() and sums.read_bytes() == kept.read_bytes()):
-        raise UserError(str(measured), "contains records other than the sealed ones", "move it elsewhere")
+        raise UserError(str(measured), "contains records that are not sealed in raw/", "move it to another folder")
     for path in rest:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     shutil.rmtree(measured)

@@ -1,8 +1,8 @@
 """The published numbers and findings of earlier evaluations, 2010-2015.
 
-Our results are compared with them, but never mixed. The CSV files in `printed/` contain the numbers as printed; their
-README lists sources and peculiarities. `claims.yaml` contains the findings as claims (`core.campaign.claims` defines
-claims), with numbers from `printed/`.
+Our results are compared with the published numbers, but never mixed with them. The CSV files in `printed/` contain the
+numbers as printed; the README of that folder lists sources and peculiarities. `claims.yaml` contains the findings as
+claims (defined in `core.campaign.claims`), with numbers from `printed/`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def load(name: str) -> pd.DataFrame:
-    """Return one of the tables NAMES as printed. Lost or empty cells are null. Raises KeyError for other names."""
+    """Return one of the tables NAMES as printed, with null for lost or empty cells. Raises KeyError for other names."""
     if name not in NAMES:
         raise KeyError(name)
     return _read(name).copy()
@@ -42,10 +42,10 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def places() -> list[dict[str, Any]]:
-    """Return the places of the printed numbers in the paper (`printed/places.yaml`).
+    """Return where the paper shows the printed numbers (`printed/places.yaml`).
 
-    Each has `table`, `columns`, `rows` (column: value or values), the names of `tables`, `tex`, `figures` and `numbers`
-    that show them, and `how`.
+    Each place has `table`, `columns` and `rows` (column: value or values), which select printed numbers. It also has
+    the names of `tables`, `tex`, `figures` and `numbers` that show these numbers, and `how` they are shown.
     """
     path = resources.files("storelab.analysis.records").joinpath("printed", "places.yaml")
     with resources.as_file(path) as file:
@@ -53,14 +53,14 @@ def places() -> list[dict[str, Any]]:
 
 
 def standing(place: dict[str, Any]) -> pd.DataFrame:
-    """Return the rows and columns of printed numbers that a place is about."""
+    """Return the rows and columns of printed numbers that a place selects."""
     return select(load(place["table"]), place.get("rows", {}))[place["columns"]]
 
 
 def share_amplification() -> pd.DataFrame:
     """Return `uds_2015_sparse_reads` with the column share_amplification_ratio.
 
-    It is the volume moved divided by the entries' share of the whole volume.
+    It is the volume moved, divided by the share of the whole volume that corresponds to the entries read.
     """
     t = load("uds_2015_sparse_reads")
     whole = t[t["percent_of_entries"] == 100].iloc[0]
@@ -68,12 +68,15 @@ def share_amplification() -> pd.DataFrame:
 
 
 def derived(name: str) -> pd.DataFrame:
-    """Return the table of `load` with the column that `share_amplification` adds."""
+    """Return a table of NAMES with its computed column, if it has one (`share_amplification`)."""
     return share_amplification() if name == "uds_2015_sparse_reads" else load(name)
 
 
 def headline(system: str, quantity: str, setting: str | None = None) -> float:
-    """Return the value of `uds_headlines` with this system and quantity (and setting, if there are several)."""
+    """Return the value of this quantity of a system in `uds_headlines`.
+
+    setting: selects one of several values. Raises ValueError if not exactly one row matches.
+    """
     t = load("uds_headlines")
     return t[(t["system"] == system) & (t["quantity"] == quantity) & ((t["setting"] == setting) | (setting is None))][
         "value"
@@ -83,8 +86,8 @@ def headline(system: str, quantity: str, setting: str | None = None) -> float:
 def chassis() -> dict[str, Any]:
     """Return the numbers of a chassis that was powered off under load.
 
-    They are store, source, failed (operations), back_s (until its nodes were back) and whole_s (until the store was
-    fully operative).
+    The keys are store, source, failed (number of operations), back_s (seconds until the nodes were back) and whole_s
+    (seconds until the store was fully operative).
     """
     system, setting, rows = "uds1_2013", "chassis powered off (16 disks)", load("uds_headlines")
     back, operative = (
@@ -101,22 +104,22 @@ def chassis() -> dict[str, Any]:
 
 
 def _nightly(*quantities: str) -> tuple[float, ...]:
-    """Return these values of the nightly release."""
+    """Return these quantities of the nightly release from `uds_headlines`."""
     return tuple(headline("uds1_2015", quantity, "CvmFS stratum 0") for quantity in quantities)
 
 
 def release() -> tuple[float, ...]:
-    """Return the means of new files and GB per day of the nightly release."""
+    """Return the mean number of new files, and the mean new volume in GB, per day of the nightly release."""
     return _nightly("new files a day, mean", "new volume a day, mean")
 
 
 def release_spread() -> tuple[float, ...]:
-    """Return the standard deviations of new files and GB over the days of the nightly release."""
+    """Return the standard deviations over days of the number of new files and the new volume in GB."""
     return _nightly("new files a day, standard deviation", "new volume a day, standard deviation")
 
 
 def release_at_end() -> tuple[float, ...]:
-    """Return the least number of files and GB of the nightly release at the end."""
+    """Return the least number of files, and the least volume in GB, of the nightly release at the end."""
     return _nightly("unique files at the end", "volume at the end")
 
 
@@ -133,7 +136,7 @@ def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
     )
     one = small_up.loc[small_up["threads"] == 1, "files_per_s"].item()
     full = large_up.loc[large_up["mb_per_s"] >= 0.95 * large_up["mb_per_s"].max(), "threads"].min()
-    lost = set(small_up["threads"]) - set(large_up["threads"])  # measured for large objects too, but never printed
+    lost = set(small_up["threads"]) - set(large_up["threads"])  # measured also for large objects, but never printed
     return [
         ("small_upload_one_thread", one, "files/s"),
         ("small_download_threads", small_down["threads"].max(), ""),
@@ -143,7 +146,7 @@ def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def numbers() -> list[dict[str, Any]]:
-    """Return rows name, value, unit, source of the published numbers that the paper's text quotes."""
+    """Return the published numbers that the paper's text quotes: rows of name, value, unit and source."""
     sparse, threads = share_amplification(), load("uds1_2012_single_client_threads")
     hepix = load("hepix_2010_storage_lab")
     atlas = hepix[(hepix["use_case"] == "ATLAS") & (hepix["threads"] == 80)].set_index("solution")
@@ -217,7 +220,7 @@ def numbers() -> list[dict[str, Any]]:
 
 @cache
 def findings() -> dict[str, dict[str, Any]]:
-    """Return name -> claim in the form of `core.campaign.claims.resolved`, in the order of the file."""
+    """Return the findings, name -> claim, in the form of `core.campaign.claims.resolved` and the order of the file."""
     from storelab.core.campaign.claims import Claim, resolved  # imported here because pydantic is slow to load
 
     claims = yaml_text.read(FINDINGS)
@@ -225,15 +228,15 @@ def findings() -> dict[str, dict[str, Any]]:
 
 
 def claims_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the campaign's own claims from its plan, followed by the findings. Older plans have no claims."""
+    """Return the claims in a campaign's plan, followed by the published findings. Older plans have no claims."""
     claims = plan.get("claims", {})
     return {**claims, **{name: claim for name, claim in findings().items() if name not in claims}}
 
 
 def printed_number(number: Mapping[str, Any] | None) -> tuple[float, str]:
-    """Return the published number of a claim and its unit; NaN where none was printed.
+    """Return the published number of a claim and its unit. The number is NaN if none was printed.
 
-    Raises ValueError if its conditions do not select exactly one row.
+    Raises ValueError if the conditions of the claim do not select exactly one row.
     """
     if not number:
         return float("nan"), ""

@@ -1,31 +1,35 @@
-"""Records of points with roles, which do several things at the same time: roles, phases, acts, states of the store.
+"""Records of points with roles: roles, phases, acts, and states of the store.
 
-These are the points of workloads with `roles` in the plan. The phases of a run (`phases`) follow one another from the
-end of the warm-up to the deadline:
+Points with roles belong to workloads with `roles` in the plan. Their clients run several workloads at the same time.
+The phases of a run (`phases`) follow one another from the end of the warm-up to the deadline:
 
 * `before`: until the first disturbance begins.
-* `during`: until the last disturbance is undone: a daemon runs again, a link has its full speed again, a role that came
-  later has ended, the last daemon of an upgrade is healthy. A client without work left ends with its last operation,
-  not when its process stops.
-* `rebuilding`: until the store reports permanently that it is clean; only for stores that report their state.
-* `after`: the rest.
+* `during`: until the last disturbance is undone. For example, a daemon runs again, a link has its full speed again, a
+  role that began later has ended, or the last daemon of an upgrade is healthy. A client that has no more work ends with
+  its last operation, not when its process stops.
+* `rebuilding`: until the store reports that it is clean and does not report a fault again; only for stores that report
+  their state.
+* `after`: the rest of the run.
 * `throughout`: the only phase of a run without a disturbance.
 
 Disturbances are the acts of a fault. Without a fault, they are the roles that begin after the start or end before the
 deadline.
 
-Operations of roles are counted in cells, which are the phases of a run, or steps of equal length from its agreed start.
-They are counted as in `windows`: an operation and its bytes belong to the cell in which it ends, with (begin, end] as
-the bounds. The operations of a bin are assumed to be evenly spaced, so that the part of a bin in a cell counts, in
-operations, bytes and latencies. Phases also have the work done in them: where its start is known, an operation counts
-by the part of its duration in the phase.
+Operations of roles are counted in cells. A cell is a phase of a run, or a step of fixed length from its agreed start.
+Operations are counted as in `windows`: an operation and its bytes belong to the cell in which it ends, with (begin,
+end] as the bounds. The operations of a bin are assumed to be evenly spaced. A bin that is only partly in a cell
+therefore counts by this part, in operations, bytes and latencies. For phases, the work done in them is also computed:
+if its start is known, an operation counts by the part of its duration in the phase.
 
-Latencies are those of `tables/latency.py`: of successful operations, from when an operation was due, else from when it
-began. They are null if there are too few operations for a quantile. Operations that hung, or were due and never began,
-are not in any step. In phases, they lasted at least until they were given up, or until the end of their role. They
-count as longer than all that ended there, so that a quantile that falls on one of them is a lower bound. They count in
-every phase in which they waited. The exception is `before`, if the role also worked in later phases: they did not end
-in it, and their cause came later.
+Latencies are defined as in `tables/latency.py`. They are the durations of successful operations, from the time when an
+operation was due, or from its start if it had no such time. They are null if there are too few operations for a
+quantile.
+
+Some operations never ended: they hung, or they were due and never began. They are not counted in steps. In phases, they
+lasted at least until the client gave them up, or until the end of their role. They are ranked above all operations that
+ended in the phase, so that a quantile that falls on one of them is a lower bound. They count in every phase in which
+they waited, with one exception: they do not count in `before` if their role also worked in later phases, because the
+disturbance that caused them came later.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,9 +54,9 @@ CLEAN, UNKNOWN = "clean", "unknown"
 
 @dataclass(frozen=True)
 class Role:
-    """One role of a run: its workload and clients, and the time in which all of them worked (UTC ns).
+    """A role of a run: its workload and clients, and the time in which all its clients worked (UTC ns).
 
-    last_ns: when the last client stopped.
+    last_ns: the time when the last client stopped.
     """
 
     name: str
@@ -65,7 +69,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a run, UTC ns."""
+    """A phase of a run. Times are UTC ns."""
 
     name: str
     begin_ns: int
@@ -74,10 +78,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Healing:
-    """The states that a store reported after a fault, UTC ns.
+    """The states that a store reported after a fault. Times are UTC ns.
 
-    `reports_state`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it
-    was not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
+    reports_state: the store reports its state; noticed_ns: when it first reported that it is not clean (None: never, or
+    it was not clean before the fault); whole_ns: from when on it was always clean (None: never, or it did not report
+    the fault).
     """
 
     reports_state: bool
@@ -86,7 +91,7 @@ class Healing:
 
 
 def workloads(plan: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the workloads of a plan that have roles: name -> role -> its entry in the plan."""
+    """Return the workloads of a plan that have roles: name of the workload -> name of the role -> entry in the plan."""
     return {name: w["roles"] for name, w in plan["workloads"].items() if w.get("roles")}
 
 
@@ -97,7 +102,7 @@ def keys(campaign: Campaign) -> list[str]:
 
 
 def roles(run: Mapping[str, Any], last: LastOperations) -> Iterator[Role]:
-    """Yield the roles of a run. last: its `last_operations`."""
+    """Yield the roles of a run. last: the `last_operations` of this run."""
     clients = {c["client"]: c for c in run["clients"]}
     for role in run["roles"]:
         ends = [_end_ns(clients[rank], role["end_ns"], last) for rank in role["clients"] if rank in clients]
@@ -106,13 +111,16 @@ def roles(run: Mapping[str, Any], last: LastOperations) -> Iterator[Role]:
 
 
 def _end_ns(client: Mapping[str, Any], end_ns: int, last: LastOperations) -> int:
-    """Return when a client of a role with this end stopped. A client without work left stops earlier."""
+    """Return when a client stopped working (UTC ns). A client that has no more work stops before the role ends.
+
+    end_ns: the planned end of the role.
+    """
     stopped = client.get("end_ns") or end_ns
     return end_ns if stopped >= end_ns else min(last.get(client["client"], stopped), stopped)
 
 
 def last_operations(campaign: Campaign) -> dict[str, dict[int, int]]:
-    """Return for each run with roles when the last operation of each client ended."""
+    """Return the end of the last operation of each client (UTC ns), for each run with roles: key -> client -> end."""
     out: dict[str, dict[int, int]] = {key: {} for key in keys(campaign)}
     if out and (con := scan.connect(campaign, "ops", out)) is not None:
         for key, client, end_ns in con.execute("SELECT key, client, max(end_ns) FROM rows GROUP BY ALL").fetchall():
@@ -126,27 +134,27 @@ def events(run: Mapping[str, Any], *kinds: str) -> list[dict[str, Any]]:
 
 
 def faulted_ns(run: Mapping[str, Any]) -> int | None:
-    """Return when the first act of a fault began; None without a fault."""
+    """Return when the first act of a fault began (UTC ns), or None without a fault."""
     acts = events(run, ACT)
     return acts[0]["time_ns"] if acts else None
 
 
 def was_undone(run: Mapping[str, Any]) -> bool:
-    """Check whether every harm was undone."""
+    """Check whether every harmful act of a run was undone."""
     return not _undoing(run)[0]
 
 
 def undone_ns(run: Mapping[str, Any]) -> int:
-    """Return when the last harm of a run with acts was undone, or its deadline if one was never undone.
+    """Return when the last harmful act of a run was undone, or the deadline if one was never undone (UTC ns).
 
-    Acts that do no harm are over when they are done.
+    An act that is not harmful counts as undone when it is done. The run must have acts.
     """
     remaining, last = _undoing(run)
     return run["deadline_ns"] if remaining else last
 
 
 def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
-    """Return the (actor, harm) that were never undone, and when the last other act was done."""
+    """Return the harmful acts (actor, act) that were never undone, and when the last other act was done (UTC ns)."""
     remaining: set[tuple[str, str]] = set()
     last = 0
     for event in events(run, ACT, UNDONE):
@@ -163,7 +171,10 @@ def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
 
 
 def disturbance(run: Mapping[str, Any], last: LastOperations) -> tuple[int, int] | None:
-    """Return (begin, end) of the disturbances of a run; None without disturbances. last: its `last_operations`."""
+    """Return (begin, end) of the disturbances of a run in UTC ns, or None without disturbances.
+
+    last: the `last_operations` of this run.
+    """
     faulted = faulted_ns(run)
     if faulted is not None:
         return faulted, undone_ns(run)
@@ -173,9 +184,9 @@ def disturbance(run: Mapping[str, Any], last: LastOperations) -> tuple[int, int]
 
 
 def healing(run: Mapping[str, Any]) -> Healing:
-    """Return when the store noticed the first act, and when it was clean again.
+    """Return when the store reported the first act of a fault, and when it was clean again.
 
-    States after the run, when upgrades are undone, are ignored.
+    States after the run, when storelab undoes upgrades, are ignored.
     """
     over = min((e["time_ns"] for e in events(run, UNDONE) if e["act"] == UPGRADE), default=None)
     states = [e for e in events(run, STATE) if e["state"] != UNKNOWN and (over is None or e["time_ns"] < over)]
@@ -193,7 +204,7 @@ def healing(run: Mapping[str, Any]) -> Healing:
 
 
 def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
-    """Return the phases of a run that are not empty, in order of time. last_of: its `last_operations`."""
+    """Return the phases of a run that are not empty, in order of time. last_of: the `last_operations` of this run."""
     first, last = run["start_ns"] + run["point"]["fixed"]["warm_up_ns"], run["deadline_ns"]
     found = disturbance(run, last_of)
     if found is None:
@@ -209,9 +220,10 @@ def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
 
 
 def phase_table(campaign: Campaign) -> pd.DataFrame:
-    """Return one row per run with roles, role, and phase in which it worked: key, role, cell, begin_ns, end_ns.
+    """Return one row for each phase in which a role worked: key, role, cell (the phase), begin_ns, end_ns.
 
-    The cell is the phase. The warm-up of a role that begins late is cut, except where its begin is the disturbance.
+    In a run with a fault, the warm-up of a role that begins late is excluded. Without a fault it is not, because the
+    begin of the role is itself the disturbance.
     """
     rows = []
     for key, last in last_operations(campaign).items():
@@ -228,7 +240,7 @@ def phase_table(campaign: Campaign) -> pd.DataFrame:
 def client_table(campaign: Campaign) -> pd.DataFrame:
     """Return one row per client of the runs with roles: key, client, role, role_begin_ns, role_end_ns, disturbed_ns.
 
-    disturbed_ns: when the first disturbance began, or the deadline where there is none.
+    disturbed_ns: when the first disturbance began, or the deadline without a disturbance.
     """
     rows = []
     for key, last in last_operations(campaign).items():
@@ -244,7 +256,7 @@ def client_table(campaign: Campaign) -> pd.DataFrame:
 LEVELS = {"latency_p50_ms": 0.5, "latency_p90_ms": 0.9, "latency_p99_ms": 0.99}
 LATENCIES = (*LEVELS, "latency_max_ms")
 PLACE = ["key", "role", "cell"]
-BOUNDS = "lower_bounds"  # names of the latencies that are lower bounds, separated by ", "
+BOUNDS = "lower_bounds"  # column with the names of the latencies that are lower bounds, separated by ", "
 _HUNG = f"""
 SELECT key, role, coalesce(intended_ns, start_ns) AS begun_ns, end_ns - begun_ns AS least_ns, 1.0 AS n
 FROM rows JOIN clients USING (key, client) WHERE error = '{HUNG}' AND latency_hist IS NULL
@@ -262,10 +274,10 @@ WHERE ns IS NOT NULL GROUP BY ns ORDER BY ns"""
 
 
 def _unended(con: duckdb.DuckDBPyConnection, campaign: Campaign) -> pd.DataFrame:
-    """Return one row per key, role and phase in which operations waited that never ended.
+    """Return one row for each key, role and phase in which an operation waited that never ended.
 
-    Columns: PLACE, hung, not_begun, LATENCIES (null if there are too few operations for a quantile), BOUNDS. con: a
-    connection with `rows`, `clients`, `spans` and `cells` (`in_phases`).
+    Columns: PLACE, hung, not_begun, LATENCIES (null if there are too few operations for a quantile), BOUNDS. con: the
+    connection of `in_phases`, with the tables `rows`, `clients`, `spans` and `cells`.
     """
     waiting = pd.concat([con.execute(_HUNG).df().assign(hung=True), _never_began(campaign).assign(hung=False)])
     spans = con.execute("SELECT key, role, cell, high_ns FROM spans").df()
@@ -277,7 +289,10 @@ def _unended(con: duckdb.DuckDBPyConnection, campaign: Campaign) -> pd.DataFrame
 
 
 def _never_began(campaign: Campaign) -> pd.DataFrame:
-    """Return the operations that were due and never began: key, role, begun_ns, least_ns, n."""
+    """Return the operations that were due and never began.
+
+    Columns: key, role, begun_ns (when the operation was due), least_ns (how long it waited at least), n (their number).
+    """
     rows = []
     for key in keys(campaign):
         run = campaign.runs[key]
@@ -354,8 +369,8 @@ GROUP BY ALL ORDER BY key, role, cell, upper_ns"""
 class Counted:
     """The operations of roles, counted in cells.
 
-    cells: key, role, cell, operations, bytes, errors and LATENCIES; in phases also work, work_bytes, hung, not_begun
-    and BOUNDS; statuses: key, role, cell, status (0: none), errors.
+    cells: columns key, role, cell, operations, bytes, errors and LATENCIES; for phases also work, work_bytes, hung,
+    not_begun and BOUNDS. statuses: columns key, role, cell, status (of HTTP; 0: none) and errors.
     """
 
     cells: pd.DataFrame
@@ -363,21 +378,24 @@ class Counted:
 
 
 def in_steps(campaign: Campaign, steps: pd.DataFrame) -> Counted | None:
-    """Count operations in steps from the agreed start, numbered from 0; None if no operation was recorded.
+    """Count operations in steps from the agreed start, numbered from 0. Returns None if no operation was recorded.
 
-    steps: key, step_ns (at least as long as a bin).
+    steps: table with the columns key and step_ns (length of a step, at least that of a bin).
     """
     return _counted(campaign, _STEPS, steps=steps)
 
 
 def in_phases(campaign: Campaign) -> Counted | None:
-    """Count operations in the phases of each run in which their role worked; None if no operation was recorded."""
+    """Count operations in the phases in which their role worked. Returns None if no operation was recorded."""
     spans = phase_table(campaign).rename(columns={"begin_ns": "low_ns", "end_ns": "high_ns"})
     return _counted(campaign, _SPANS, True, spans=spans)
 
 
 def connect_clients(campaign: Campaign) -> duckdb.DuckDBPyConnection | None:
-    """Connect to the operations of points with roles (`scan.connect`), with the table `clients` (`client_table`)."""
+    """Return a connection to the operations of points with roles (`scan.connect`), or None without operations.
+
+    It also has the table `clients` (`client_table`).
+    """
     if not (mine := keys(campaign)) or (con := scan.connect(campaign, "ops", mine)) is None:
         return None
     con.register("clients", client_table(campaign))
@@ -403,7 +421,7 @@ def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.
 
 
 def _with_unended(cells: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells with the latencies of operations that never ended. A cell may have only these operations."""
+    """Return the cells with the operations that never ended included. A cell can consist of only these operations."""
     both = cells.merge(found, on=PLACE, how="outer", suffixes=("", "_least"))
     waited = both[BOUNDS].notna()
     for name in LATENCIES:
@@ -412,7 +430,10 @@ def _with_unended(cells: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _latency_row(operations: float, longest: float, quantiles: list[float]) -> list[float | None]:
-    """Return LATENCIES (ms) from values in ns."""
+    """Return LATENCIES in ms from quantiles and the longest latency in ns.
+
+    A quantile is None if there are too few operations for it.
+    """
     known = [q / 1e6 if enough(operations, p) else None for q, p in zip(quantiles, LEVELS.values(), strict=True)]
     return [*known, longest / 1e6]
 

@@ -1,8 +1,8 @@
-"""DuckDB views of the Parquet records of a campaign: all files of a kind in one scan.
+"""DuckDB views of the Parquet records of a campaign, with all files of a kind in one view.
 
-Files are grouped by the schema number of their run, so that DuckDB can take the columns of a group from its first file.
-Reading the columns of each of thousands of files (`union_by_name`) would take longer than reading the data. A sealed
-campaign has one file of each kind.
+Files are grouped by the schema number of their run, so that DuckDB reads the columns of a group only from its first
+file. Reading the columns from each of thousands of files (`union_by_name`) would take longer than reading the data. A
+sealed campaign has one file of each kind.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +22,13 @@ ADDED = {  # columns that records of older schemas lack
     "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
     "monitor": {"files": "BIGINT"},
 }
-LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from when an operation was due, else from when it began
+LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from the time when an operation was due, else from its start
 
 
 def share(low: str, high: str) -> str:
-    """Return SQL for the fraction of an operation's duration that is between two columns of times.
+    """Return SQL for the fraction of an operation's duration that is between two times. low, high: columns in ns.
 
-    For an operation without a recorded start, it is 1 if the operation ends between them, else 0.
+    If the start of an operation was not recorded, the fraction is 1 if the operation ends between them, else 0.
     """
     return f"""CASE WHEN end_ns > start_ns
       THEN greatest(0, least(end_ns, {high}) - greatest(start_ns, {low})) / (end_ns - start_ns)
@@ -41,18 +41,20 @@ def bucket(ns: str) -> str:
 
 
 def never_began(engines: Sequence[Mapping[str, Any]], rate: float | None) -> list[np.ndarray]:
-    """Return for each client of an open loop how long its operations that never began had waited at the end, in ns.
+    """Return how long operations that never began had waited at the end, in ns: one array for each client.
 
-    These are the last operations that were due. They are distributed over the clients in turn. engines: the records of
-    the clients' engines; rate: operations due per second, of all clients.
+    The clients belong to an open loop. The operations that never began are the last ones that were due. Operations are
+    assigned to the clients in turn. engines: the records of the clients' engines; rate: operations of all clients that
+    are due per second.
     """
     return [np.arange(e.get("not_begun") or 0) * len(engines) * 1e9 / (rate or 1) for e in engines]
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:
-    """Return per key the times agreed_ns (start), overlap_begin_ns and first_end_ns (see `windows`), and bin_ns.
+    """Return one row per key with agreed_ns (start), overlap_begin_ns and first_end_ns (see `windows`), and bin_ns.
 
-    bin_ns is the length of the bins of operations. The last completion has to be taken from the operations.
+    bin_ns is the length of the bins of operations. The last completion is not included, because it is known only from
+    the operations.
     """
     rows = []
     for key, run in campaign.runs.items():
@@ -64,21 +66,22 @@ def bounds(campaign: Campaign) -> pd.DataFrame:
 
 
 def bin_ns(run: Mapping[str, Any]) -> int:
-    """Return the length of a bin of this run (docs/records.md)."""
+    """Return the length of a bin of operations in this run, in ns (docs/records.md)."""
     return int(run["point"]["fixed"].get("bin_ns", BIN_NS))
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the in-memory database of the process. Opening one takes longer than a small query."""
+    """Return the in-memory database of this process. It is opened only once, because this is slower than a query."""
     return duckdb.connect()
 
 
 def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
     """Return a connection with the view `rows`: all rows of the files `<name>.<client>.parquet`.
 
-    The view adds `key` (of the point), `filename` and the columns of `bounds`. A column `key` of the files, the key of
-    an object, is renamed to `object`. Returns None without these files. keys: only the files of these points.
+    The view adds `key` (of the point), `filename` and the columns of `bounds`. If the files have a column `key` (the
+    key of an object), it is renamed to `object`. keys: use only the files of these points. Returns None if there are no
+    files.
     """
     wanted = set(campaign.runs if keys is None else keys)
     files = pd.DataFrame(

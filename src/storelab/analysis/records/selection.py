@@ -1,6 +1,6 @@
-"""Selection of table rows by the values of their columns, and related points of a plan. Pure.
+"""Selection of table rows by the values of their columns, and of related points of a plan. Pure.
 
-* Series: points of a sweep in parts, which differ only in their part (docs/soak.md).
+* Series: points that differ only in their part, because the sweep is measured in parts (docs/soak.md).
 * Couplings: axes that vary together in a sweep.
 """
 
@@ -23,9 +23,9 @@ def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
 
 
 def filter_rows(table: pd.DataFrame, kept: np.ndarray) -> pd.DataFrame:
-    """Return the rows of a table where `kept` (shape (rows,), bool) is true.
+    """Return the rows of a table for which `kept` (shape (rows,), bool) is true.
 
-    Copying a wide table takes time for each column, which is avoided if no row is kept.
+    If no row is kept, the table is not copied, because copying takes time for each column.
     """
     return table[kept] if kept.any() else table.iloc[:0]
 
@@ -33,8 +33,9 @@ def filter_rows(table: pd.DataFrame, kept: np.ndarray) -> pd.DataFrame:
 def matching(table: pd.DataFrame, where: Where) -> np.ndarray:
     """Return which rows of a table (shape (rows,), bool) fulfil every condition.
 
-    A condition is a column and a value, several values, `>= 1000000`, or `least` or `most`: the smallest or largest
-    value in the rows that fulfil the conditions before it. No row fulfils a condition on a column that is missing.
+    A condition is a column with a value, several values, a comparison such as `>= 1000000`, or `least` or `most`. The
+    last two select the smallest or largest value of the rows that fulfil the previous conditions. If the table does not
+    have the column, no row fulfils the condition.
     """
     kept = np.ones(len(table), dtype=bool)
     for column, wanted in where.items():
@@ -56,9 +57,9 @@ _PART = re.compile(r"(?<=[/_])part~(\d+)_")
 
 
 def split_part(key: str) -> tuple[str, int]:
-    """Split the key of a point into the name of its series (the key without the part) and the part.
+    """Split the key of a point into the name of its series (the key without the part) and the number of the part.
 
-    The part is 0 for a point that is not part of a series.
+    The number is 0 for a point that does not belong to a series.
     """
     name, _, axes = key.rpartition("/")
     found = _PART.search(f"/{axes}")
@@ -66,7 +67,7 @@ def split_part(key: str) -> tuple[str, int]:
 
 
 def parts_of(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Return name of a series -> the keys of its parts, ascending."""
+    """Return the series of these points: name of the series -> keys of its parts, in the order of the parts."""
     found: dict[str, list[tuple[int, str]]] = {}
     for key in keys:
         name, part = split_part(key)
@@ -76,7 +77,7 @@ def parts_of(keys: Iterable[str]) -> dict[str, list[str]]:
 
 
 def lengths_ns(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Return key of each part -> planned total duration of its series."""
+    """Return for each point that is a part of a series the planned duration of the whole series, in ns: key -> ns."""
     lasts = {p["key"]: p["fixed"]["duration_ns"] for p in plan["points"] if split_part(p["key"])[1]}
     return {key: sum(lasts[k] for k in keys) for keys in parts_of(lasts).values() for key in keys}
 
@@ -88,26 +89,26 @@ PointGroup = tuple[str, ...]  # workload, then the value of each of its axes as 
 class Coupling:
     """Axes (columns) that vary together in one or more sweeps.
 
-    rows: their values, in order; groups: the groups of points with these values; alone: those of them that are in no
-    other sweep.
+    rows: values of the axes, in order; groups: the groups of points with these values; alone: the groups that belong
+    only to these sweeps; columns: workload -> columns of its axes.
     """
 
     axes: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     groups: frozenset[PointGroup]
     alone: frozenset[PointGroup]
-    columns: Mapping[str, Sequence[str]]  # of the axes of each workload
+    columns: Mapping[str, Sequence[str]]
 
     @property
     def workloads(self) -> tuple[str, ...]:
         return tuple(self.columns)
 
     def along(self, table: pd.DataFrame) -> pd.Series:
-        """Return which rows of a table are along this coupling."""
+        """Return which rows of a table have values of this coupling."""
         return self._among(table, self.groups)
 
     def only(self, table: pd.DataFrame) -> pd.Series:
-        """Return which rows of a table are along this coupling and in no other sweep."""
+        """Return which rows of a table have values of this coupling and belong to no other sweep."""
         return self._among(table, self.alone)
 
     def _among(self, table: pd.DataFrame, groups: Collection[PointGroup]) -> pd.Series:
@@ -125,7 +126,7 @@ def _group(workload: str, values: Sequence[Any]) -> PointGroup:
 
 
 def couplings_of(plan: Mapping[str, Any]) -> list[Coupling]:
-    """Return the couplings of a plan, in its order. Sweeps with the same axes and rows share one."""
+    """Return the couplings of a plan, in its order. Sweeps with the same axes and rows share one coupling."""
     if not plan.get("together"):
         return []
     columns = {w: {a["name"]: a["column"] for a in workload["axes"]} for w, workload in plan["workloads"].items()}

@@ -1,33 +1,35 @@
 """Windows and rates, computed by DuckDB from the Parquet records of all points at once.
 
-Definitions. All times are UTC ns from the records. A client's end is the time when it stopped working, at the latest
-the deadline.
+Definitions. All times are UTC ns from the records. The end of a client is the time when it stopped working, at the
+latest the deadline.
 
 * `overlap`: the time in which all clients are active, from the latest client's start plus the warm-up to the first
-  client's end. Rates in text and figures are those of this window. The idea is that of warp (README, "Analysis Data":
+  client's end. Rates in text and figures are those of this window. warp uses a similar window (README, "Analysis Data":
   from when all threads have completed a request until the last request of a thread begins). Here, the bounds do not
   depend on single requests.
 * `first_done`: from the agreed start to the first client's end, including the warm-up (elbencho's "first done").
 * `last_done`: from the agreed start to the last completion of any client (elbencho's "last done",
   docs/result-columns-explanation.md).
-* an operation that hung (class `Hung`) counts as failed and has no completion; its `end_ns` is when it was given up.
+* An operation that hung (class `Hung`) counts as failed and has no completion. Its `end_ns` is the time when the client
+  gave it up.
 * tail = last completion - first client's end, not below 0.
-* operations and bytes of a window: those of successful operations with end_ns in (begin, end]. Of a bin across an edge
-  of the window, the part in the window counts. Failed operations only count as errors.
-* rate and throughput of `first_done` and `last_done`: operations and bytes divided by the length of the window, as in
+* Operations and bytes of a window: those of successful operations with end_ns in (begin, end]. If a bin is only partly
+  in the window, this part counts. Failed operations only count as errors.
+* Rate and throughput of `first_done` and `last_done`: operations and bytes divided by the length of the window, as in
   elbencho.
-* rate and throughput of `overlap`: the estimate of `closed_loop`. In an open loop, they are the successful operations
-  that start in the window, divided by its length. Where a record has bins or roles, they are the completions, divided
-  by its length.
-* a window in which no operation ended has no rate (a missing value). `rate_operations` is the number of operations from
+* Rate and throughput of `overlap`: the estimate of `closed_loop`. For an open loop, they are the successful operations
+  that start in the window, divided by its length. For a record with bins or roles, they are the completions in the
+  window, divided by its length.
+* A window in which no operation ended has no rate (a missing value). `rate_operations` is the number of operations from
   which the rate of `overlap` is computed.
-* steadiness: the result of `statistics.steadiness` for the completions in 40, 20 or 10 equal slices of the overlap
-  window. It is `too short` for windows below 2 s, 50 operations, or 5 operations for each one that the clients may have
-  in flight. The number of slices is the largest for which a slice is longer than a bin of operations, and two slices
-  are longer than an average operation. The reason is that clients that start together also end their first operations
-  together, and these waves must not count as swings of the store.
+* Steadiness: the result of `statistics.steadiness` for the completions in 40, 20 or 10 equal slices of the overlap
+  window. It is `too short` for a window of less than 2 s or less than 50 operations. It is also `too short` if there
+  are fewer than 5 operations for each one that the clients can have in flight. The number of slices is the largest for
+  which a slice is longer than a bin of operations, and two slices are longer than an average operation. The reason is
+  that clients that start together also end their first operations together. These waves must not count as swings of the
+  store.
 
-Rates in a window from operations that may last as long as the window:
+Rates in a window when operations can last as long as the window:
 
 Counting the completions in a window underestimates a rate when an operation takes about as long as the window. Four
 reads of 3 s, for example, have no completion in a window of 2.5 s. Two estimators are used instead. Both need the start
@@ -35,21 +37,21 @@ and the end of each operation, including operations that are completed after the
 
 * Shares: an operation counts by the part of its duration that is in the window. In a stationary loop this is unbiased
   for any duration. The work of an operation is assumed to be uniform over its duration.
-* Ratio: number of workers times the sum of the operations, divided by the sum of the times from the start of a worker's
-  first operation to the end of its last one. The number of operations of a worker is a stopping time, so that Wald's
-  equation holds for the sums (Ross, Stochastic Processes, 1996, sections 3.3 and 3.6). Beale's correction removes the
-  bias of order 1/workers (Cochran, Sampling Techniques, 1977, section 6.15). Operations that start in the window count.
-  If a worker has none, all operations of the point count, because a choice for each worker would favour long
-  operations.
+* Ratio: the number of workers times the sum of the operations, divided by the sum of the busy times of the workers. The
+  busy time of a worker is from the start of its first operation to the end of its last one. The number of operations of
+  a worker is a stopping time, so that Wald's equation is valid for the sums (Ross, Stochastic Processes, 1996, sections
+  3.3 and 3.6). Beale's correction removes the bias of order 1/workers (Cochran, Sampling Techniques, 1977, section
+  6.15). Operations that start in the window count. If one worker has no such operation, all operations of the point
+  count, because a choice for each worker would favour long operations.
 
-Shares are used where the median worker has at least `SHARES_FROM` operations that overlap the window, and where the
-workers take different times (a straggler). The ratio is used where there are fewer operations. All workers start at the
-same time, so that the first operations are not those of a stationary loop, and shares of short ones would count too
-much.
+Shares are used if the median worker has at least `SHARES_FROM` operations that overlap the window, or if the workers
+take different times (one of them is slow). Otherwise, the ratio is used. The reason is that all workers start at the
+same time, so that the first operations do not belong to a stationary loop. With few operations, shares would give short
+operations too much weight.
 
-s5cmd records neither the starts nor the operations that were cut off at its end, and it may work on more commands than
-it has workers. For shares, its starts are inferred. For the ratio, a client counts as one worker from its start to its
-last completion.
+s5cmd does not record the starts of operations, nor the operations that were cut off at its end. It can work on more
+commands than it has workers. For shares, the starts are inferred. For the ratio, a client counts as one worker from its
+start to its last completion.
 
 `benchmarks/statistics_truth.py` measures bias and coverage of both estimators and of counting completions.
 """
@@ -100,10 +102,10 @@ _MERGED = (
 
 
 def closed_loop(con: duckdb.DuckDBPyConnection, source: str, rewards: Mapping[str, str]) -> pd.DataFrame:
-    """Estimate rates per second of each key (the index).
+    """Estimate rates per second of each key (the index) from the operations of its workers.
 
-    The result has one column for each reward, and `rate_operations`, the number of operations used, including failed
-    ones. A key without operations, or with a window of length 0, has no row.
+    The result has one column for each reward, and the column `rate_operations`, which is the number of operations used,
+    including failed ones. A key without operations, or with a window of length 0, has no row.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def closed_loop(con: duckdb.DuckDBPyConnection, source: str, rewards: Mapping[st
         overlap_begin_ns and first_end_ns. The operations of a lane (a worker) follow one another. cut_off: the end is
         an estimate, which is only used for shares. unstarted: the start was not recorded.
     rewards
-        Column -> SQL for the amount that one operation adds. A rate is null where it is null for one operation.
+        Column -> SQL for the amount that one operation adds. If it is null for one operation, the rate is null.
     """
 
     def columns(forms: tuple[str, ...]) -> str:
@@ -141,8 +143,11 @@ def _rates(lanes: pd.DataFrame, rewards: list[str]) -> list[float]:
 
 
 def _ratio_estimate(reward: np.ndarray, busy: np.ndarray) -> float:
-    """Return the number of workers times the ratio of the sums, with Beale's correction. Shapes (workers,)."""
-    if not busy.sum() > 0:  # all operations at the same time, or a clock that was set back
+    """Return the number of workers times the ratio of the sums of reward and busy time, with Beale's correction.
+
+    reward, busy: shapes (workers,). The result is NaN if the busy times are 0.
+    """
+    if not busy.sum() > 0:  # all operations have the same time, or the clock was set back
         return np.nan
     ratio = len(busy) * reward.sum() / busy.sum()
     if len(busy) == 1 or not ratio > 0:
@@ -154,7 +159,7 @@ def _ratio_estimate(reward: np.ndarray, busy: np.ndarray) -> float:
 def _differ(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> bool:
     """Check whether workers take different times, by one-way analysis of variance of log durations.
 
-    n, sums, squares: number, sum and sum of squares of the log durations, shapes (workers,).
+    n, sums, squares: number, sum and sum of squares of each worker's log durations, shapes (workers,).
     """
     free = n.sum() - len(n)
     if free < 1 or len(n) == 1:
@@ -187,10 +192,10 @@ FROM rows WHERE latency_hist IS NOT NULL"""
 
 
 def _cells(campaign: Campaign) -> pd.DataFrame:
-    """Return sums of operations and bytes per key, good (or failed) and cell, and last_ns, their last completion.
+    """Return one row for each key, `good` (true: successful) and cell.
 
-    Cells are -2 (before the agreed start), -1 (warm-up), 0 … SLICES - 1 (slices of the overlap window) and SLICES
-    (after it).
+    The other columns are operations, bytes, and last_ns, the time of the last completion. Cells are -2 (before the
+    agreed start), -1 (warm-up), 0 … SLICES - 1 (slices of the overlap window) and SLICES (after the window).
     """
     con = scan.connect(campaign, "ops")
     if con is None:
@@ -200,7 +205,7 @@ def _cells(campaign: Campaign) -> pd.DataFrame:
 
 
 def _spread(bins: pd.DataFrame) -> pd.DataFrame:
-    """Distribute bins over the cells, assuming that a bin's operations are evenly spaced. Columns as in `_cells`."""
+    """Distribute the evenly spaced operations of bins over the cells, and return columns as in `_cells`."""
     columns = ("end_ns", "overlap_begin_ns", "first_end_ns", "bin_ns")
     end, begin, first_end, width = (bins[c].to_numpy() for c in columns)
     inner = [begin + np.maximum(first_end - begin, 0) * i // SLICES for i in range(SLICES)]
@@ -223,13 +228,13 @@ def _spread(bins: pd.DataFrame) -> pd.DataFrame:
 
 
 def operations(campaign: Campaign) -> pd.DataFrame:
-    """Return per measured key (the index) the three windows, tail_s, steadiness and errors.
+    """Return one row per measured key (the index) with the three windows, tail_s, steadiness and errors.
 
     The names of the columns end with their units.
     """
     cells = _cells(campaign)
     t = scan.bounds(campaign).set_index("key")
-    # As integers, because a float cannot hold ns.
+    # A float cannot represent UTC ns exactly.
     last = cells.groupby("key")["last_ns"].max().reindex(t.index, fill_value=0).astype("int64")
     t["last_ns"] = last.where(last > 0, t["first_end_ns"])
     good = cells["good"].astype(bool)
@@ -306,10 +311,10 @@ def _estimates(campaign: Campaign) -> pd.DataFrame:
 
     The columns replace those of `operations`; shape (points, 3).
 
-    s5cmd records neither starts nor the operations that were cut off at its end. An operation is assumed to start when
-    the one before it on the same worker ends, and the workers of a client to take turns. An operation that was cut off
-    is assumed to last as long as an operation that covers a random moment: mean + variance / mean (Cox, Renewal Theory,
-    1962, section 5.3).
+    s5cmd does not record the starts of operations, nor the operations that were cut off at its end. The workers of a
+    client are assumed to take turns. An operation is assumed to start when the previous one of the same worker ends. An
+    operation that was cut off is assumed to last as long as an operation that covers a random moment: mean +
+    variance / mean (Cox, Renewal Theory, 1962, section 5.3).
     """
     con = scan.connect(campaign, "ops")
     if con is None:
@@ -337,20 +342,19 @@ def _estimates(campaign: Campaign) -> pd.DataFrame:
 
 
 def in_flight(axes: Mapping[str, Any]) -> int:
-    """Return how many operations the clients of a point may have in flight. Each object of a batch counts."""
+    """Return how many operations the clients of a point can have in flight. Each object of a batch counts."""
     return math.prod(int(axes.get(name) or 1) for name in ("clients", "workers", "batch"))
 
 
 def _rounded_sums(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
-    """Return sums per key, rounded to whole numbers because bins may have been cut."""
+    """Return the sum of a column per key as a whole number. Parts of bins are not whole numbers before."""
     return cells.groupby("key")[column].sum().reindex(index).fillna(0).astype(float).round().astype("int64")
 
 
 def label(slices: np.ndarray, length_s: float, most: int = 1, bin_ns: int = scan.BIN_NS) -> str:
     """Return the steadiness of the completions per slice (shape (SLICES,)) of a window, as defined in the module.
 
-    length_s: length of the window; most: largest number of operations in flight; bin_ns: length of bins, if there are
-    any.
+    length_s: length of the window; most: largest number of operations in flight; bin_ns: length of a bin of operations.
     """
     total = slices.sum()
     if length_s < SHORTEST_S or total < max(MIN_OPERATIONS, MIN_OPERATIONS_EACH * most):
@@ -360,8 +364,8 @@ def label(slices: np.ndarray, length_s: float, most: int = 1, bin_ns: int = scan
     return steadiness.label(slices.reshape(n, -1).sum(1))
 
 
-PHASES = ("plan", "transfer", "decompress", "deserialise")  # of reading
-OPENED = (("opening", "requests"), ("opening", "mb"), ("opening", "s"))  # per opening of a file: column `<a>_<b>`
+PHASES = ("plan", "transfer", "decompress", "deserialise")  # phases of a read
+OPENED = (("opening", "requests"), ("opening", "mb"), ("opening", "s"))  # columns `<a>_<b>`, per opening of a file
 _READS = """
 SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) AS branches_per_read,
   avg(baskets) AS baskets_per_read,
@@ -382,20 +386,21 @@ _READ_RATES = {
     "needed_mb_per_s": f"needed_bytes / {MB}",
     "wire_mb_per_s": f"wire_bytes / {MB}",
 }
-# Means over the reads that open their file: requests, MB over the wire (or MB requested, where the former is not known)
-# and duration of opening.
+# Means over the reads that open their file: number of requests, MB received over the network (or MB requested, if that
+# is not known), and duration of opening.
 OPENING = """avg(opening_requests) FILTER (open_ns > 0) AS opening_requests,
   avg(coalesce(opening_wire_bytes, opening_asked_bytes)) FILTER (open_ns > 0) / 1e6 AS opening_mb,
   avg(open_ns) FILTER (open_ns > 0) / 1e9 AS opening_s"""
 
 
 def separate_reads(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
-    """Connect to the reads of these points (None: all points), with opening and reading of the file separated.
+    """Return a connection to the reads of points, with the opening of a file separated from reading it.
 
-    The view `apart` has the columns of `rows` (`scan.connect`). Its requests, asked_bytes and wire_bytes are those of
-    reading only. The same names with the prefix `opening_` are those of opening the file: 0 for a read that did not
-    open it, null where the client's record does not have them. Opening is everything before the first byte of a basket:
-    connections, the file's header, the tree's header. Returns None without reads.
+    The view `apart` has the columns of `rows` (`scan.connect`). Its columns requests, asked_bytes and wire_bytes do not
+    include the opening of the file. The columns with the prefix `opening_` contain the opening: 0 for a read that did
+    not open a file, null if the record of the client does not have them. Opening is everything before the first byte of
+    a basket: connections, the file's header, the tree's header. keys: use only these points (None: all points). Returns
+    None without reads.
     """
     con = scan.connect(campaign, "reads", keys)
     if con is None:
@@ -419,10 +424,10 @@ def separate_reads(campaign: Campaign, keys: Iterable[str] | None = None) -> duc
 
 
 def reads(campaign: Campaign) -> pd.DataFrame:
-    """Return means and rates of reading per key (the index) of the read workloads.
+    """Return means and rates of reading, one row per key (the index) of the read workloads.
 
-    Means are per read, over all reads of the run; rates are those of `closed_loop`. Both are of reading only.
-    opening_requests, opening_mb and opening_s are means per opening of the file (`apart`).
+    Means are per read, over all reads of the run; rates are estimated by `closed_loop`. Both exclude the opening of
+    files. opening_requests, opening_mb and opening_s are means per opening of a file (`separate_reads`).
 
     needed: compressed bytes of the baskets that contain the selection; asked: bytes of the ranges requested after
     merging; wire: bytes received over the network. amplification = wire / needed, of the sums. Entries are the events
@@ -439,7 +444,8 @@ def reads(campaign: Campaign) -> pd.DataFrame:
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:
     """Return a time series of one point for display: columns second, client, operations_per_s, mb_per_s.
 
-    second: middle of the slice, from the agreed start. A slice is `1/slices` of the time until the last completion.
+    second: middle of the slice, in seconds from the agreed start. The time until the last completion is divided into
+    equal slices. slices: their number.
     """
     con = scan.connect(campaign, "ops", [key])
     query = "SELECT client, (end_ns - agreed_ns) / 1e9 AS s, count, bytes FROM rows WHERE error IS NULL ORDER BY s"

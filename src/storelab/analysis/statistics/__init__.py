@@ -1,1 +1,4 @@
-"""Medians with intervals, ratios of groups. Pure. May import: `core`."""
+"""Statistics of runs: medians with intervals, ratios of groups, rules, shapes of curves, trends. Pure.
+
+May import: `core`.
+"""

@@ -1,7 +1,8 @@
-"""Rules that judge a claim. Each returns a number with its interval, and the p value against the claim's bound. Pure.
+"""Rules that judge a claim. Pure.
 
-The unit is one run. A rule does not decide whether a claim holds. `verdict` decides, from a p value that is corrected
-for the number of claims. Rules without a p value (`count`, `shape`, `answers`) return their observation in `holds`.
+Each rule returns a number with its interval, and the p value of the test against the claim's bound. The unit is one
+run. A rule does not decide whether a claim holds. `verdict` decides, from a p value that is corrected for the number of
+claims. Rules without a p value (`count`, `shape`, `answers`) return their observation in `holds`.
 """
 
 import itertools
@@ -31,9 +32,9 @@ COUNTS_AS = {"yes": "yes", "no": "no", "differs": "no"}  # answers of a probe
 class Found:
     """The result of a rule: `value` between `low` and `high` (NaN: not known).
 
-    p: two-sided p value of the value against the bound (NaN: no test). holds: the observation of a rule without a test
-    (None: undecided). reason: why the claim is undecided, or the observation in words. lacks: the data that would
-    decide an undecided claim.
+    p: two-sided p value of the test of `value` against the bound (NaN: no test). holds: the observation of a rule
+    without a test (None: undecided). reason: why the claim is undecided, or the observation in words. lacks: the data
+    that would decide an undecided claim.
     """
 
     value: float = NAN
@@ -47,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound of a claim: a lower bound, or an upper bound where `most` is set."""
+    """The bound of a claim: a lower bound, or an upper bound if `most` is set."""
 
     at: float
     most: bool = False
@@ -59,8 +60,9 @@ class Bound:
 def verdict(found: Found, bound: Bound, p: float) -> str:
     """Return the verdict on a claim.
 
-    With a test, it says on which side of the bound the value is where p is below 5 %, else UNDECIDED. Without a
-    test, it is the observation of the rule. p: the p value of the rule, possibly corrected for the number of claims.
+    If the rule has a test, p decides: below 5 %, the claim is CONFIRMED or REFUTED by the side of the bound on which
+    the value is; else it is UNDECIDED. If the rule has no test, the verdict is its observation. p: the p value of the
+    rule, possibly corrected for the number of claims.
     """
     if math.isfinite(p):
         significant = p < 1 - CONFIDENCE and math.isfinite(found.value)
@@ -72,8 +74,8 @@ def slope(x: Sequence[float], y: Sequence[float], bound: Bound) -> Found:
     """Estimate the exponent e of y ~ x^e (1: proportional, 0: no gain), and test it against the bound.
 
     The exponent is the slope of log y on log x by least squares, with Student's interval and the t test of n - 2
-    degrees of freedom. x, y: shapes (n,), > 0, with more runs than values of x. A curve that does not follow a power
-    law scatters around it, which makes the interval wide.
+    degrees of freedom. x, y: shapes (n,), > 0, with more runs than distinct values of x. The interval is wide if the
+    curve does not follow a power law.
     """
     xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(xs))
@@ -84,7 +86,8 @@ def slope(x: Sequence[float], y: Sequence[float], bound: Bound) -> Found:
     value = float(((lx - lx.mean()) * ly).sum() / around)
     df = len(ys) - 2
     if len(ys) <= values or df < 2:
-        return Found(value, reason=f"{len(ys)} runs at {values} values do not show their scatter", lacks=MORE_RUNS)
+        few = f"{len(ys)} runs at {values} values are too few to estimate their scatter"
+        return Found(value, reason=few, lacks=MORE_RUNS)
     rest = ly - ly.mean() - value * (lx - lx.mean())
     error = math.sqrt(float((rest**2).sum()) / df / around)
     reach = student(df) * error
@@ -95,9 +98,9 @@ def slope(x: Sequence[float], y: Sequence[float], bound: Bound) -> Found:
 def ratio(a: Iterable[float], b: Iterable[float], bound: Bound, chosen: int = 1) -> Found:
     """Estimate the ratio b / a of two groups of runs, and test it against the bound.
 
-    The ratio is that of Hodges and Lehmann with the exact interval of Moses. The test is Mann-Whitney's, of b against a
-    times the bound (`statistics/ratios.py`). At least 4 against 4 runs are needed. chosen: the number of pairs from
-    which a and b were chosen as the lowest and the highest group. p is corrected for it (Bonferroni).
+    The ratio is the Hodges-Lehmann estimate with the exact interval of Moses. The Mann-Whitney test compares b with a
+    times the bound (`statistics/ratios.py`). Each group needs at least 4 runs. chosen: the number of pairs from which a
+    and b were chosen as the lowest and the highest group. p is corrected for this number (Bonferroni).
     """
     x, y = medians.known(a), medians.known(b)
     estimate = ratios.ratio(x, y)
@@ -108,9 +111,9 @@ def ratio(a: Iterable[float], b: Iterable[float], bound: Bound, chosen: int = 1)
 
 
 def level(values: Iterable[float], bound: Bound) -> Found:
-    """Return the median of the runs with its 95 % interval, and the sign test of the median against the bound.
+    """Return the median of the runs with its 95 % interval, and the p value of the sign test against the bound.
 
-    At least 6 runs are needed (`statistics/medians.py`). Runs exactly at the bound count for the claim.
+    At least 6 runs are needed (`statistics/medians.py`). A run exactly at the bound counts in favour of the claim.
     """
     x = medians.known(values)
     summary = medians.summarise(x)
@@ -124,9 +127,10 @@ def level(values: Iterable[float], bound: Bound) -> Found:
 
 
 def count(happened: int, tried: int, bound: Bound, enough: int) -> Found:
-    """Return how often something happened in `tried` tries, with the 95 % interval of Clopper and Pearson, in tries.
+    """Return the number of events in `tried` tries, with the 95 % interval of Clopper and Pearson, in tries.
 
-    One occurrence is enough to decide `at_most` 0 or `at_least` 1. Its absence decides only from `enough` tries on.
+    One event is enough to decide the bounds `at_most` 0 and `at_least` 1. If there was no event, the claim is decided
+    only if there were at least `enough` tries.
     """
     low = float(betaincinv(happened, tried - happened + 1, 0.025)) if happened else 0.0
     high = float(betaincinv(happened + 1, tried - happened, 0.975)) if happened < tried else 1.0
@@ -141,8 +145,9 @@ def count(happened: int, tried: int, bound: Bound, enough: int) -> Found:
 def order(groups: Sequence[Iterable[float]]) -> Found:
     """Check whether groups of runs are in this order, from the lowest to the highest.
 
-    The value is the smallest ratio of a group to the one before it, tested against 1. The order holds where every step
-    rises (p: the largest of the steps). It is refuted where one falls (p: corrected for all steps, Bonferroni).
+    The value is the smallest ratio of a group to the previous one, tested against 1. The order is confirmed if every
+    step rises; p is then the largest p value of the steps. It is refuted if one step falls; the p value of this step is
+    then corrected for the number of steps (Bonferroni).
     """
     one = Bound(1.0)
     steps = [ratio(a, b, one) for a, b in itertools.pairwise(groups)]
@@ -155,9 +160,9 @@ def order(groups: Sequence[Iterable[float]]) -> Found:
 
 
 def shape(x: Sequence[float], y: Sequence[float], shapes: Collection[str]) -> Found:
-    """Check whether the curve y over x has one of these shapes (`statistics/knees.py`); undecided if the shape is.
+    """Check whether the curve y over x has one of these shapes (`statistics/knees.py`).
 
-    The value is the knee or peak with its interval.
+    The result is undecided if the shape of the curve is. The value is the knee or peak with its interval.
     """
     curve = knees.fit(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
     holds = None if curve.shape == knees.UNDECIDED else curve.shape in shapes
@@ -169,9 +174,9 @@ def shape(x: Sequence[float], y: Sequence[float], shapes: Collection[str]) -> Fo
 def answers(given: Mapping[str, str], wanted: Collection[str], several: bool) -> Found:
     """Check the answers of systems to a probe. given: name of a system -> its answer.
 
-    For one system, the claim holds where its answer is one of `wanted`. For several, at least one system must have
-    given each of `wanted`, and at least two must have answered. Only `yes` and `no` count as answers. `differs` (the
-    system did something other than asked) counts as `no`.
+    If `several` is not set, every system that answered must have given one of the answers `wanted`. If it is set, each
+    of the answers `wanted` must have been given by at least one system, and at least two systems must have answered.
+    Only `yes` and `no` count as answers. `differs` (the system did something other than requested) counts as `no`.
     """
     known = {system: COUNTS_AS[answer] for system, answer in given.items() if answer in COUNTS_AS}
     reason = "; ".join(

@@ -5,18 +5,18 @@ A curve is the speed y > 0 of N runs at values x > 0 of one axis; the unit is th
 * knee: the value beyond which the speed no longer rises. It is found by segmented regression (R. Quandt, JASA 53, 1958,
   873-880): the speed follows a law up to the knee, and is constant beyond it. Two laws are tried, since real curves
   follow neither exactly: a power of the axis (scatter in the logarithm) and a straight line (scatter relative to the
-  speed). The interval is that of the profile likelihood (D. M. Bates and D. G. Watts, *Nonlinear Regression Analysis*,
-  1988, section 6.1). It holds every knee whose residual sum of squares, under the better law, is less than
-  1 + F(1, N - 3) / (N - 3) times the smallest.
-* peak: the value beyond which the speed falls. The curve has a peak where a tent fits better than any knee, by the F
-  test of its additional slope at 1 %. A tent is a rise followed by a fall: powers, straight lines, or a line that falls
-  with the logarithm. The estimate is that of the best tent. Its interval does not assume a law. It is formed from the
-  values whose speed may be the highest: their mean logarithm is not lower than that of the fastest value, by a
-  one-sided t test at 2.5 % with the variance pooled over the values. The interval reaches from the neighbour below the
-  first of them to the neighbour above the last.
-* shape: `knee`; `peak`; `still rising`: the last step still rises and one law may hold over all values; `bending`: the
-  last step still rises, but less than the steps before; `not rising`: no rise is visible; UNDECIDED. A step rises
-  where the 95 % interval of its ratio (t, pooled variance) is above 1.01. Only `knee` and `peak` have a value and an
+  speed). The interval is computed from the profile likelihood (D. M. Bates and D. G. Watts, *Nonlinear Regression
+  Analysis*, 1988, section 6.1). It contains every knee whose residual sum of squares, under the better law, is less
+  than 1 + F(1, N - 3) / (N - 3) times the smallest one.
+* peak: the value beyond which the speed falls. The curve has a peak if a tent fits better than any knee, by the F
+  test of its additional slope at 1 %. A tent is a rise followed by a fall. Three forms are tried: two powers, two
+  straight lines, and a straight line followed by a fall with the logarithm. The peak is taken from the best tent. Its
+  interval does not assume a law. It is formed from the values whose speed may be the highest: their mean logarithm is
+  not significantly lower than that of the fastest value, by a one-sided t test at 2.5 % with the variance pooled over
+  the values. The interval extends from the neighbour below the first of these values to the neighbour above the last.
+* shape: `knee`; `peak`; `still rising`: the last step still rises, and one law may be valid for all values; `bending`:
+  the last step still rises, but less than the steps before; `not rising`: no rise is visible; UNDECIDED. A step rises
+  if the 95 % interval of its ratio (t, pooled variance) is above 1.01. Only `knee` and `peak` have a value and an
   upper bound. For the other shapes, a knee can only be beyond `low`.
 * slope: slope of the straight line through the runs up to the knee or peak, per unit of the axis (relative weights;
   numpy.polyfit).
@@ -36,7 +36,7 @@ from storelab.analysis.statistics.medians import CONFIDENCE, student
 MIN_VALUES = 3
 STEPS = 200  # knees tried between two measured values
 PEAK_P = 0.01
-MIN_RISE = 0.01  # of a step; full links still differ by a few per mille, which a few runs could take for a rise
+MIN_RISE = 0.01  # of a step; the rates over a full link differ by a few per mille, which could be taken for a rise
 KNEE, PEAK, RISING, BENDING, LEVEL = "knee", "peak", "still rising", "bending", "not rising"
 UNDECIDED = "undecided"
 
@@ -73,9 +73,9 @@ def _around(value: float, error: float, df: int) -> Interval:
 
 
 def _squares(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the residual sums of squares (k,) of the regression of y (n,) on each row of z (k, n).
+    """Return the residual sums of squares (k,) of the weighted regression of y (n,) on each row of z (k, n).
 
-    They are infinite where the slope is negative.
+    A sum is infinite if the slope is negative.
     """
     zc, yc = z - ((z * w).sum(1) / w.sum())[:, None], y - (y * w).sum() / w.sum()
     sxx, sxy = (w * zc**2).sum(1), (w * zc * yc).sum(1)
@@ -84,9 +84,9 @@ def _squares(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _tents(rise: np.ndarray, fall: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the same for two regressors, the rows of `rise` and `fall` (k, n).
+    """Return the residual sums of squares (k,) of the regression of y on two regressors, rows of `rise` and `fall`.
 
-    The sums are infinite where the fit does not rise and then fall.
+    A sum is infinite if the fit does not rise and then fall. Shapes of `rise` and `fall`: (k, n).
     """
     up, down = (z - ((z * w).sum(1) / w.sum())[:, None] for z in (rise, fall))
     yc = y - (y * w).sum() / w.sum()
@@ -100,20 +100,20 @@ def _tents(rise: np.ndarray, fall: np.ndarray, y: np.ndarray, w: np.ndarray) -> 
 
 
 def _tried(x: np.ndarray) -> np.ndarray:
-    """Return the knees and peaks to try: ascending, evenly spaced in the logarithm between neighbouring values."""
+    """Return the knees and peaks to try, ascending, with equal ratios between neighbouring measured values."""
     values = np.unique(x)
     spaced = [np.linspace(a, b, STEPS, endpoint=False) for a, b in itertools.pairwise(np.log(values))]
     return np.append(np.exp(np.concatenate(spaced)), values[-1])
 
 
 def _relative(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return weights (n,) for a scatter relative to the speed."""
+    """Return weights (n,) for a regression whose scatter is proportional to the speed."""
     values = np.unique(x)
     return np.array([np.exp(np.log(y[x == v]).mean()) for v in values])[np.searchsorted(values, x)] ** -2
 
 
 def profile(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the knees tried, and the residual sum of squares of each under the better law."""
+    """Return the knees tried, and for each the residual sum of squares under the better of the two laws."""
     knees = _tried(x)
     z = np.minimum(x, knees[:, None])
     return knees, np.minimum(_squares(np.log(z), np.log(y), np.ones_like(y)), _squares(z, y, _relative(x, y)))
@@ -163,7 +163,10 @@ def _last_step_rises(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:
-    """Return the shape, and the knee or peak. At least values + 2 runs are needed to estimate their scatter."""
+    """Return the shape of a curve, and its knee or peak.
+
+    To estimate the scatter, there must be at least two runs more than values of the axis.
+    """
     knees, squares = profile(x, y)
     best, free = int(np.argmin(squares)), len(y) - 3
     peak = peaked(x, y, float(squares[best]))
@@ -182,20 +185,20 @@ def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:
 
 
 def _slope(x: np.ndarray, y: np.ndarray) -> Interval:
-    """Return the slope of the line through the runs, weighted by their relative scatter."""
+    """Return the slope of the straight line through the runs, for a scatter proportional to the speed."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return UNKNOWN
     return _line(x, y, 1 / np.array([y[x == v].mean() for v in x]))
 
 
 def _line(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Interval:
-    """Return the slope of a straight line."""
+    """Return the slope of the straight line through the runs, with its interval."""
     (slope, _), covariance = np.polyfit(x, y, 1, w=weights, cov=True)
     return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
 
 
 def _plateau(x: np.ndarray, y: np.ndarray, knee: float) -> Interval:
-    """Return the geometric mean of the runs at and beyond the knee, at least of the last two values."""
+    """Return the geometric mean of the runs at and beyond the knee. The last two values are always included."""
     logs = np.log(y[x >= min(knee, np.unique(x)[-2])])
     found = _around(logs.mean(), logs.std(ddof=1) / math.sqrt(len(logs)), len(logs) - 1)
     return Interval(*(float(np.exp(v)) for v in (found.value, found.low, found.high)))
@@ -211,7 +214,7 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     if values < MIN_VALUES:
         return Curve(reason=f"{values} values of the axis: at least {MIN_VALUES} are needed")
     if len(y) < max(values + 2, 5):
-        few = f"{len(y)} runs at {values} values do not show their scatter: repeat them"
+        few = f"{len(y)} runs at {values} values are too few to estimate their scatter: add repetitions"
         return Curve(linearity=_line(np.log(x), np.log(y)), reason=few)
     shape, found = knee(x, y)
     rising = x <= found.value if shape in (KNEE, PEAK) else np.full(len(x), True)

@@ -22,15 +22,15 @@ import pandas as pd
 RANGE = "range"
 INTERVAL = "95 % interval"
 CONFIDENCE = 0.95
-MIN_RUNS = 6  # runs; no pair of order statistics of fewer covers the median with 95 %: min-max of 5 reaches 93.75 %
+MIN_RUNS = 6  # of fewer runs, even minimum and maximum cover the median with less than 95 %: those of 5 with 93.75 %
 
 
 @dataclass(frozen=True)
 class Summary:
     """The median of `n` runs between `low` and `high` (same unit as the values; NaN where n is 0).
 
-    kind: `range` (min-max, n < 6) or `95 % interval`. coverage: the probability (0..1) that low-high of independent
-    runs contains the true median; see the function `coverage`.
+    kind: `range` (min-max, n < 6) or `95 % interval`. coverage: the probability (0..1) that the interval from low to
+    high of independent runs contains the true median; see the function `coverage`.
     """
 
     n: int
@@ -51,7 +51,7 @@ def student(df: float) -> float:
 def _covered(k: int, n: int) -> float:
     """Return the probability that the true median is between the k-th smallest and k-th largest (k from 1) of n values.
 
-    It is 1 - 2 P(Bin(n, 1/2) <= k - 1), and 0 or less where both are the same value or in reverse order.
+    It is 1 - 2 P(Bin(n, 1/2) <= k - 1). It is 0 or less if both ranks are the same, or in reverse order.
     """
     return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
 
@@ -64,9 +64,9 @@ def known(values: Iterable[float | None]) -> np.ndarray:
 
 @lru_cache
 def order_statistics(n: int) -> tuple[int, float]:
-    """Return the largest k whose two ranks cover the median with CONFIDENCE, and their true coverage.
+    """Return the largest k for which the k-th smallest and largest value cover the median with CONFIDENCE.
 
-    k is 1 (min-max) where no ranks reach CONFIDENCE.
+    The second value is their true coverage. k is 1 (minimum and maximum) if no k reaches CONFIDENCE.
     """
     k = max((k for k in range(1, n // 2 + 1) if _covered(k, n) >= CONFIDENCE), default=1)
     return k, max(0.0, _covered(k, n))
@@ -84,16 +84,17 @@ def _weight(n: int) -> float:
 def coverage(n: int) -> float:
     """Return the probability that `low`-`high` of n independent runs contains the true median.
 
-    Below 6 runs (min-max) it is exact for any continuous distribution. From 6 runs on it is that of normally
-    distributed runs, by quadrature. For other distributions it differs by less than a percent point
-    (docs/statistics.md). In any case it is between the coverages of the two interpolated ranks.
+    Below 6 runs (minimum and maximum) it is exact for any continuous distribution. From 6 runs on it is computed for
+    normally distributed runs, by quadrature. For other distributions it differs by less than a percentage point
+    (docs/statistics.md). For any distribution it is between the coverages of the two interpolated ranks.
     """
     k, exact = order_statistics(n)
     if n < MIN_RUNS:
         return exact
     from scipy import special  # imported here because text and figures of fewer runs do not need scipy
 
-    # Density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above are above -x (1 - weight) / weight.
+    # The density of x_(k) at x <= 0 is multiplied by P(low > 0 | x_(k) = x), the probability that all n - k larger
+    # values are above -x (1 - weight) / weight.
     least, weight = special.ndtri(special.betaincinv(k, n - k + 1, 1e-12)), _weight(n)
     nodes, weights = np.polynomial.legendre.leggauss(100)
     x = least * (1 - nodes) / 2
@@ -103,7 +104,7 @@ def coverage(n: int) -> float:
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Summarise the finite values (shape (n,), any unit). It never raises: without values, n is 0 and the rest NaN."""
+    """Return the summary of the finite values (shape (n,), any unit). Without values, n is 0 and the rest is NaN."""
     x = np.sort(known(values))
     n = len(x)
     if n == 0:
@@ -119,16 +120,16 @@ WIDTH = 1.02  # largest ratio of a bucket's upper end to its lower end
 
 
 def enough(operations: float, level: float) -> bool:
-    """Check whether this number of operations is enough to distinguish this quantile from their maximum."""
+    """Check whether there are enough operations to distinguish the quantile at this level (0..1) from the maximum."""
     return operations * (1 - level) >= 1 - 1e-9
 
 
 def histogram_quantiles(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
     """Return quantiles (unit of `upper`, shape of levels) of a histogram.
 
-    Its buckets end at `upper` (ascending) and hold `count` values, which need not be integers where a bin was cut. The
-    values in a bucket are assumed to be evenly spaced in the logarithm. The ends of a bucket differ at most by the
-    factor WIDTH.
+    The buckets end at `upper` (ascending) and contain `count` values. Counts need not be integers, because bins may be
+    cut. The values in a bucket are assumed to be evenly spaced in the logarithm. The ends of a bucket differ by at most
+    the factor WIDTH.
     """
     lower = np.maximum(upper / WIDTH, np.concatenate([[0], upper[:-1]]))
     after = np.cumsum(count)
@@ -139,10 +140,10 @@ def histogram_quantiles(upper: np.ndarray, count: np.ndarray, levels: Sequence[f
 
 
 def with_bounds(ended: pd.Series, bounds: pd.Series, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the quantiles, and which of them are only lower bounds (shapes of levels).
+    """Return the quantiles, and which of them are only lower bounds (both with the shape of `levels`).
 
-    ended: number of operations by their time; bounds: the same for operations of which only the least time is known.
-    Together they must have at least one operation.
+    ended: duration -> number of operations that ended; bounds: lower bound of the duration -> number of operations that
+    did not end. Together they must have at least one operation.
     """
     every = pd.concat([ended, bounds]).groupby(level=0).sum()
     rank = np.ceil(np.asarray(levels) * every.sum() - 1e-9)

@@ -1,29 +1,30 @@
 """Ratio of two groups of runs, with its interval and a verdict in words. Pure.
 
-* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms. Its interval is the exact one of Moses,
+* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms. Its interval is the exact interval of Moses,
   which inverts the Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*,
   3rd ed. 2014, sections 4.2 and 4.3). It assumes only that A and B have the same scatter up to a factor. Its coverage
-  is exact and stated. Runs have outliers (a disturbed host), with which Welch's interval on logarithms detects a
-  difference half as often; docs/statistics.md has the figures. A 95 % interval needs at least 4 against 4 runs.
-* The whole: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured in one
-  block and may all be slow, so the repetition is the unit, the highest level that varies (T. Kalibera and R. Jones,
-  *Rigorous Benchmarking in Reasonable Time*, ISMM 2013). The logarithms are averaged over the points of each
-  repetition. The means of A and B are compared by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35), because means
-  over many points are almost normally distributed.
-* A verdict is about speed: `faster` or `slower` where the interval excludes 1, else UNDECIDED. A lower latency
-  counts as faster.
+  is exact and stated. Runs can have outliers (a disturbed host). With outliers, Welch's interval on logarithms detects
+  a difference half as often; docs/statistics.md has the figures. A 95 % interval needs at least 4 runs in each group.
+* All points together: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured
+  in one block and may all be slow. The repetition is therefore the unit, because it is the highest level that varies
+  (T. Kalibera and R. Jones, *Rigorous Benchmarking in Reasonable Time*, ISMM 2013). The logarithms are averaged over
+  the points of each repetition. The means of A and B are compared by Welch's test (B. L. Welch, Biometrika 34, 1947,
+  28-35), because means over many points are almost normally distributed.
+* A verdict is about speed: `faster` or `slower` if the interval excludes 1, else UNDECIDED. A lower latency counts as
+  faster.
 
-Many comparisons, and campaigns of several days:
+Corrections for many comparisons, and for campaigns of different days:
 
 * Of a hundred points that do not differ, five have a 95 % interval that excludes 1. Over the points of a comparison we
-  control the false discovery rate (Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57, 1995, 289-300). At most 5 %
-  of the points called different then differ only by chance. Where no point differs, 95 % of the comparisons report no
-  difference. With a family-wise correction, exact tests of 6 runs (smallest p: 0.002) could not detect anything from 24
-  points on.
+  control the false discovery rate (Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57, 1995, 289-300). Then at most
+  5 % of the points reported as different differ only by chance. If no point differs, 95 % of the comparisons report no
+  difference. With a family-wise correction, exact tests of 6 runs (smallest p: 0.002) could not detect any difference
+  among 24 or more points.
 * Runs of one campaign share the conditions of its day: the state of disks and caches, and the traffic of other users.
-  Comparing campaigns of different days therefore needs campaigns that differ only in the day. They are the unit then,
-  the highest level that varies (Kalibera and Jones). With the variance V of K of them, a difference of two others has
-  the variance 2 V, and Student's t has K - 1 degrees of freedom.
+  To compare campaigns of different days, the variance between days must be known. It is estimated from K campaigns
+  that differ only in the day. The campaign is then the unit, the highest level that varies (Kalibera and Jones). If
+  the variance between these campaigns is V, the difference of two other campaigns has the variance 2 V, and Student's
+  t has K - 1 degrees of freedom.
 """
 
 import math
@@ -39,15 +40,15 @@ from storelab.analysis.statistics.medians import CONFIDENCE, known, student
 
 FASTER, SLOWER, UNDECIDED = "faster", "slower", "undecided"
 COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # of a table, in this order
-MIN_REPS = 3  # repetitions needed on each side for an interval of the whole
+MIN_REPS = 3  # repetitions needed on each side for an interval of all points together
 
 
 @dataclass(frozen=True)
 class Ratio:
     """The ratio B / A of `n_a` and `n_b` runs, between `low` and `high` (NaN: not known).
 
-    coverage: that of the interval, 0..1. verdict: FASTER, SLOWER or UNDECIDED. reason: why there is no
-    interval, else empty. p: two-sided p value of the same test as the interval (NaN without an interval).
+    coverage: the coverage of the interval, 0..1. verdict: FASTER, SLOWER or UNDECIDED. reason: why there is no
+    interval, else empty. p: two-sided p value of the test that the interval inverts (NaN without an interval).
     """
 
     n_a: int
@@ -71,8 +72,8 @@ class Ratio:
 def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     """Return the rank k (from 1) of the interval of Moses, and its coverage.
 
-    The k-th smallest and k-th largest of the n m differences bound the shift. k is 0 where n against m runs have no
-    interval of that confidence.
+    The k-th smallest and k-th largest of the n m differences bound the shift. k is 0 if n against m runs are too few
+    for an interval of this confidence.
     """
     tail = _tail(n, m)
     k = int(np.searchsorted(tail, (1 - confidence) / 2, side="right"))
@@ -83,7 +84,7 @@ def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
 def _tail(n: int, m: int) -> np.ndarray:
     """Return the probabilities that the Mann-Whitney statistic is at most 0 … n m, shape (n m + 1,).
 
-    They are those of n against m runs that do not differ. The counts are the coefficients of the Gaussian binomial, the
+    They hold for n against m runs that do not differ. The counts are the coefficients of the Gaussian binomial, the
     product of (1 - q^(m+i)) / (1 - q^i) for i = 1 … n.
     """
     counts = np.zeros(n * m + 1)
@@ -122,7 +123,7 @@ def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False)
 
 
 def too_few(n: int, m: int) -> str:
-    """Return the reason why n against m runs have no interval."""
+    """Return the message that n against m runs are too few for an interval."""
     few = "one run against one is" if n == m == 1 else f"{n} against {m} runs are"
     return f"{few} too few for a 95 % interval; 4 against 4 are enough"
 
@@ -132,9 +133,9 @@ def overall_ratio(
 ) -> Ratio:
     """Return the geometric mean of B / A over points. n_a and n_b count repetitions.
 
-    a[i] and b[i] are the runs of point i, rep -> value (> 0). The value of a repetition is the mean of log value minus
-    the mean of its point, over its points, so that a missing run does not shift it. Points without a run on one side,
-    or with a value of 0, are excluded.
+    a[i] and b[i] are the runs of point i: repetition -> value (> 0). From the logarithm of each value, the mean of its
+    point is subtracted. The value of a repetition is the mean of these differences, so that a missing run does not
+    shift it. Points without a run on one side, or with a value of 0, are excluded.
     """
     sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
     shifts = []
@@ -152,7 +153,7 @@ def overall_ratio(
         return Ratio(n, m, math.nan, math.nan, math.nan, 0.0, UNDECIDED, "no comparable point")
     shift = float(np.mean(shifts))
     if min(n, m) < MIN_REPS:
-        few = f"{n} against {m} repetitions are too few for an interval of the whole"
+        few = f"{n} against {m} repetitions are too few for an interval of the mean ratio"
         reason = f"{few}; {MIN_REPS} against {MIN_REPS} are enough"
         return Ratio(n, m, math.exp(shift), math.nan, math.nan, 0.0, UNDECIDED, reason)
     x, y = (np.array([np.mean(v) for v in reps.values()]) for reps in sides)
@@ -160,7 +161,10 @@ def overall_ratio(
 
 
 def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
-    """Return the ratio of the means of y and x by Welch's test. x, y: logarithms, shapes (m,) and (n,)."""
+    """Return the ratio y / x from the difference of the means of logarithms, tested by Welch's test.
+
+    x, y: logarithms, shapes (n,) and (m,).
+    """
     shift, half = float(y.mean() - x.mean()), 0.0
     p = float(shift == 0)
     parts = [np.var(side, ddof=1) / len(side) for side in (x, y)]
@@ -173,9 +177,9 @@ def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
 
 
 def corrected(p: Sequence[float]) -> np.ndarray:
-    """Return the p values (shape (m,)) corrected for their number, in the same order.
+    """Return the p values (shape (m,)) corrected by Benjamini and Hochberg, in the same order.
 
-    NaN (no test) stays NaN and does not count.
+    NaN (no test) stays NaN and is not counted as a comparison.
     """
     values = np.asarray(p, dtype=float)
     known = np.isfinite(values)
@@ -189,10 +193,10 @@ def corrected(p: Sequence[float]) -> np.ndarray:
 
 
 def day_variance(logs: np.ndarray) -> tuple[float, int]:
-    """Return the variance between days of a campaign's logarithm, averaged over points, and its degrees of freedom.
+    """Return the variance between days, averaged over points, and its degrees of freedom.
 
-    logs: mean logarithms of the same points in K campaigns, shape (points, K); NaN where a campaign lacks a point.
-    There are 0 degrees of freedom where no point is in two campaigns.
+    logs: mean logarithms of the same points in K campaigns of different days, shape (points, K). A value is NaN if a
+    campaign does not have the point. There are 0 degrees of freedom if no point is in two campaigns.
     """
     several = logs[np.isfinite(logs).sum(1) >= 2]
     if not len(several):
@@ -201,7 +205,11 @@ def day_variance(logs: np.ndarray) -> tuple[float, int]:
 
 
 def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = False) -> Ratio:
-    """Return the ratio with an interval that covers its own and that of the days, and with the larger p of both."""
+    """Return the ratio of two campaigns with the variance between days included.
+
+    The interval covers both the interval of the runs and that of the days. p is the larger p value of the two. df: the
+    degrees of freedom of `variance` (`day_variance`); below 1, the ratio is returned unchanged.
+    """
     if df < 1 or not math.isfinite(found.low):
         return found
     error, middle = math.sqrt(2 * variance), math.log(found.ratio)
@@ -212,5 +220,5 @@ def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = Fa
 
 
 def verdict_corrected(uncorrected: str, p_corrected: float) -> str:
-    """Return the verdict of one ratio of many: `own` where the corrected p is below 5 %, else UNDECIDED."""
+    """Return the verdict of one ratio of many: the uncorrected one if the corrected p is below 5 %, else UNDECIDED."""
     return uncorrected if p_corrected < 1 - CONFIDENCE else UNDECIDED

@@ -1,37 +1,39 @@
 """Steadiness of a window, and trends of a series, with tests that take autocorrelation into account. Pure.
 
-Steadiness: was a window free of trends, changes of level, swings and stalls? The window is given as the numbers of
-completions in equal slices. Each shape is fitted by least squares to the slices divided by their mean:
+Steadiness: a window is steady if its rate has no trend, no change of level, no swing and no stall. The window is given
+as the numbers of completions in equal slices. Each shape is fitted by least squares to the slices divided by their
+mean:
 
 * trend: a straight line;
 * level: one step, with at least an eighth of the window on either side;
 * swing: a sine of 1.5 or more periods (at least four slices each, at most ten periods).
 
-A shape is detected where the F statistic of its best fit is above a threshold, and where it changes the rate by at
-least 10 % of the mean. Neighbouring slices are correlated even in a steady window (a cache that fills, a compaction,
-the scheduler). With the thresholds of independent slices, a quarter of the steady windows would be called unsteady. Our
+A shape is detected if the F statistic of its best fit is above a threshold, and if it changes the rate by at least 10 %
+of the mean. Neighbouring slices are correlated even in a steady window (a cache that fills, a compaction, the
+scheduler). With thresholds for independent slices, a quarter of the steady windows would be called unsteady. Our
 thresholds were simulated: with a first-order autocorrelation of 0.6, each shape is detected in 1 % of 20 000 steady
-windows, for any scatter. tests/unit/analysis/statistics/test_steadiness.py simulates them again, and
-benchmarks/statistics_truth.py has the rates. Where several shapes are detected, the one with the smallest Bayesian
-information criterion names the window (G. Schwarz, Annals of Statistics 6, 1978, 461-464).
+windows, for any scatter. tests/unit/analysis/statistics/test_steadiness.py repeats the simulation, and
+benchmarks/statistics_truth.py has the rates. If several shapes are detected, the window gets the name of the shape with
+the smallest Bayesian information criterion (G. Schwarz, Annals of Statistics 6, 1978, 461-464).
 
 * stall: two or more slices in a row, at least a twentieth of the window, with less than a tenth of the median slice.
 
-Trends: does a series rise, fall or stay level? For values in order of time:
+Trends: a series rises, falls or stays level. These quantities are computed from the values in order of time:
 
 * slope: the Theil-Sen slope, the median of the slopes of all pairs (P. K. Sen, JASA 63, 1968, 1379-1389);
-* S: the number of pairs that rise minus that of pairs that fall, for the Mann-Kendall test (H. B. Mann, Econometrica
-  13, 1945, 245-259); tau is S divided by the number of pairs.
+* S: the number of rising pairs minus the number of falling pairs, for the Mann-Kendall test (H. B. Mann, Econometrica
+  13, 1945, 245-259);
+* tau: S divided by the number of pairs.
 
 Neighbouring values are correlated even in a level series. The variance of S for independent values would therefore give
-too many false trends. We use that of a stationary Gaussian series whose neighbours have the correlation CORRELATION, as
-for the thresholds above. It has a closed form (K. H. Hamed and A. R. Rao, Journal of Hydrology 204, 1998, 182-196), so
-that it need not be estimated from a few values. The interval of the slope uses it too: its ends are the slopes whose
-ranks are z sqrt(Var S) / 2 from the middle.
+too many false trends. We use the variance for a stationary Gaussian series whose neighbours have the correlation
+CORRELATION, as for the thresholds above. It has a closed form (K. H. Hamed and A. R. Rao, Journal of Hydrology 204,
+1998, 182-196), so that it need not be estimated from a few values. The interval of the slope uses the same variance:
+its ends are the slopes whose ranks are z sqrt(Var S) / 2 from the middle.
 
-A series rises or falls where the test finds it with a false-positive rate of FALSE, and where the slope changes it by
-at least MIN_TREND of the median (or another given change) from the first to the last value. It is `too few` where
-even a series of this length that always rises could not be detected.
+A series rises or falls if the test detects it at a false-positive rate of FALSE, and if the slope changes it by at
+least MIN_TREND of the median (or another given change) from the first to the last value. The verdict is `too few` if
+even a series that always rises could not be detected with this number of values.
 """
 
 import math
@@ -45,7 +47,7 @@ STEADY, DRIFTING, SHIFTED, SWINGING, STALLED = "steady", "drifting", "level shif
 TOO_SHORT = "too short"
 UNSTEADY = (DRIFTING, SHIFTED, SWINGING, STALLED)
 MIN_CHANGE = 0.10  # of the mean
-STILL = 0.10  # of the median slice
+STILL = 0.10  # of the median slice; a slice with fewer completions is part of a stall
 FALSE = 0.01  # false-positive rate of each shape in steady windows
 CORRELATION = 0.6  # of neighbouring slices
 # Number of slices -> F above which a shape is detected: trend, level, swing.
@@ -56,7 +58,10 @@ _PARAMETERS = {DRIFTING: 2, SHIFTED: 3, SWINGING: 4}
 
 @lru_cache
 def _shapes(n: int) -> dict[str, list[np.ndarray]]:
-    """Return shape -> orthonormal columns, (n, 1) or (n, 2), one for each place of a step and number of periods."""
+    """Return the columns to fit for each shape, for n slices.
+
+    Each entry of a list is one place of a step or one number of periods: orthonormal columns, (n, 1) or (n, 2).
+    """
     t = (np.arange(n) + 0.5) / n
     edge = max(2, n // 8)
     periods = np.arange(1.5, min(n / 4, 10) + 0.1, 0.5)
@@ -69,10 +74,10 @@ def _shapes(n: int) -> dict[str, list[np.ndarray]]:
 
 
 def fits(slices: np.ndarray) -> dict[str, tuple[float, float, float]]:
-    """Return, for each shape, the F statistic, the change and the information criterion of its fit.
+    """Return, for each shape, the F statistic, the change and the information criterion of its best fit.
 
-    The change is the largest minus the smallest value, divided by the mean. slices: shape (n,), n of THRESHOLDS, with a
-    mean above 0.
+    The change is the largest minus the smallest fitted value, divided by the mean of the slices. slices: completions
+    per slice, shape (n,), where n is a key of THRESHOLDS; their mean is above 0.
     """
     n = len(slices)
     y = slices / slices.mean() - 1
@@ -95,7 +100,7 @@ def stalled(slices: np.ndarray) -> bool:
 
 
 def label(slices: np.ndarray) -> str:
-    """Return STEADY or one of UNSTEADY for completions per slice, shape (n,) with n of THRESHOLDS."""
+    """Return STEADY or one of UNSTEADY. slices: completions per slice, shape (n,), where n is a key of THRESHOLDS."""
     if stalled(slices):
         return STALLED
     detected = [
@@ -108,7 +113,7 @@ def label(slices: np.ndarray) -> str:
 
 FLAT, RISES, FALLS, TOO_FEW = "flat", "rises", "falls", "too few"
 MIN_TREND = 0.05  # of the median
-MAX_VALUES = 64  # values in the test; longer series are averaged in groups, because the variance takes n^4 steps
+MAX_VALUES = 64  # in the test; longer series are averaged in groups, because the variance takes n^4 steps
 Z95 = 1.959963984540054
 
 
@@ -116,8 +121,9 @@ Z95 = 1.959963984540054
 class Trend:
     """The trend of a series.
 
-    n: number of values in the test; level: the median; slope per unit of time, with its 95 % interval (infinite where
-    it is unbounded); change: from the first to the last value; tau; p; verdict: FLAT, RISES, FALLS or TOO_FEW.
+    n: number of values in the test; level: the median; slope: per unit of time, with its 95 % interval from low to high
+    (infinite if it is not bounded); change: from the first to the last value; tau; p: two-sided p value of the
+    Mann-Kendall test; verdict: FLAT, RISES, FALLS or TOO_FEW.
     """
 
     n: int
@@ -135,7 +141,7 @@ class Trend:
 def variance(n: int, correlation: float = CORRELATION) -> float:
     """Return the variance of S over n evenly spaced values of a stationary Gaussian series.
 
-    correlation: that of neighbouring values.
+    correlation: the correlation of neighbouring values.
     """
     first, second = np.triu_indices(n, 1)
     r = correlation ** np.arange(n, dtype=float)
@@ -148,13 +154,13 @@ def variance(n: int, correlation: float = CORRELATION) -> float:
 
 
 def _p(s: float, n: int) -> float:
-    """Return the two-sided p value, with the correction for continuity."""
+    """Return the two-sided p value of S over n values, with the correction for continuity."""
     z = max(0.0, abs(s) - 1) / math.sqrt(variance(n))
     return math.erfc(z / math.sqrt(2))
 
 
 def enough(n: int) -> bool:
-    """Check whether the trend of n values that always rise can be detected."""
+    """Check whether the test can detect a trend in n values that always rise."""
     return n > 2 and _p(n * (n - 1) / 2, n) <= FALSE
 
 

@@ -1,8 +1,8 @@
-"""The tables of a campaign, one CSV file each: the function that makes each table, and its inputs.
+"""Registry of the tables of a campaign: the function that makes each CSV file, and the inputs of this function.
 
-The inputs of a function are other tables, entries of GIVEN, `campaign`, `plan`, or `tables` (all of these, by name). A
-module is imported when one of its functions is first called, so that listing the names does not need pandas. `build`
-writes and reads the files. May import: `records`, `statistics`, `parts`, `core`.
+An input is another table, an entry of GIVEN, `campaign`, `plan`, or `tables` (a mapping of all these by name). A module
+is imported when one of its functions is first called, so that listing the names does not need pandas. `build` writes
+and reads the files. May import: `records`, `statistics`, `parts`, `core`.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class Maker:
         self.function, self.takes = function, takes
 
     def make(self, source: Mapping[str, Any]) -> Any:
-        """Call the function with its inputs from `source`."""
+        """Return the result of the function, called with its inputs. source: name -> input."""
         module, _, name = self.function.rpartition(".")
         return getattr(import_module(f"{__name__}.{module}"), name)(*(source[taken] for taken in self.takes))
 
@@ -60,7 +60,7 @@ TABLES = {
     "claims": Maker("claims.table", "plan", "tables"),
     "earlier": Maker("earlier.table", "throughput", "resources"),
 }
-# Inputs of several tables.
+# Functions that return an input of tables that is not itself a table.
 GIVEN = {
     "launch_runs": Maker("releases.launches_of_runs", "campaign"),
     "release_days": Maker("releases.days_of_runs", "campaign"),
@@ -81,7 +81,7 @@ GIVEN = {
     "read_runs": Maker("reads.read_points", "campaign", "plain", "axes"),
     "traffic_runs": Maker("resources.traffic_of_runs", "campaign", "rated"),
 }
-# Functions that return the numbers of a table that the text quotes as (name, value, unit): the rows of numbers.csv, in
+# Functions that return numbers which the paper's text quotes, as (name, value, unit). They are rows of numbers.csv, in
 # this order.
 NUMBERS = {
     "points": Maker("points.numbers", "points"),

@@ -1,8 +1,8 @@
-"""Building of all tables of a campaign: from raw records to `tables/*.csv`.
+"""Build the tables of a campaign, `tables/*.csv`, from its raw records.
 
-The module of a table in `TABLES` describes its content. MB = 10^6 bytes; the name of a column ends with its unit;
-`median`, `low` and `high` are those of `statistics.medians`. May import: `records`, `parts`, `core`, and slow modules
-only within functions.
+`TABLES` names the module of each table, which describes its content. 1 MB is 10^6 bytes. The name of a column ends with
+its unit. `median`, `low` and `high` are defined in `statistics.medians`. May import: `records`, `parts`, `core`. Slow
+modules are only imported within functions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLES)
-NEEDED = {"start_ns", "deadline_ns", "clients"}  # of a run
+NEEDED = {"start_ns", "deadline_ns", "clients"}  # keys of run.json
 TEXTS = ("numbers", "environment")  # tables whose values are read as text
 
 
 class Tables(Mapping[str, Any]):
-    """The tables of a campaign and their inputs, by name, each made when it is first requested."""
+    """The tables of a campaign and their inputs, by name. Each is made when it is first requested."""
 
     def __init__(self, campaign: Campaign, **known: Any) -> None:
-        """Take the campaign and the tables that are already `known`."""
+        """Store the campaign. known: tables that need not be made, by name."""
         self._made: dict[str, Any] = {"campaign": campaign, "plan": campaign.plan, "tables": self, **known}
 
     def __getitem__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class Tables(Mapping[str, Any]):
 
 
 def complete(campaign: Campaign) -> Campaign:
-    """Return the campaign. Raise UserError if a run lacks what all tables need."""
+    """Return the campaign. Raises UserError if a run does not have the keys that all tables need."""
     for key, run in campaign.runs.items():
         if lost := NEEDED - run.keys():
             place = f"{campaign.raw}: run.json of {key}"
@@ -55,19 +55,19 @@ def complete(campaign: Campaign) -> Campaign:
 
 @contextmanager
 def impossible_values(raw: Path) -> Iterator[None]:
-    """Turn DuckDB's errors about columns and values of Parquet files into a UserError with the message."""
+    """Convert DuckDB's errors about columns and values of Parquet files to a UserError with the same message."""
     import duckdb
 
     try:
         yield
     except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-        problem = f"a Parquet file has columns or values that no measurement writes ({error_text(error)})"
+        problem = f"a Parquet file has columns or values that storelab does not write ({error_text(error)})"
         raise UserError(str(raw), problem, integrity.MEASURE_AGAIN) from None
 
 
 @contextmanager
 def python_strings() -> Iterator[None]:
-    """Use Python strings in tables, because Arrow's take longer to load, and to select and group a few rows."""
+    """Use Python strings in tables. Arrow strings take longer to load, and to select and group a few rows."""
     import pandas as pd
 
     with pd.option_context("mode.string_storage", "python"):
@@ -75,9 +75,10 @@ def python_strings() -> Iterator[None]:
 
 
 def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
-    """Verify the raw records, then write all tables, or those of these names, atomically.
+    """Verify the raw records, write tables, and return their paths. Each file is written atomically.
 
-    Raises UserError if points were altered, are missing, or were not measured.
+    names: the tables to write; default: all. Raises UserError if points were altered, are missing, or were not
+    measured.
     """
     wanted = list(names)
     made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir, wanted).items()}
@@ -88,7 +89,7 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
-    """Return file -> the content that `build` writes."""
+    """Return the content of the files that `build` writes: name of the file -> content."""
     tables = Tables(complete(load(campaign_dir)))
     made = {name: tables[name] for name in names}  # make all tables before writing one
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
@@ -102,6 +103,6 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
     text = name in TEXTS
     with python_strings():
         table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
-    # One block for each type, because selecting rows of a wide table takes time for each block, and pandas' strings
-    # have one block for each column.
+    # Selecting rows of a wide table takes time for each block of memory. Strings of pandas have one block for each
+    # column, objects have one in all.
     return table.astype(dict.fromkeys(table.select_dtypes("str"), object)).copy()

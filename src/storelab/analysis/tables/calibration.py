@@ -2,17 +2,19 @@
 
 See docs/calibration.md and docs/tables.md.
 
-* `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme. It has the rates
-  before and after the campaign, the ceiling (the larger of the two), the CPU time of clients per operation, whether the
-  bytes went over a link, and the use of the processors.
-* `ceiling_rate_per_s`, `ceiling_percent`, `ceiling_of`, `bound_by` of points.csv and throughput.csv: the ceiling of the
-  same engine, operation, sizes, clients (in total and per node), workers and scheme; the rate in percent of it; whose
-  limit it is (LINK, CLIENT, or SHARED cores, where it means little); and the limit of the point. That is LINK at
-  LINK_FULL percent of a known link, LINK or CLIENT above BOUND percent of the ceiling (and up to EXCEEDED), else null.
-  On a shared host, client and server share cores and memory, but not a link. So LINK can be the limit there too.
-* `link_*` (LINK_COLUMNS): the capacity of the links between clients and store. A link that carried more than its
-  capacity is a contradiction, which `link_problem` reports. Then no point of that store (or, for a link of the clients,
-  of that campaign) has this limit.
+* `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme. The columns are the
+  rates before and after the campaign, the ceiling (the larger of the two), the CPU time of clients per operation, the
+  use of the processors, and `over_link` (true: the bytes went over a link).
+* `ceiling_rate_per_s` of points.csv and throughput.csv: the ceiling of the same engine, operation, sizes, clients (in
+  total and per node), workers and scheme.
+* `ceiling_percent`: the rate in percent of the ceiling.
+* `ceiling_of`: the cause of the ceiling: LINK, CLIENT, or SHARED cores, for which the ceiling means little.
+* `bound_by`: the limit of the point. It is LINK if a known link was used by at least LINK_FULL percent. It is LINK or
+  CLIENT if the rate is above BOUND percent of the ceiling (and at most EXCEEDED). Otherwise it is null. On a shared
+  host, client and server share cores and memory, but not a link, so that LINK can be the limit there too.
+* `link_*` (LINK_COLUMNS): the capacity of the links between clients and store. If a link carried more than its
+  capacity, this is a contradiction, which `link_problem` reports. No point of this store then has this limit. For a
+  link of the clients, this applies to all points of the campaign.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,23 +31,24 @@ from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
 
-SLACK = 1.02  # traffic above capacity times this is a contradiction; the buckets of a shaped link allow less
-# Percent of the capacity of links in one direction. Headers take 4 % of it, and the start and end of a run a bit more.
-# In all sealed campaigns, links that were the only limit were at 94 % to 97 %.
+SLACK = 1.02  # traffic above this factor times the capacity is a contradiction; token buckets exceed it by less
+# Percent of the capacity of links in one direction. Headers use 4 % of it, and the start and end of a run a bit more.
+# In all sealed campaigns, links that were the only limit were used by 94 % to 97 %.
 LINK_FULL = 92.0
 LINK_COLUMNS = {
     "link_bits_per_s": "Float64",  # total capacity of the links of clients and front-ends
-    "link_of": "string",  # whose links these are
-    "link_each": "string",  # in words: `2 × 300 Mbit/s`
+    "link_of": "string",  # the side whose links are the limit
+    "link_each": "string",  # capacity of each link in words: `2 × 300 Mbit/s`
     "link_used_percent": "Float64",
-    "link_unknown": "string",  # the side whose links have no known capacity, where the bytes went over a link
+    "link_unknown": "string",  # the side whose links have no known capacity, if the bytes went over a link
     "link_problem": "string",
 }
 BOUND = 80  # percent of the ceiling
 EXCEEDED = 105  # percent of the ceiling: a rate above it contradicts the ceiling
 LINK, CLIENT, SHARED = "link", "client", "shared cores"
-IDLE = 50  # percent: if the processors were less busy at a ceiling, it is that of the link
-# Axes that must agree between a point and its ceiling -> the value where a workload, or an older plan, lacks the axis.
+IDLE = 50  # percent; if the processors were less busy than this at a ceiling, its cause is the link
+# Axes that must agree between a point and its ceiling -> the value used if a workload, or an older plan, does not have
+# the axis.
 AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
 _CEILING_COLUMNS = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")
 CEILING = (*_CEILING_COLUMNS, *LINK_COLUMNS)  # columns of points and groups
@@ -68,9 +71,9 @@ COLUMNS = [
 
 
 def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns AGREE of rows of points.csv, without nulls.
+    """Return the columns AGREE of rows of points.csv, with null values replaced by the defaults.
 
-    The scheme is that of the endpoints that the clients used.
+    The scheme is taken from the endpoints that the clients used.
     """
     out = pd.DataFrame(index=points.index)
     for name, default in AGREE.items():
@@ -153,9 +156,9 @@ def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str
 
 
 def ceiling_columns(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
-    """Return the columns CEILING for the median rate of some runs (rows of points.csv).
+    """Return the columns CEILING for the median rate of a group of runs (rows of points.csv).
 
-    If the runs have different kinds of ceilings, take the weakest statement: SHARED, then CLIENT, then LINK.
+    If the runs have ceilings with different causes, the weakest statement is used: SHARED, then CLIENT, then LINK.
     """
     link, known = links_of_group(runs), runs["ceiling_rate_per_s"].dropna()
     ceiling, percent, limit = None, None, None
@@ -167,10 +170,10 @@ def ceiling_columns(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
 
 
 def busy_percent(run: Mapping[str, Any]) -> float | None:
-    """Return how busy the processors were, in percent; None where a side is not known.
+    """Return how busy the processors were in a run, in percent, or None if the CPU time of a side is not known.
 
-    It is the larger of two values: the CPU time of clients and server relative to the workers' time, and the fraction
-    of its cores that a host used.
+    It is the larger of two values: the CPU time of clients and server relative to the workers' time, and the use of the
+    cores of the busiest host.
     """
     host = run.get("host") or {}
     server = host if run.get("shared_machine", True) else run.get("coordinator") or {}
@@ -187,7 +190,7 @@ def busy_percent(run: Mapping[str, Any]) -> float | None:
 
 
 def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about ceilings; only constants without a calibration."""
+    """Return name, value and unit of the numbers about ceilings. Without a calibration, only constants are returned."""
     known = ceilings[ceilings["target"] == NETWORK]
     out: list[tuple[str, Any, str]] = [("bound_from", BOUND, "%"), ("idle_below", IDLE, "%")]
     out.append(("link_full", LINK_FULL, "%"))
@@ -214,7 +217,7 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
 
 
 def shown(row: Mapping[str, Any]) -> str:
-    """Return the measured operation of a row of `calibration.csv` in words: `get`, `memory copy`, `write to tmpfs`."""
+    """Return the operation of a row of `calibration.csv` in words, such as `get`, `memory copy` or `write to tmpfs`."""
     if row["target"] == NETWORK:
         return str(row["operation"]).replace("_", " ")
     texts = {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}
@@ -229,7 +232,10 @@ def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def links_of_group(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return LINK_COLUMNS of some runs (rows of points.csv): those of the run with the lowest limit, and median use."""
+    """Return LINK_COLUMNS for a group of runs (rows of points.csv).
+
+    The links are those of the run with the lowest capacity. Their use is the median over the runs.
+    """
     runs = runs.reindex(columns=list(LINK_COLUMNS))
     texts = {c: next(iter(runs[c].dropna()), None) for c in ("link_unknown", "link_problem")}
     known = runs[runs["link_bits_per_s"].notna()].sort_values("link_bits_per_s", kind="stable")
@@ -240,7 +246,7 @@ def links_of_group(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the facts about links for the text. Unknown facts have no row."""
+    """Return name, value and unit of the facts about links that the text quotes. Unknown facts are omitted."""
     _, problems = _problems(campaign, points)
     runs = campaign.runs.values()
     known = [found for run in runs if (found := links.links_of_run(run, tuple(_ignored(run, problems))))]
@@ -259,9 +265,9 @@ def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, An
 
 
 def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
-    """Return bits/s in the `overlap` window and until the last completion.
+    """Return the useful traffic of a point in bits/s: in the `overlap` window, and until the last completion.
 
-    Both are 0 for workloads that move bytes in both directions, or none.
+    Both are 0 for workloads that move bytes in both directions, and for workloads that move no bytes.
     """
     names = ("overlap_throughput_mb_per_s", "last_done_throughput_mb_per_s")
     if point["workload"] not in groups.MOVING:
@@ -291,7 +297,7 @@ def _point_row(
 
 
 def _ignored(run: Mapping[str, Any], problems: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """Return the sides of a run whose links carried more than their capacity, with the problem in words."""
+    """Return the sides of a run whose links carried more than their capacity: side -> the contradiction in words."""
     return {side: text for side in (CLIENTS, FRONT_ENDS) if (text := problems.get((side, _whose(side, run))))}
 
 
@@ -302,7 +308,7 @@ def _limiting_links(found: Links) -> str:
 
 
 def _whose(side: str, run: Mapping[str, Any]) -> str:
-    """Return the group of links that a contradiction concerns: the front-ends of a store, or all clients (empty)."""
+    """Return the links that a contradiction concerns: a store (for its front-ends), or an empty text (all clients)."""
     return links.store_of(run) if side == FRONT_ENDS else ""
 
 
@@ -318,12 +324,15 @@ def _problems(
             whose = (side, _whose(side, run))
             if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):
                 text = f"{links.rate(link)} cannot be the capacity of the {side}' links"
-                worst[whose] = moved / link, f"{text}: {labels.number(moved / 1e6)} Mbit/s went over one in {key}"
+                worst[whose] = moved / link, f"{text}: {labels.number(moved / 1e6)} Mbit/s went over one link in {key}"
     return goodput, {whose: text for whose, (_, text) in worst.items()}
 
 
 def _loads(found: Links, goodput: float) -> Iterator[tuple[str, float, float]]:
-    """Yield side, capacity and traffic of each link with a counter, or of all links of a side without counters."""
+    """Yield side, capacity and traffic of each link that has a counter.
+
+    Without counters, the links of a side are added up, and their traffic is `goodput`. All values are in bits/s.
+    """
     for name, side in ((CLIENTS, found.clients), (FRONT_ENDS, found.front_ends)):
         if side is not None and side.moved is None:
             yield name, side.total, goodput

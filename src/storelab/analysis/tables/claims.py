@@ -1,14 +1,14 @@
-"""`claims.csv`: the findings of 2010-2015, and a campaign's own claims, judged by the measured data.
+"""`claims.csv`: the findings of 2010-2015, and the claims in a campaign's plan, judged by the measured data.
 
 See docs/claims.md. `records/claims.yaml` contains the findings, `statistics/judging.py` the rules.
 
-A claim is judged on `Runs`: one row per run for a table that has medians over runs, else the counts of the table. A
-case is the runs of one store with all axes fixed, so that they differ only in what the claim compares. The exceptions
-are `along`, the columns `may_differ`, and axes of which the claim takes the smallest or largest value. That value is
-taken at each value of `along`, so that, for example, the number of clients may increase with the front-ends. A claim
-about the file compares runs of all stores. Runs of open loops are excluded, because their rate is that of the arrivals.
-Many claims are judged at the same time, so that p values are corrected for all cases of a campaign that have one
-(`statistics/ratios.py`).
+A claim is judged by `Runs`: one row per run for a table that has medians over runs, else the counts of the table. A
+case consists of runs of one store that differ only in what the claim compares. All other axes have one value, with
+three exceptions: the axis `along`, the columns `may_differ`, and axes of which the claim uses the smallest or largest
+value. This value is selected at each value of `along`, so that, for example, the number of clients can increase with
+the front-ends. A claim about the file compares runs of all stores. Runs of open loops are excluded, because their rate
+is the rate of the arrivals. Many claims are judged at the same time. Therefore, p values are corrected for the number
+of all cases of a campaign that have a p value (`statistics/ratios.py`).
 """
 
 import math
@@ -49,14 +49,14 @@ from storelab.core.figures import EVERYWHERE
 SPEEDS = ("throughput", "rate", "wire", "reads", "entries", "events", "link_used", "rate_over_before")
 PORTS = "ports"
 ALL_SYSTEMS = "all systems"
-# Data that would decide a claim, for reasons that do not come from a rule.
+# Data that would decide a claim if another limit than the store prevents a decision.
 SEPARATE_HOSTS = "clients on hosts that the store does not use"
 MORE_CLIENTS = "clients that are not at their limit"
 FASTER_LINKS = "links with more capacity"
 KNOWN_LINKS = "the capacity of the links"
 
 
-# The result, the comparison in words, and the value of `along` whose speed decides; None: not measured.
+# The result of a rule, the comparison in words, and the value of `along` whose speed is decisive; None: not measured.
 Judged = tuple[Found, str, Any] | None
 
 
@@ -64,9 +64,9 @@ Judged = tuple[Found, str, Any] | None
 class Case:
     """The result of a rule for one case.
 
-    system: the deployment in words; where: the other settings of this case; evidence: the comparison in words; keys:
-    its points; held_back: the limit of a speed, if it is not the store; then_decides: the data that would decide the
-    claim in that case.
+    system: the deployment in words; where: the other settings of this case; n: number of runs; evidence: the comparison
+    in words; keys: the points of the case; held_back: the limit of the speed, if it is not the store; then_decides: the
+    data that would decide the claim if there is such a limit.
     """
 
     system: str
@@ -80,14 +80,14 @@ class Case:
 
 
 def bound_of(claim: Mapping[str, Any]) -> Bound:
-    """Return the claim's bound; 1 for rules without a bound."""
+    """Return the bound of a claim. It is 1 for rules without a bound."""
     if claim["at_most"] is not None:
         return Bound(claim["at_most"], most=True)
     return Bound(1.0 if claim["at_least"] is None else claim["at_least"])
 
 
 def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterator[Case]:
-    """Yield the measured cases, each judged by the claim's rule."""
+    """Yield the measured cases of a claim, each judged by the claim's rule. runs: table -> its rows."""
     column = column_of(claim)
     rows = _chosen(claim, runs[claim["table"]], column)
     if rows.empty:
@@ -117,7 +117,7 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
 
 
 def _reached(claim: Mapping[str, Any], group: pd.DataFrame) -> bool:
-    """Return True if the values of `along` reach the value that the claim requires."""
+    """Return True if the largest value of `along` is at least the value that the claim requires."""
     least = claim.get("reach", {}).get(claim["along"])
     return least is None or bool(group[claim["along"]].astype(float).max() >= least)
 
@@ -131,9 +131,9 @@ def _compared(claim: Mapping[str, Any], group: pd.DataFrame) -> pd.DataFrame:
 
 
 def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataFrame, Judged]:
-    """Return the rows at values of `along` that use at most the fraction of their links that the claim allows.
+    """Return the rows at those values of `along` at which the links were not used by more than the claim allows.
 
-    If these are too few to judge the claim, also return a result with this reason.
+    If too few values remain to judge the claim, all rows are returned, with a result that has this reason.
     """
     limit, along = claim.get("below_link"), claim["along"]
     if limit is None or LINK_USED not in group or group[LINK_USED].isna().all():
@@ -148,22 +148,22 @@ def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataF
 
 
 def _used(group: pd.DataFrame) -> str:
-    """Return the used capacity of the links in words: `97 % of 2 × 300 Mbit/s`."""
+    """Return the used capacity of the links in words, such as `97 % of 2 × 300 Mbit/s`."""
     used = labels.number(float(group[LINK_USED].astype(float).median()))
     links = group["link_each"].dropna() if "link_each" in group else ()
     return f"{used} % of {links.iloc[0] if len(links) else 'the links'}"
 
 
 def _runs(group: pd.DataFrame) -> int:
-    """Return the number of runs of these rows, or of their counts."""
-    if "key" in group:  # roles, front-ends: several rows of one run
+    """Return the number of runs of these rows, from their keys or from a column with the number."""
+    if "key" in group:  # tables of roles and front-ends have several rows per run
         return int(group["key"].nunique())
     counted = [c for c in ("runs", "n") if c in group]
     return int(group[counted[0]].max()) if counted else len(group)
 
 
 def column_of(claim: Mapping[str, Any]) -> str:
-    """Return the column of a run that is compared."""
+    """Return the column whose values a claim compares."""
     if claim["rule"] == "answer":
         return "answer"
     return claim["metric"] if claim["rule"] == "count" else MEASURED[claim["table"]][claim["metric"]]
@@ -172,11 +172,11 @@ def column_of(claim: Mapping[str, Any]) -> str:
 def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the rows that fulfil the conditions of `where` and have known values.
 
-    Conditions for the least or the most of a column are applied last, at each value of `along`.
+    Conditions that select the smallest or largest value of a column are applied last, at each value of `along`.
     """
     where, along = claim["where"], claim["along"]
     if column == LINK_USED and column not in rows:
-        rows = rows.assign(**{column: np.nan})  # it was measured, but the link is not known
+        rows = rows.assign(**{column: np.nan})  # the points were measured, but the link is not known
     if column not in rows or (along and along not in rows):
         return rows.iloc[:0]
     kept = matching(rows, {c: v for c, v in where.items() if v not in EXTREMES})
@@ -185,7 +185,7 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
         kept &= rows[known].notna().to_numpy(bool)
     if claim["rule"] == "ratio" and not any(v in EXTREMES or is_named(v) for v in claim["values"]):
         kept &= rows[along].isin(claim["values"]).fillna(False).to_numpy(bool)
-    rows = filter_rows(rows, kept)  # only once, because a table of runs is wide
+    rows = filter_rows(rows, kept)  # only once, because a table of runs has many columns
     for name, which in ((c, v) for c, v in where.items() if v in EXTREMES):
         if name not in rows or rows.empty:
             return rows.iloc[:0]
@@ -201,8 +201,9 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
 def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows, and the columns that distinguish cases: store, workload, axes and further columns of the table.
 
-    Counts of a system are added up. An axis that only one of the compared sides has (uploads have no `access`) does not
-    distinguish cases. Only rows with its default are returned.
+    For counts, only the store and its deployment distinguish cases, so that all counts of a system are added up. An
+    axis that only some of the compared sides have (uploads have no `access`) does not distinguish cases. In this case,
+    only rows with the default of the axis are returned.
     """
     along = claim["along"]
     if claim["rule"] == "count":
@@ -228,7 +229,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
 
 
 def _varying(rows: pd.DataFrame, by: list[str]) -> list[str]:
-    """Return the columns of the identity that vary and are not part of a deployment's name."""
+    """Return the columns of `by` that have several values and are not part of a deployment's name."""
     apart = ("store", *DEPLOYMENT_NAMES)
     return [c for c in by if c not in apart and rows[c].nunique(dropna=False) > 1]
 
@@ -245,8 +246,9 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
 def _other_limit(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
     """Return the limit of the speed at this value of `along`, if it is not the store, and the data that would decide.
 
-    The limit is the client, the links, or the host that clients and store share. Both are empty if there is none. For a
-    shape, only the host and unknown links count, because the shape may be about the client itself.
+    The limit is the client, the links, or the host that clients and store share. Both texts are empty if there is no
+    such limit. For the rule `shape`, only the host and unknown links count, because the claim can be about the client.
+    top: the value of `along`; None: use all rows.
     """
     side = group[group[claim["along"]] == top] if top is not None else group
     if claim["metric"] == PORTS and _shared(side).any():
@@ -268,7 +270,7 @@ def _other_limit(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tup
 
 
 def _shared(rows: pd.DataFrame) -> pd.Series:
-    """Return which runs had clients and store on one host."""
+    """Return for each run whether clients and store were on one host."""
     return rows.get("shared_host", pd.Series(False, rows.index)).fillna(False).astype(bool)
 
 
@@ -280,13 +282,13 @@ def _unknown_link(rows: pd.DataFrame) -> tuple[str, str]:
 
 
 def _sides(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> dict[Any, list[float]]:
-    """Return value of `along` -> values of its runs, in order of the values."""
+    """Return the values of the runs at each value of `along`: value of `along`, ascending -> values of `column`."""
     sorted_ = group.sort_values(claim["along"], kind="stable")
     return {v: list(runs[column].astype(float)) for v, runs in sorted_.groupby(claim["along"], sort=False)}
 
 
 def _medians(claim: Mapping[str, Any], sides: Mapping[Any, list[float]], unit: str) -> str:
-    """Return the medians in words: `1 front-end 23.9, 2 front-ends 47.8 MB/s`."""
+    """Return the median of each side in words, such as `1 front-end 23.9, 2 front-ends 47.8 MB/s`."""
     parts = [f"{_value(claim['along'], v)} {labels.number(pd.Series(runs).median())}" for v, runs in sides.items()]
     return f"{', '.join(parts)} {unit}".strip()
 
@@ -297,7 +299,7 @@ def _value(along: str, value: Any) -> str:
 
 
 def unit_of(claim: Mapping[str, Any]) -> str:
-    """Return the unit of the metric for text."""
+    """Return the unit of the claim's metric as text, or an empty text."""
     column = column_of(claim)
     units = {"mb_per_s": "MB/s", "per_s": "/s", "mb_per_read": "MB", "percent": "%", "bytes_per_event": "bytes"}
     known = {**units, "s_per_read": "s", "ms": "ms", "s": "s", "mb": "MB", "cores": "cores"}
@@ -313,7 +315,7 @@ def _slope(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
 
 
 def _picked(claim: Mapping[str, Any], sides: Mapping[Any, list[float]]) -> list[Any]:
-    """Return the values of `along` that the claim compares, None where one was not measured."""
+    """Return the values of `along` that the claim compares. A value that was not measured is None."""
     by_speed = sorted(sides, key=lambda v: float(pd.Series(sides[v]).median()))
     named = {"least": min(sides), "most": max(sides)} | dict(zip(BY_SPEED, (by_speed[0], by_speed[-1]), strict=True))
     if claim["values"] == [EACH]:
@@ -349,7 +351,7 @@ def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
 
 
 def _clusters(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
-    """Return the part of the file that a read takes, in words: `; 12 of 11 918 entries in 10 of 23 clusters`."""
+    """Return in words which part of the file a read needs: `; 12 of 11 918 entries in 10 of 23 clusters`."""
     pairs = (("entries_per_read", "file_entries"), ("clusters_per_read", "file_clusters"))
     if claim.get("about") != ROOT_FILE or not {c for pair in pairs for c in pair} <= set(group):
         return ""
@@ -365,7 +367,8 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     noun = ("try", "tries") if tries else ("run", "runs")
     total = f"{labels.grouped(str(tried))} {noun[tried != 1]}"
     found = judging.count(happened, max(tried, happened), bound_of(claim), claim["min_attempts"])
-    found = found if tries else replace(found, low=math.nan, high=math.nan)  # it may happen several times in a run
+    # Without tries, runs are counted. An event can occur several times in a run, so that the interval is not valid.
+    found = found if tries else replace(found, low=math.nan, high=math.nan)
     return found, f"{labels.grouped(str(happened))} in {total}", None
 
 
@@ -412,7 +415,7 @@ CLAIM_RULES: dict[str, Callable[[Mapping[str, Any], pd.DataFrame, str], Judged]]
 
 
 def query_text(claim: Mapping[str, Any]) -> str:
-    """Return the query on one line, for users: `throughput.csv: workload put, clients most; rate along buckets`."""
+    """Return the query of a claim as text: `throughput.csv: workload put, clients most; rate along buckets`."""
     conditions = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
     conditions += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
     if (limit := claim.get("below_link")) is not None:
@@ -423,7 +426,7 @@ def query_text(claim: Mapping[str, Any]) -> str:
 
 
 def expected(claim: Mapping[str, Any]) -> str:
-    """Return the rule on one line, for users: `ratio of 5 over 1 at least 1.54`."""
+    """Return the rule of a claim as text, such as `ratio of 5 over 1 at least 1.54`."""
     bound = bound_of(claim)
     limit = f"at {'most' if bound.most else 'least'} {bound.at:g}"
     steps = [str(v) if v in EXTREMES or is_named(v) else _value(claim["along"], v) for v in claim["values"]]
@@ -444,16 +447,17 @@ def _plain(value: Any) -> str:
     )
 
 
-EXTRA_COLUMNS = (  # columns that `_other_limit` and the evidence use, in addition to those of a claim
+EXTRA_COLUMNS = (  # columns that `_other_limit` and the evidence use, in addition to the columns of a claim
     *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, "link_each"),
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
 
 
 class Runs(dict[str, pd.DataFrame]):
-    """The rows of each table for claims, made when they are first requested.
+    """The rows of each table by which claims are judged: name of the table -> rows.
 
-    They are one row per valid run with the columns of `MEASURED`, or the counted groups.
+    There is one row per valid run with the columns of `MEASURED`, or one row per counted group. The rows of a table are
+    made when they are first requested.
     """
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
@@ -476,9 +480,9 @@ class Runs(dict[str, pd.DataFrame]):
 
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
-        known = _known(name)  # the rows of a run have about a hundred other columns
+        known = _known(name)  # tables of runs have about a hundred other columns
         rows = made[[c for c in made if c in known or labels.split_role(c)[1] in BY_COLUMN]]
-        rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
+        rows = rows if name == "latency" else groups.closed_loops(rows)  # latency.csv distinguishes loops by a column
         # An axis that is null in all rows does not distinguish cases.
         self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]
         return self[name]
@@ -486,16 +490,16 @@ class Runs(dict[str, pd.DataFrame]):
 
 @cache
 def _known(table: str) -> frozenset[str]:
-    """Return the columns, other than axes, that a claim may use."""
+    """Return the columns of a table, other than axes, that a claim can use."""
     counted = COUNTED.get(table, {})
     metrics = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
     return frozenset({*EVERYWHERE, *TABLE_COLUMNS.get(table, ()), *metrics, *EXTRA_COLUMNS})
 
 
 def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
-    """Return the reads with their clusters (baskets per branch, see `earlier.table2`).
+    """Return the reads with columns for clusters (baskets per branch, see `earlier.table2`).
 
-    Add the entries and clusters of the file, which are those of a read of the whole file.
+    The entries and clusters of the file are also added. They are taken from a read of the whole file.
     """
     if reads.empty:
         return reads
@@ -507,7 +511,7 @@ def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
 
 
 def _even(carried: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per run whose front-ends were each given to the same number of clients.
+    """Return one row per run in which each front-end has the same number of clients.
 
     Only runs whose traffic is known from counters, or from enough operations, are returned.
     """
@@ -540,21 +544,21 @@ COLUMNS = (
     "points",
     "campaigns",
 )
-NARROWER_CLAIM = "a claim about one of them"  # would decide a claim whose cases contradict each other
+NARROWER_CLAIM = "a claim about one of the cases"  # for a claim whose cases contradict each other
 
 
 def table(plan: Mapping[str, Any], tables: Mapping[str, Any]) -> pd.DataFrame:
-    """Judge the campaign's own claims and the findings by the data of the campaign."""
+    """Return `claims.csv`: the claims in the plan and the published findings, judged by the data of the campaign."""
     return judged(published.claims_of(plan), Runs(tables))
 
 
 def judged(claims: Mapping[str, Mapping[str, Any]], runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return one row per claim and system that measured it, and one per claim that was not measured.
+    """Return one row for each claim and system for which it was measured, and one for each claim that was not measured.
 
-    The rows are in the order of the claims. A row has several cases (`cases`), of which `confirmed` and `refuted` are
-    counted. Its verdict is that of all decided cases, or UNDECIDED where they contradict each other. value, low,
-    high, evidence, n, points: of the case with the least evidence for this verdict. p: of that case, two-sided,
-    corrected for all cases; verdict_uncorrected: its verdict without this correction.
+    The rows are in the order of the claims. cases: number of cases of a row; confirmed, refuted: number of cases with
+    this verdict. The verdict of the row is that of all decided cases, or UNDECIDED if they contradict each other. The
+    columns value, low, high, evidence, n, points and p belong to the case with the least evidence for this verdict. p
+    is two-sided and corrected for the number of all cases; verdict_uncorrected is the verdict without this correction.
 
     claims: as returned by `core.campaign.claims.resolved`; runs: table -> its rows.
     """
@@ -590,16 +594,19 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
     verdicts = [_verdict(claim, case, p) for case, p in pairs]
     confirmed, refuted = verdicts.count(CONFIRMED), verdicts.count(REFUTED)
     verdict = CONFIRMED if confirmed and not refuted else REFUTED if refuted and not confirmed else UNDECIDED
-    # Show the case with the least evidence for the verdict: nearest to the bound, or on its other side.
+    # The row shows the case with the least evidence for the verdict: nearest to the bound, or on its other side.
     sign = (-1 if bound.most else 1) * (-1 if verdict == REFUTED else 1)
     values = [sign * case.found.value if math.isfinite(case.found.value) else math.inf for case, _ in pairs]
     least = min([i for i, word in enumerate(verdicts) if word == verdict] or range(len(pairs)), key=values.__getitem__)
     case, p = pairs[least]
     reason, decides = case.found.reason, ""
     if confirmed and refuted:
-        reason, decides = f"{confirmed} of {len(pairs)} cases confirm it, {refuted} refute it", NARROWER_CLAIM
+        reason = f"{confirmed} of {len(pairs)} cases confirm the claim, {refuted} refute it"
+        decides = NARROWER_CLAIM
     elif verdicts[least] == UNDECIDED:
-        chance = "the interval contains the bound" if case.found.p >= 0.05 else "not significant among all claims"
+        chance = "the interval contains the bound"
+        if not case.found.p >= 0.05:
+            chance = "not significant after the correction for the number of claims"
         reason, decides = reason or chance, case.found.lacks or judging.NARROWER
         if case.held_back and _low(claim) in (judging.verdict(case.found, bound, p), _side(case, bound)):
             reason, decides = case.held_back, case.then_decides
@@ -626,8 +633,8 @@ def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]
 def _verdict(claim: Mapping[str, Any], case: Case, p: float) -> str:
     """Return the verdict on one case.
 
-    A low speed that was not limited by the store does not refute a claim. It does not confirm a claim about a low speed
-    either.
+    If something other than the store limited the speed, a low speed does not refute a claim. It also does not confirm a
+    claim about a low speed.
     """
     verdict = judging.verdict(case.found, bound_of(claim), p)
     return UNDECIDED if case.held_back and verdict == _low(claim) else verdict
@@ -639,7 +646,10 @@ def _low(claim: Mapping[str, Any]) -> str:
 
 
 def _side(case: Case, bound: Bound) -> str | None:
-    """Return the verdict on whose side of the bound the value is, significant or not; None without a value."""
+    """Return the verdict that corresponds to the side of the bound on which the value is; None without a value.
+
+    The value need not be significantly different from the bound.
+    """
     if not math.isfinite(case.found.value):
         return None
     return CONFIRMED if bound.met(case.found.value) else REFUTED
@@ -654,7 +664,7 @@ def _unit(claim: Mapping[str, Any], value: float) -> str | None:
 
 
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return the number of claims, and how often (claims times systems) each verdict was given."""
+    """Return name, value and unit of the number of claims, and of the number of rows with each verdict."""
     counts = found["verdict"].value_counts()
     return [("claims", found["claim"].nunique(), "")] + [
         (f"claims_{name}", int(counts.get(verdict, 0)), "")

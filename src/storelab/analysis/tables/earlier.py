@@ -1,29 +1,30 @@
-"""Published numbers of earlier evaluations and ours, compared by a common measure, or listed in one table.
+"""Tables that list published numbers of earlier evaluations together with our results.
 
-* `earlier.csv`: single statements of 2012-2015. A printed number is divided by the number of clients in its setting, or
-  is that of one front-end as printed, or of the whole system if it cannot be divided. Throughput that filled a network
-  is also divided by the capacity (Gbit/s) of its links. Ours is the highest median by the same measure: divided by the
-  clients, by the front-ends that they used, or undivided. By link, it is the traffic of the busiest interface relative
-  to its known capacity. The table has the measure and the printed number. Measures by which all of ours are equal (one
-  client at one front-end) are combined.
-* `one_client.csv`: the table of 2012 about one client and its threads. Ours are points of one client on whole objects
-  of the printed sizes, in a closed loop, with workers instead of threads. Rates are not scaled. Cells that were not
-  printed are empty.
-* `table1.csv`: Table 1 of J. Phys.: Conf. Ser. 664 (2015) 022001 and further systems in its text, followed by today's
+* `earlier.csv`: single statements of 2012-2015, compared with our results by a common measure. A printed number is
+  divided by the number of clients in its setting. If it was printed for one front-end, it is used as printed. If it
+  cannot be divided, it is the number of the whole system. Throughput that filled a network is also divided by the
+  capacity (Gbit/s) of its links. Our number is the highest median by the same measure: divided by the clients, divided
+  by the front-ends that they used, or undivided. If the measure is per link, our number is the traffic of the busiest
+  interface relative to its known capacity. The table lists the measure and the printed number. If several measures give
+  the same numbers for all our systems (for example with one client at one front-end), they are combined.
+* `one_client.csv`: the table of 2012 about one client and its threads. Our rows are points of one client on whole
+  objects of the printed sizes, in a closed loop, with workers instead of threads. Rates are not scaled. Cells that were
+  not printed are empty.
+* `table1.csv`: Table 1 of J. Phys.: Conf. Ser. 664 (2015) 022001 and further systems in its text, followed by our
   stores with the answers of the probe and their deployment. Cells that were not printed or probed are empty.
 * `table2.csv`: one job opens the file and reads its entries once, as in Table 2 of the same paper, whose rows are last.
-  The rows are selections of `read_entries` over all branches, at the smallest number of clients. Their first reads
-  (`_first`, including the opening of the file as in the paper) are separate from later ones (`_again`). clusters:
-  baskets per branch read, which is the number of clusters touched if all branches share their clusters. A TTreeCache
-  that holds a cluster would make this number of calls, which are the paper's read calls. ranges: baskets, each a range
-  requested by the reader; requests: requests sent for them after merging and splitting. part: MB on the wire of the
-  first read in percent of those at 100 % of the entries, which allows comparing files of different sizes;
-  share_amplification: the same divided by the fraction of the entries.
+  Our rows are selections of `read_entries` over all branches, at the smallest number of clients. First reads (`_first`,
+  including the opening of the file as in the paper) are separate from later reads (`_again`). clusters: baskets per
+  branch read, which is the number of clusters touched if all branches have the same clusters. A TTreeCache of the size
+  of a cluster would make this number of calls, which corresponds to the read calls of the paper. ranges: baskets, each
+  of which is a range requested by the reader; requests: requests sent for these ranges after merging and splitting.
+  part: MB received by the first read, in percent of the MB at 100 % of the entries, which allows comparing files of
+  different sizes. share_amplification: part divided by the fraction of the entries.
 * `storage_lab.csv`: throughput into the nodes and events by system and number of jobs, as in the two tables of the
-  storage laboratory of HEPiX (September 2010). Their events were counted over an undisclosed period, ours over
-  `period_s`, so that they are not scaled to each other. Cells that were lost or never printed are empty. Ours are rates
-  of events.csv by setting of the client, and these rates times `period_s`. They are more precise than the number of
-  steps that ended in a short run.
+  storage laboratory of HEPiX (September 2010). Its events were counted over an undisclosed period, ours over
+  `period_s`. The numbers are therefore not scaled to each other. Cells that were lost or never printed are empty. Our
+  rows have the rates of events.csv by setting of the client, and these rates times `period_s`. The product is more
+  precise than the number of steps that ended in a short run.
 """
 
 import re
@@ -39,10 +40,10 @@ from storelab.analysis.tables import reads
 from storelab.analysis.tables.throughput import CLASSES, RATES, rows_of_class
 
 PUBLISHED, MEASURED = "published", "measured"
-SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # of printed numbers, without year
-SMALL = 8192  # bytes; the published objects had 4 kB, which may be binary
+SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # systems of printed numbers, without year
+SMALL = 8192  # bytes; the published objects had 4 kB, which can mean 4000 or 4096 bytes
 COLD, NETWORK = "cold", "network"  # downloads that are not cached; throughput without a printed direction
-QUANTITIES = {  # begin of a printed quantity, and its unit -> ours
+QUANTITIES = {  # (first words of a printed quantity, its unit) -> class of our results
     ("upload 4 kB", "files/s"): "metadata_upload",
     ("download 4 kB, linear until", "files/s"): COLD,
     ("download 4 kB", "files/s"): "metadata_download",
@@ -55,7 +56,7 @@ QUANTITIES = {  # begin of a printed quantity, and its unit -> ours
 STATEMENT_CLASSES = {
     COLD: ("metadata_download",),
     NETWORK: ("throughput_download", "throughput_upload"),
-}  # classes; others have the same name
+}  # names without an entry are the name of a class
 WHAT = {COLD: "Downloads that are not cached", NETWORK: "Throughput, up or down"}
 MB_PER_GBIT = 125.0
 WHOLE, LINK = "system", "link"
@@ -65,14 +66,14 @@ MEASURES = {
     WHOLE: "of the whole system",
     LINK: "per Gbit/s of link",
 }
-LINKS = {  # setting -> capacity of its network in Gbit/s: 1 for each client, 20 into the store (printed/README.md)
+LINKS = {  # setting -> Gbit/s of its network (printed/README.md): 1 for each client, at most 20 into the store
     "5 clients": 5,
     "20 clients": 20,
     "21 clients, 21 accounts, 2100 buckets": 20,
     "per front-end, 3 clients x 10 threads": 3,
     "2 x 10 Gb": 20,
 }
-SETTINGS = ("object_size_bytes", "engine", "clients", "workers", "front_ends")  # settings of our numbers
+SETTINGS = ("object_size_bytes", "engine", "clients", "workers", "front_ends")  # listed for our numbers
 COLUMNS = (
     "what",
     "measure",
@@ -91,12 +92,15 @@ COLUMNS = (
 
 
 def printed_name(system: str) -> str:
-    """Return the usual name of a system of the printed numbers: `uds1_2012` is UDS 1."""
+    """Return the usual name of a system of the printed numbers, such as `UDS 1` for `uds1_2012`."""
     return SYSTEMS.get(re.sub(r"_\d{4}$", "", system), system)
 
 
 def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
-    """Yield the measures of a statement: the unit by which it is divided, and their number in its setting."""
+    """Yield the measures of a printed statement: a key of MEASURES, and the number by which the value is divided.
+
+    setting: the setting of the statement; name: its class of results (`QUANTITIES`).
+    """
     clients = re.match(r"(\d+) clients\b", setting)
     if setting.startswith("per front-end"):
         yield "front_ends", 1
@@ -109,7 +113,7 @@ def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
 
 
 def printed() -> pd.DataFrame:
-    """Return the single statements that have a measure: `class`, `over`, and the columns of earlier.csv."""
+    """Return the printed statements that have a measure, with `class`, `over` and the columns of earlier.csv."""
     rows: list[dict[str, Any]] = []
     for r in published.load("uds_headlines").itertuples(index=False):
         same_unit = ((begin, name) for (begin, unit), name in QUANTITIES.items() if unit == r.unit)
@@ -124,7 +128,7 @@ def printed() -> pd.DataFrame:
 
 
 def _class_rows(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the rows of closed loops for a kind of statement."""
+    """Return the rows of closed loops that are compared with statements of this class. table: throughput.csv."""
     rows = pd.concat([rows_of_class(table, class_name) for class_name in STATEMENT_CLASSES.get(name, (name,))])
     if len(rows) and not name.startswith(("throughput", NETWORK)):
         rows = rows[rows["object_size_bytes"] <= SMALL]
@@ -136,7 +140,7 @@ def _class_rows(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def _best_measured(
     throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str
 ) -> list[dict[str, Any]]:
-    """Return the best row of each deployment by this measure."""
+    """Return the row with the highest median by the measure `over` for each deployment, in the form of earlier.csv."""
     first_class = CLASSES[STATEMENT_CLASSES.get(name, (name,))[0]]
     metric, source = (("link", "percent"), resources) if over == LINK else (first_class.metric, throughput)
     columns = groups.spread([metric])
@@ -167,9 +171,9 @@ def _best_measured(
 
 
 def _used(rows: pd.DataFrame, over: str) -> pd.Series:
-    """Return the number of clients, or of the front-ends that they used.
+    """Return for each row the number of clients, or the number of front-ends that they used.
 
-    A client that is given one front-end does not use others.
+    If each client is assigned to one front-end, clients cannot use more front-ends than there are clients.
     """
     count = rows[over].astype(float)
     if over != "front_ends":
@@ -179,10 +183,10 @@ def _used(rows: pd.DataFrame, over: str) -> pd.Series:
 
 
 def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return one row per printed statement, and per measured system, by quantity and measure.
+    """Return one row per printed statement, and one row per measured system, by quantity and measure.
 
-    Statements that were not measured here are excluded. median: in `unit`, by `measure`; few: our number depends on few
-    operations; printed: the number in its source, in `printed_unit`.
+    Statements about quantities that were not measured here are excluded. median: value in `unit`, by `measure`; few:
+    our number depends on few operations; printed: the number in its source, in `printed_unit`.
     """
     then, out = printed(), []
     for name in dict.fromkeys(QUANTITIES.values()):
@@ -203,9 +207,9 @@ def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd
     return pd.DataFrame(out, columns=list(COLUMNS)).astype({"n": "Int64", "few": "boolean"})
 
 
-PRINTED = {4000: "4 kB", 4096: "4 kB", 10**7: "10 MB", 10 * 2**20: "10 MB"}  # sizes of 2012, which may be binary
+PRINTED = {4000: "4 kB", 4096: "4 kB", 10**7: "10 MB", 10 * 2**20: "10 MB"}  # sizes of 2012: decimal or binary units
 ONE_CLIENT_OPERATIONS = {"put": "upload", "get": "download"}
-SHOWN = ("engine", "object_size_bytes", "clients", "workers", "buckets")  # axes with a column, or one value
+SHOWN = ("engine", "object_size_bytes", "clients", "workers", "buckets")  # axes with a column, or with only one value
 SOURCE, SYSTEM = "2012 minor review", "Huawei UDS, first generation"
 ONE_CLIENT_COLUMNS = (
     "operation",
@@ -226,7 +230,10 @@ _AS_PRINTED = {"rate_{}_per_s": "files_per_s", "throughput_{}_mb_per_s": "mb_per
 
 
 def comparable_rows(throughput: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of throughput.csv with the printed operations, sizes and number of clients; add `object_size`."""
+    """Return the rows of throughput.csv with the printed operations, sizes and number of clients.
+
+    The columns `object_size` (as printed) and `setting` (other axes in words) are added.
+    """
     needed = {"object_size_bytes", "clients", "workers", "buckets"}
     if throughput.empty or not needed <= set(throughput):
         return throughput.iloc[:0].assign(object_size="")
@@ -250,7 +257,7 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
 
 
 def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed rows and ours, for each operation and size that was measured here."""
+    """Return the printed rows and our rows, for each operation and size that was measured here."""
     measured, out = comparable_rows(throughput), []
     for size in dict.fromkeys(PRINTED.values()):
         for workload, operation in ONE_CLIENT_OPERATIONS.items():
@@ -291,7 +298,10 @@ TABLE1_COLUMNS = (
 
 
 def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Return store -> the facts in its records: name, version, redundancy, maximum of front-ends and of servers."""
+    """Return the facts about each store from its records: name of the store -> column of table1.csv -> value.
+
+    The columns are name, version, redundancy, front_ends and storage_nodes. The last two are maxima over the runs.
+    """
     out: dict[str, dict[str, Any]] = {}
     for run in campaign.runs.values():
         store = run.get("store") or {}
@@ -306,7 +316,7 @@ def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
 
 
 def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed systems, followed by each probed store and deployment; no rows without a probe."""
+    """Return the printed systems, followed by each probed store and deployment. Without a probe, there are no rows."""
     out: list[dict[str, Any]] = []
     if len(capabilities):
         out += [{"source": PUBLISHED, **r} for r in published.load("systems_2015").to_dict("records")]
@@ -319,7 +329,7 @@ def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out, columns=list(TABLE1_COLUMNS)).astype({"front_ends": "Int64", "storage_nodes": "Int64"})
 
 
-NAVIGATION = {"CMS": "scan", "ATLAS": "random"}  # use case of 2010 -> ours
+NAVIGATION = {"CMS": "scan", "ATLAS": "random"}  # use case of 2010 -> our value of the axis
 RANGE = ("low", "high")
 STORAGE_LAB_COLUMNS = (
     "source",
@@ -350,11 +360,11 @@ def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
     axes = [c for c in labels.axes_of(found) if c not in fixed and found[c].nunique() > 1]
     axes += (
         ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []
-    )  # else it follows from the jobs
+    )  # otherwise the number of jobs determines it
     out = []
     for r in groups.labelled(found).to_dict("records"):
         texts = (labels.value_text(c, r[c]) for c in axes)
-        wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # the wire is not known for a local file
+        wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # local files have no network traffic
         row = {c: r[c] for c in ("store", "workload", "navigation", "n", "interval", "shared_host", "nodes")}
         row |= {"source": MEASURED, "system": r["deployment"], "jobs": r["clients"], "period_s": r["duration_s"]}
         row |= {"setting": ", ".join(filter(None, [reads.setting(r), *texts]))}
@@ -369,7 +379,10 @@ def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed rows of the use cases that were measured here, followed by ours; no rows without ours."""
+    """Return the printed rows of the use cases that were measured here, followed by our rows.
+
+    If nothing was measured here, there are no rows. found: events.csv.
+    """
     ours = pd.DataFrame(_our_storage_lab(found) if len(found) else [], columns=list(STORAGE_LAB_COLUMNS))
     theirs = published.load("hepix_2010_storage_lab").rename(columns={"solution": "system", "threads": "jobs"})
     theirs = theirs.assign(source=PUBLISHED, nodes=NODES, navigation=theirs["use_case"].map(NAVIGATION))
@@ -382,8 +395,8 @@ def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
 def best_settings(found: pd.DataFrame) -> pd.DataFrame:
     """Return our rows with the best setting of each system and navigation.
 
-    It is the setting with the most events/s at the largest number of jobs. So each system is tuned for the most events,
-    as in 2010.
+    The best setting is the one with the most events/s at the largest number of jobs. Each system is thus tuned for the
+    most events, as in 2010.
     """
     kept = []
     for _, group in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
@@ -430,10 +443,10 @@ TABLE2_COLUMNS = (
 
 
 def table2(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per selection, followed by the published rows (`source` published; null: not printed).
+    """Return one row per selection, followed by the published rows. Values that were not printed are null.
 
-    The values are medians over the runs. The MB of the first reads also have low and high, because random selections
-    differ.
+    Our values are medians over the runs. For the MB of the first reads, low and high are also given, because random
+    selections differ.
     """
     out = _measured_table2(campaign, points, by)
     if out.empty:
@@ -464,7 +477,7 @@ def _measured_table2(campaign: Campaign, points: pd.DataFrame, by: list[str]) ->
 def _published_table2(out: pd.DataFrame) -> pd.DataFrame:
     """Return the published rows in the form of `out`.
 
-    A read call corresponds to a cluster, and the volume is that of opening and reading.
+    A read call corresponds to a cluster. The volume includes both opening and reading.
     """
     printed = published.share_amplification()
     return pd.DataFrame(

@@ -1,9 +1,9 @@
 """`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class.
 
-Errors are results: they are counted by class and by second. A run with a larger fraction of failed operations than the
-campaign's `failure_budget` is `invalid`: it is shown here, but not used in medians. The class is the S3 error code of
-the answer, else the name of the exception or of the engine's message. `Hung` is an operation that never ended. Its
-recorded end is the time when it was given up, so that its latency is a lower bound. Seconds count from the agreed
+Failed operations are counted by class and by second. If a larger fraction of the operations failed than the campaign's
+`failure_budget`, a run is `invalid`: it is listed here, but not used in medians. The class is the S3 error code of the
+answer, else the name of the exception or of the engine's message. An operation of the class `Hung` never ended. Its
+recorded end is the time when the client gave it up, so that its latency is a lower bound. Seconds count from the agreed
 start.
 """
 
@@ -34,7 +34,7 @@ def budget(campaign: Campaign) -> float:
 
 
 def label(status: Any, error: Any) -> str:
-    """Return `503 SlowDown`, or only the class without an HTTP status."""
+    """Return an HTTP status and an error class as text, such as `503 SlowDown`. Without status, it is the class."""
     if pd.isna(error):
         return GOOD
     return f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)
@@ -52,11 +52,12 @@ def _runs(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: list[str]) -> pd.DataFrame:
-    """Return one row per run with errors, op, status and class. The worst run and the largest class are first.
+    """Return one row for each run with errors, op, status and class. The worst run and the largest class are first.
 
-    Columns: `by` and `roles_by`, rep, key, state; operations that failed in this way, fraction (of all operations of
-    the run; run_fraction: that of all failed operations), first_s and last_s (when the first and last of them ended),
-    latency_p50_ms (null for bins, and for engines that do not record it). points: points.csv, with and without roles.
+    Columns: `by`, `roles_by`, rep, key, state, op, status, error (the class); operations: number of these failures;
+    fraction: operations divided by all operations of the run; run_fraction: all failed operations divided by all
+    operations of the run; first_s, last_s: when the first and the last of these failures ended; latency_p50_ms: null
+    for bins, and for engines that do not record it. points: points.csv, with and without roles.
     """
     wanted, by = _runs(points), list(dict.fromkeys([*by, *roles_by]))
     con = scan.connect(campaign, "ops", wanted["key"])
@@ -74,10 +75,10 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: li
 
 
 def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return the operations that ended in each second of the runs with errors. The worst run is first.
+    """Return the number of operations that ended in each second of the runs with errors. The worst run is first.
 
-    Columns: key, store, workload, state, run_fraction, failure_budget, shared_host, second (its begin), class (`good`
-    or a `label`), operations.
+    Columns: key, store, workload, state, run_fraction, failure_budget, shared_host, second (start of the second),
+    class (`good` or a `label`), operations.
     """
     wanted = _runs(points)
     con = scan.connect(campaign, "ops", wanted["key"])
@@ -93,9 +94,10 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about errors: the budget, runs with errors, invalid and worst runs.
+    """Return name, value and unit of the numbers about errors.
 
-    found: errors.csv.
+    The numbers are the failure budget, the numbers of invalid runs and runs with errors, and the worst run. found:
+    errors.csv.
     """
     wanted = _runs(points)
     out: list[tuple[str, Any, str]] = [

@@ -1,8 +1,9 @@
 """Capabilities, consistency and durability of stores.
 
 * `capabilities.csv`: the capabilities of each store, from the answers of the workload `probe`. A probe has no rate, so
-  that its points are not in tables of rates. Clients and runs are combined into one row. Other answers take precedence
-  over `not tried` and `error`. Where answers contradict each other, the row has `unclear` and how often each was given.
+  that its points are not in tables of rates. The answers of all clients and runs are combined into one row. The answers
+  `not tried` and `error` are only used if there is no other answer. If answers contradict each other, the answer is
+  `unclear`, and the evidence states how often each was given.
 * `consistency.csv`: anomalies and tries of the workload `consistency`, with the upper bound of their fraction. A try is
   one judged answer. Failed operations are errors and do not count as tries. The bound is one-sided and exact: C. J.
   Clopper and E. S. Pearson, *The use of confidence or fiducial limits illustrated in the case of the binomial*,
@@ -10,8 +11,8 @@
   and A. Lippman-Hand, *If nothing goes wrong, is everything all right?*, JAMA 249 (1983) 1743-1745.
 * `durability.csv`: the state of acknowledged writes, with the same upper bounds. Each write that the store acknowledged
   was recorded in a ledger, and read back (docs/durability.md): while an actor was down, and after the recovery or,
-  without a fault, at the end. The last of these readings shows what remains. An operation without acknowledgement may
-  or may not have been done, and is not an anomaly.
+  without a fault, at the end. The last reading shows which data remain. If an operation was not acknowledged, it is not
+  known if the store did it, so that it is not an anomaly.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.model import OF_ROLE
 
 PROBE = "probe"
-WEAK = ("error", "not tried")  # say nothing about the store; the first one is shown if all answers are of these
+WEAK = ("error", "not tried")  # answers without information about the store; `error` takes precedence
 UNCLEAR = "unclear"
 CAPABILITY_COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
 
@@ -60,7 +61,10 @@ def deployment_axes(campaign: Campaign) -> list[str]:
 
 
 def agreed(answered: pd.DataFrame) -> dict[str, Any]:
-    """Combine all answers to one question about one deployment into answer, evidence and asked (number of tries)."""
+    """Return answer, evidence and asked (number of tries), combined from all answers to one question.
+
+    answered: the rows of `answers` for one question and one deployment.
+    """
     given = [*zip(answered["answer"], answered["evidence"], strict=True)]
     tried = [(answer, evidence) for answer, evidence in given if answer not in WEAK]
     if not tried:
@@ -137,7 +141,7 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
 
 
 def _recorded(campaign: Campaign, name: str) -> pd.DataFrame:
-    """Return all rows of `<name>.<client>.parquet`, with the key of their point as `point`."""
+    """Return all rows of the files `<name>.<client>.parquet`, with the key of their point in the column `point`."""
     con = scan.connect(campaign, name)
     if con is None:
         return pd.DataFrame(columns=["point", *records.TABLES[name]])
@@ -147,10 +151,10 @@ def _recorded(campaign: Campaign, name: str) -> pd.DataFrame:
 def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     """Return one row per store, deployment and axes, scenario, and front-end.
 
-    front_end: the `same` as that of the write, or an `other`. Counts are sums over clients and runs. fraction =
-    anomalies / tried; fraction_upper95: `upper_bound`; never_right: anomalies that did not end while they were watched
-    (for at most watched_max_s); lasted_*: duration of the other ones, from the write's acknowledgement (or the first
-    wrong answer) to the first right answer; example: evidence of the first one.
+    front_end: `same` if the answer came from the front-end that received the write, else `other`. Counts are sums over
+    clients and runs. fraction = anomalies / tried; fraction_upper95: `upper_bound`; never_right: anomalies that did not
+    end while they were watched (for at most watched_max_s); lasted_*: duration of the other anomalies, from the write's
+    acknowledgement (or the first wrong answer) to the first right answer; example: evidence of the first anomaly.
 
     axes: column -> dtype of the axes of the plan.
     """
@@ -220,11 +224,11 @@ DURABILITY_COUNTS = ("n", *(c for c in DURABILITY_COLUMNS[2:-1] if not c.endswit
 
 
 def durability_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per group of points with a ledger, with or without roles, and reading (`when`).
+    """Return one row for each group of points with a ledger, and stage at which it was read back (`when`).
 
-    Columns: store, workload, the axes of these workloads, and counts over the valid runs (n). Those of WRONG have upper
-    bounds in percent of the states read. If a run was read several times at one stage, the largest count is taken.
-    wrong: sum of WRONG; unreadable: failed reads, which are neither right nor wrong; example: one of them.
+    Columns: store, workload, the axes of these workloads, and counts over the valid runs (n). The counts of WRONG have
+    upper bounds in percent of the states read. If a run was read several times at one stage, the largest count is used.
+    wrong: sum of WRONG; unreadable: failed reads, which are neither right nor wrong; example: evidence of one anomaly.
     """
     rows = []
     order = {name: i for i, name in enumerate(WHEN)}
@@ -242,7 +246,7 @@ def durability_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
                 {"key": key, "place": order.get(reading["when"], len(order)), "example": examples[0]} | known | counts
             )
     read = pd.DataFrame(rows, columns=["key", "place", "example", "when", *DURABILITY_COUNTS[1:-1]])
-    # A run may have been read several times at one stage, first a sample. These readings are of the same states.
+    # A run can be read several times at one stage, first only a sample. These readings are of the same states.
     once = dict.fromkeys(DURABILITY_COUNTS[1:-1], "max") | {"example": "first"}
     found = read.groupby(["key", "place", "when"], as_index=False).agg(once)
     ok = points[points["state"] == "ok"].reindex(columns=[*by, "key"]).merge(found, on="key")
@@ -260,7 +264,7 @@ def durability_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def summed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of durability.csv with the parts of a series combined, without the axis `part`."""
+    """Return durability.csv with the parts of each series added up, and without the axis `part`."""
     if "part" not in table or table["part"].nunique() < 2:
         return table
     same = [c for c in table.columns[: table.columns.get_loc("n")] if c != "part"] + ["when"]
@@ -272,10 +276,10 @@ def summed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def durability_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about durability; no rows without data.
+    """Return name, value and unit of the numbers about durability. Without data, the list is empty.
 
-    They are those of the last reading (acknowledged writes, states read, wrong ones with the upper bound), and the
-    wrong ones of all readings.
+    The numbers are acknowledged writes, states read, and wrong states with their upper bound, all at the last reading;
+    and the wrong states of all readings.
     """
     last = table[table["when"].isin(LAST)]
     if last.empty:

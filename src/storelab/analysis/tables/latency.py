@@ -1,21 +1,22 @@
 """`latency.csv`: quantiles of latency and TTFB over the runs of a group of points. See docs/latency.md.
 
-* latency = end_ns - coalesce(intended_ns, start_ns). In a closed loop it counts from the begin of the operation. In an
-  open loop it counts from when the operation was due, so that a stall affects all operations that were due in this time
-  ("coordinated omission": G. Tene, README of wrk2). TTFB is first_byte_ns minus the same time. A multi-object delete
-  has one latency for any number of objects.
-* Operations: those that succeeded and began (or were due) within the `overlap` window of `windows`; of bins, those that
-  end in it.
+* latency = end_ns - coalesce(intended_ns, start_ns). In a closed loop it counts from the start of the operation. In an
+  open loop it counts from the time when the operation was due, so that a stall affects all operations that were due in
+  this time ("coordinated omission": G. Tene, README of wrk2). TTFB is first_byte_ns minus the same time. A multi-object
+  delete has one latency for any number of objects.
+* Operations count if they succeeded, and if they began (or were due) within the `overlap` window of `windows`. A bin
+  counts if it ends in this window.
 * The quantile p of a run is the smallest latency that at least the fraction p of the operations did not exceed (nearest
   rank). It is exact for single rows. For the histograms of bins it is interpolated in a bucket, with an error of up to
-  2 % (`binned`). It is null with fewer than 1 / (1 - p) operations, where it would equal the maximum: 100 for p99, 1000
-  for p99.9.
-* An operation that hung, or was due and never began, lasted at least until it was given up, or until the deadline. It
-  counts as longer than all operations that ended. A quantile that falls on one of these operations is a lower bound,
-  computed from all operations with the least duration of these. TTFB is not known in this case, and null. Operations
-  that hung count if they began before the window's end.
-* paused_percent: percentage of the operations longer than p99 that were in flight while their client did not run (its
-  longest pauses, see `engines.common.timing`). The client's host may explain this part of the tail.
+  2 % (`binned`). If there are fewer than 1 / (1 - p) operations (100 for p99, 1000 for p99.9), the quantile would be
+  the maximum, and is null.
+* An operation that hung lasted at least until the client gave it up. An operation that was due and never began lasted
+  at least until the deadline. Both count as longer than all operations that ended. If a quantile falls on one of these
+  operations, it is a lower bound, computed from all operations with these least durations. TTFB is then not known, and
+  is null. Operations that hung count if they began before the end of the window.
+* paused_percent: percentage of the operations longer than p99 that were in flight while their client did not run (the
+  client's longest pauses, see `engines.common.timing`). The host of the client can be the cause of this part of the
+  tail.
 """
 
 from typing import Any
@@ -38,10 +39,10 @@ METRICS = (*(f"latency_{n}" for n in NAMES), "latency_max", *TTFB.values())
 SIZES = ("range_size_bytes", "object_size_bytes")
 KEPT_UP = 99.0  # percent of the operations due; below it, the system did not keep up with an open loop
 TAIL = 0.99
-PAUSED = 50.0  # paused_percent from which on the host may cause the tail
+PAUSED = 50.0  # from this paused_percent on, the host can be the cause of the tail
 COUNTED = ("operations", "failed", "hung", "not_begun")
-BOUNDS = "lower_bounds"  # names of the metrics that are lower bounds, separated by ", "
-PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads that their op identifies
+BOUNDS = "lower_bounds"  # column with the names of the metrics that are lower bounds, separated by ", "
+PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads with one op, which identifies the workload
 LOADS = ("clients", "workers", "arrival_rate")
 POINT_COLUMNS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
 _ROWS = f"""(SELECT *, coalesce(intended_ns, start_ns) AS begun,
@@ -70,7 +71,10 @@ FROM {_ROWS} GROUP BY ALL"""
 
 
 def _bin_quantiles(buckets: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return quantiles in ns per key and op. buckets: histograms with key, op, outcome, upper_ns, operations."""
+    """Return one row per key and op with counts and quantiles in ns.
+
+    buckets: histograms with the columns key, op, outcome, upper_ns and operations.
+    """
     rows = []
     for (key, op), group in buckets.groupby(["key", "op"]):
         counts = {outcome: rows.groupby("upper_ns")["operations"].sum() for outcome, rows in group.groupby("outcome")}
@@ -93,7 +97,7 @@ def _never_began(run: dict[str, Any], rate: float) -> np.ndarray:
 def _bounded(row: dict[str, Any], missed: np.ndarray, con: Any) -> dict[str, Any]:
     """Return the entries of a row of `runs` that change if operations hung or never began.
 
-    missed: the least durations (ns) of operations that never began.
+    missed: the least durations (ns) of operations that never began; con: a connection with the view `rows`.
     """
     if row["binned"]:
         ended, hung, ttfb = row["ended"], row["held"].rename(lambda upper: upper / WIDTH), pd.Series()
@@ -117,7 +121,7 @@ def _bounded(row: dict[str, Any], missed: np.ndarray, con: Any) -> dict[str, Any
 
 
 def _paused(con: Any, row: dict[str, Any], run: dict[str, Any]) -> float | None:
-    """Return paused_percent of a row of `runs`; None where a client does not record its pauses."""
+    """Return paused_percent of a row of `runs`, or None if a client did not record its pauses."""
     recorded = {c.get("client"): (c.get("engine") or {}).get("pauses") for c in run["clients"]}
     if None in recorded.values():
         return None
@@ -134,9 +138,9 @@ def _paused(con: Any, row: dict[str, Any], run: dict[str, Any]) -> float | None:
 def runs(campaign: Campaign) -> pd.DataFrame:
     """Return one row per measured key and op that has latencies.
 
-    Columns: operations (successful), failed, hung (all begun in the window), not_begun (due in it), loop, binned,
-    METRICS in ms (null as described in the module), BOUNDS (null: none). `operations` counts latencies, which are those
-    of requests for a multi-object delete.
+    Columns: operations (successful), failed, hung (all three began in the window), not_begun (due in the window), loop,
+    binned, METRICS in ms (null as described in the module), BOUNDS (null: no lower bounds). `operations` is the number
+    of latencies; a multi-object delete has one for each request.
     """
     # Points with roles have a separate table.
     con = scan.connect(campaign, "ops", campaign.runs.keys() - {*roles.keys(campaign)})
@@ -144,7 +148,7 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
     rows = single.assign(binned=False).to_dict("records")
     if len(buckets):
-        mixed = set(buckets["key"]) & set(single["key"])  # clients of one run may differ
+        mixed = set(buckets["key"]) & set(single["key"])  # some clients of a run can record bins, others operations
         if mixed:
             as_buckets = con.execute(_AS_BUCKETS).df()
             buckets = pd.concat([buckets, as_buckets[as_buckets["key"].isin(mixed)]])
@@ -193,9 +197,9 @@ def _row(r: dict[str, Any], run: dict[str, Any], rate: float, con: Any) -> dict[
 
 
 def point_columns(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns OF_POINTS and `latency_lower_bounds` per key (the index).
+    """Return POINT_COLUMNS and `latency_lower_bounds`, one row per key (the index).
 
-    They are those of the op with the most operations in the window.
+    If a point has several ops, the op with the most operations in the window is used.
     """
     most = found.sort_values("operations", kind="stable").drop_duplicates("key", keep="last").set_index("key")
     values = most[[c.removesuffix("_ms") for c in POINT_COLUMNS]].add_suffix("_ms").astype("Float64")
@@ -203,7 +207,10 @@ def point_columns(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per valid run and op: its columns of points.csv and of `runs`, with the unit in METRICS."""
+    """Return one row per valid run and op, with the columns of points.csv and of `runs`.
+
+    The unit is added to the names of METRICS.
+    """
     renamed = found.rename(columns={"operations": "counted"})
     both = points[points["state"] == "ok"].merge(renamed, on="key", suffixes=("_of_run", ""))
     return both.drop(columns=[*POINT_COLUMNS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
@@ -212,11 +219,11 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return one row per group of points (columns `by`) and op. both: the result of `with_points`.
 
-    For each of METRICS it has the median over the runs with interval or range, in ms; null where it is null in one of
-    the runs. lower_bounds: the metrics that are lower bounds in one of the runs, and therefore here. paused_percent: in
-    the worst run; null: not known. concurrency: clients * workers. operations, failed, hung, not_begun: sums over the
-    runs. completed_percent (open loop): percentage of the operations due in the windows that began and ended, in the
-    worst run; below 100 the system did not keep up.
+    For each of METRICS, the columns are the median over the runs and its interval or range, in ms. They are null if the
+    metric is null in one of the runs. lower_bounds: the metrics that are lower bounds in one of the runs, and therefore
+    here. paused_percent: value of the worst run; null: not known. concurrency: clients * workers. operations, failed,
+    hung, not_begun: sums over the runs. completed_percent (open loop): percentage of the operations due in the window
+    that began and ended, in the worst run; below 100, the system did not keep up.
     """
     metrics = [(m, "ms") for m in METRICS]
     head = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
@@ -247,7 +254,7 @@ def _completed(runs_of: pd.DataFrame, rate: float) -> float:
 
 
 def definitions() -> list[tuple[str, Any, str]]:
-    """Return constants of the definitions as (name, value, unit), for the paper's method section."""
+    """Return the constants of definitions as (name, value, unit), for the paper's method section."""
     fewest = {n: round(1 / (1 - p)) for n, p in zip(NAMES, LEVELS, strict=True)}
     return [
         ("latency_fewest", fewest["p99"], ""),
@@ -257,10 +264,10 @@ def definitions() -> list[tuple[str, Any, str]]:
 
 
 def shown(latency: pd.DataFrame, metric: str = "latency_p50") -> pd.DataFrame:
-    """Return the rows of `latency.csv` for figures and text: those with a value of `metric`.
+    """Return the rows of `latency.csv` that figures and text use: those with a value of `metric`.
 
-    The calibration is excluded. Reads of selections are excluded too, because their time depends on the selection and
-    is shown by phase elsewhere.
+    The calibration is excluded. Reads of selections are also excluded, because their duration depends on the selection;
+    other figures show it by phase.
     """
     if "loop" not in latency:
         return latency.iloc[:0]
@@ -269,17 +276,17 @@ def shown(latency: pd.DataFrame, metric: str = "latency_p50") -> pd.DataFrame:
 
 
 def load_column(loop: str) -> str:
-    """Return the column of the load of a loop."""
+    """Return the column that has the load of a closed or open loop."""
     return "concurrency" if loop == "closed" else "arrival_rate"
 
 
 def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
     """Return the rows of `shown` with the lowest and the highest load by system, workload, op, sizes and loop.
 
-    `setting` has the other axes that vary, in words. Both rows have the same setting: the one with the most loads, then
-    with the most front-ends, buckets and accounts, then with the most defaults. Of several rows with the same load, the
-    one with the fewest clients is taken. Reads that are not warm are only used for workloads without warm reads.
-    open_least: also return the lowest load of an open loop.
+    The column `setting` describes the other axes that vary. Both rows have the same setting: the one with the most
+    loads, then with the most front-ends, buckets and accounts, then with the most defaults. If several rows have the
+    same load, the one with the fewest clients is used. Reads that are not warm are only used for workloads without warm
+    reads. open_least: also return the lowest load of an open loop.
     """
     rows, kept = shown(latency), []
     if rows.empty:
@@ -305,17 +312,17 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
 
 
 def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[float, ...]:
-    """Return the sort key of the settings of `ends`."""
+    """Return the sort key by which `ends` chooses one setting. rows: the rows of a setting; column: their load."""
     first = rows.iloc[0]
     wide = (0.0 if pd.isna(first.get(c)) else float(first[c]) for c in ("front_ends", "buckets", "accounts"))
     return rows[column].nunique(), *wide, sum(labels.is_default(c, first[c]) for c in varied)
 
 
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about latency; no rows without data.
+    """Return name, value and unit of the numbers about latency. Without data, the list is empty.
 
-    They are the smallest median and the largest p99 of each loop in `ends` with their places, and the number of groups
-    of the open loop in which the system did not keep up.
+    The numbers are the smallest median and the largest p99 of each loop in `ends`, with the point at which they were
+    measured, and the number of groups of the open loop in which the system did not keep up.
     """
     out: list[tuple[str, Any, str]] = []
     for loop in ("closed", "open"):
@@ -338,12 +345,12 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def operation(row: Any) -> str:
-    """Return the op of a row of `latency.csv`, with its workload if necessary: `GET, mixed operations`."""
+    """Return the op of a row of `latency.csv`, with its workload if necessary, such as `GET, mixed operations`."""
     return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {labels.value_text('workload', row['workload'])}"
 
 
 def where(row: Any) -> str:
-    """Return the place of one row of `ends`: `GET, 4 kB objects, on alpha with 4 front-ends at concurrency 8`."""
+    """Describe the point of a row of `ends`: `GET, 4 kB objects, on alpha with 4 front-ends at concurrency 8`."""
     sizes = [labels.value_text(c, row[c]) for c in SIZES if c in row and not pd.isna(row[c])]
     due = labels.grouped(f"{row['arrival_rate']:.0f}") if row["loop"] == "open" and row.get("arrival_rate") else ""
     rate = f" and {due} operations/s due" if due else ""

@@ -1,6 +1,6 @@
 """Single numbers and facts for the paper's text: `numbers.csv` and `environment.csv`.
 
-Every number quoted in the text is a row with its source. The templates of the paper print it by its name.
+Every number quoted in the text is a row with its source. The templates of the paper refer to it by its name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ from storelab.analysis.tables import NUMBERS, latency, throughput
 from storelab.core import units
 
 DEFINITIONS = "the definitions"  # the source of constants
-COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches")  # with runs `n`
+COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches")  # have numbers of runs (`n`)
 
 
 def _definitions() -> list[tuple[str, Any, str]]:
-    """Return constants of the definitions, so that the method section always agrees with the code."""
+    """Return the constants of definitions, so that the paper's method section always agrees with the code."""
     return [
         ("rate_few", groups.FEW, ""),
         ("rate_shares_from", windows.SHARES_FROM, ""),
@@ -42,9 +42,9 @@ def _definitions() -> list[tuple[str, Any, str]]:
 
 
 def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
-    """Return one row per number or word that the text may quote: name (letters and '_'), value, unit, source.
+    """Return one row per number or word that the text can quote: name (letters and '_'), value, unit, source.
 
-    Numbers without data have no row.
+    A number that cannot be computed has no row.
     """
     plan = campaign.plan["campaign"]
     facts = {
@@ -79,9 +79,9 @@ def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
-    """Flatten nested mappings to (dotted name, value).
+    """Return the values in nested mappings as pairs (dotted name, value).
 
-    A key that contains dots follows a colon. A mapping `packages` becomes one text.
+    A key that contains dots is separated by a colon. A mapping `packages` becomes one text.
     """
     if name == "packages":
         return [(name, ", ".join(f"{k} {v}" for k, v in sorted(value.items())))]
@@ -94,7 +94,7 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def environment(campaign: Campaign) -> pd.DataFrame:
-    """Return the recorded environment: group, item, value, and the number of measured points with this value."""
+    """Return the recorded environment: columns group, item, value, and points (number of points with this value)."""
     counts: dict[tuple[str, str, str], int] = {}
     for run in campaign.runs.values():
         store, engine = run.get("store") or {}, run.get("engine") or {}

@@ -1,6 +1,6 @@
-"""`points.csv`: one row per planned point, and the columns that identify it.
+"""`points.csv`: one row per planned point, and the columns that identify a point.
 
-Rates, windows and steadiness are defined in `windows`. MB = 10^6 bytes; the name of a column ends with its unit.
+Rates, windows and steadiness are defined in `windows`. 1 MB is 10^6 bytes. The name of a column ends with its unit.
 """
 
 import ipaddress
@@ -27,21 +27,21 @@ NO_RATES = (
     "replicate",
     "launch",
     "collect_garbage",
-)  # workloads whose rates say nothing about a store
-# Of the host's cores, taken by neither clients nor store. The kernel's work for the network is less than this.
+)  # workloads whose rates are not a property of a store
+# Percent of the host's cores that neither clients nor store use. The kernel's work for the network is less than this.
 DISTURBED_PERCENT = 10
-DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` counts hung operations in older records, without `hung`
+DRAINED = ("loadgen", "obstore")  # in older records of these engines, which lack `hung`, `cut_off` has hung operations
 COMMON_COLUMNS = (
     "operations",
     "errors",
     "last_done_bytes",
 )  # columns of windows that are valid for all roles of a point
-PAUSED_MS = 100  # the text mentions pauses of a client of at least this length
+PAUSED_MS = 100  # shortest pause of a client that the paper's text mentions
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return column -> pandas dtype of every axis, in the workloads' order.
+    """Return the axes of all workloads, in their order: column -> pandas dtype.
 
     Workloads with roles and the calibration are excluded.
     """
@@ -59,7 +59,7 @@ def identity(plan: Mapping[str, Any]) -> list[str]:
 
 
 def loopback(endpoint: str) -> bool:
-    """Check whether the host of the URL is this machine, so that client and server share its cores."""
+    """Check whether a URL names the client's own host, so that client and server share its cores."""
     host = urlsplit(endpoint).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -68,31 +68,33 @@ def loopback(endpoint: str) -> bool:
 
 
 def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per planned point, in the order of measuring.
+    """Return `points.csv`: one row per planned point, in the order of measuring.
 
-    Failed points have the `state` failed and the reason. Runs with more failed operations than the campaign's budget
-    are `invalid`: they were measured, but are not used in medians. tries: all tries of the point; other_tries: the
-    outcomes of tries that do not count.
+    Failed points have the `state` failed, and a reason. Runs with more failed operations than the campaign's budget are
+    `invalid`: they were measured, but are not used in medians. tries: number of all tries of the point; other_tries:
+    outcomes of the tries that are not used.
 
-    * nodes: hosts of the clients. lateness_max_ms: largest lateness of a client after the agreed start.
+    * nodes: number of hosts of the clients. lateness_max_ms: largest lateness of a client after the agreed start.
     * *_cpu_percent: CPU time of all clients, of the store's processes, and of the whole host, in percent of the host's
-      cores from the agreed start to the deadline; other: that of the host minus both, including the kernel's work (null
-      where that of the server is not known).
-    * shared_host: the store runs on the clients' host (or on the machine of all their nodes) according to its record,
-      or the clients reach it over loopback.
-    * requests_per_operation: requests of an operation in the engine's mode.
-    * hung: operations in flight at the deadline that did not end in the time granted to them, included in errors. Null
-      where the engine cannot distinguish them; then cut_off has the operations in flight at the deadline.
-    * not_begun: operations that were due in an open loop while no worker was free.
-    * pauses_ms: total time in which a client did not run, of the client with the largest; pause_longest_ms: the longest
-      pause of a client; null where the engine does not record pauses.
-    * latency_lower_bounds: the quantiles that are lower bounds (`latency`). Ceilings: see `calibration`.
+      cores from the agreed start to the deadline. other_cpu_percent: the host minus clients and server, including the
+      kernel's work (null if the CPU time of the server is not known).
+    * shared_host: true if the store runs on the clients' host (or on the machine of all their nodes) according to its
+      record, or if the clients reach it over loopback.
+    * requests_per_operation: number of requests of an operation in the engine's mode.
+    * hung: number of operations in flight at the deadline that did not end in the time granted to them, included in
+      errors. It is null if the engine cannot distinguish them; cut_off then has the number of operations in flight at
+      the deadline.
+    * not_begun: number of operations that were due in an open loop while no worker was free.
+    * pauses_ms: total time in which a client did not run (the largest value of a client); pause_longest_ms: the longest
+      pause of a client. Both are null if the engine does not record pauses.
+    * latency_lower_bounds: the quantiles that are lower bounds (`latency`).
+    * Ceilings: see `calibration`.
     """
     return calibration.with_ceilings(campaign, measured, ceilings)
 
 
 def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
-    """Return points.csv without ceilings. latencies: `latency.runs`."""
+    """Return points.csv without the columns of ceilings. latencies: the result of `latency.runs`."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
     rows = []
     for p in sorted(campaign.points, key=lambda p: p["order"]):
@@ -127,12 +129,12 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
 
 
 def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
-    """Return the points without roles."""
+    """Return the rows of points without roles. points: points.csv."""
     return points[~points["workload"].isin(list(roles.workloads(plan)))]
 
 
 def rated(plain: pd.DataFrame) -> pd.DataFrame:
-    """Return the points of workloads whose rate says something about a store."""
+    """Return the rows of workloads whose rate is a property of a store. plain: the result of `plain`."""
     return plain[~plain["workload"].isin(NO_RATES)]
 
 
@@ -173,7 +175,8 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     # The CPU time of clients includes work after the deadline (decoding of the last reads), which must not count.
     if None not in (percent["client_cpu_percent"], percent["host_cpu_percent"]):
         percent["client_cpu_percent"] = min(percent["client_cpu_percent"], percent["host_cpu_percent"])
-    # The kernel shapes links between nodes on one machine, and this cannot be distinguished from other programs.
+    # If the nodes are on one machine, the kernel uses CPU time to limit the rate of their links. It cannot be
+    # distinguished from other programs.
     known = None not in percent.values() and not run.get("shared_machine")
     percent["other_cpu_percent"] = (
         max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"])
@@ -184,7 +187,7 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     here = store.get(
         "on_this_host", bool((store.get("deployment") or {}).get("daemons"))
     )  # in older records: the store has daemons started by storelab
-    if "nodes" in run:  # clients on other hosts do not share it, unless all nodes are on this machine
+    if "nodes" in run:  # clients on other hosts do not share the store's host, unless all nodes are on one machine
         here = here and run["shared_machine"]
     engines = [c.get("engine") or {} for c in clients]
     hung, in_flight = _sum(engines, "hung"), _sum(engines, "cut_off")
@@ -216,13 +219,13 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sum(engines: list[dict[str, Any]], name: str) -> int | None:
-    """Return the sum of the values of this name over all clients; None if one did not record it."""
+    """Return the sum of a value over all clients, or None if one of them did not record it."""
     known = [facts[name] for facts in engines if facts.get(name) is not None]
     return sum(known) if known and len(known) == len(engines) else None
 
 
 def _steadiness(judged: pd.Series) -> str:
-    """Return the numbers of steady and unsteady runs in words, without kinds that have no runs."""
+    """Return the numbers of steady and unsteady runs in words. Kinds without runs are omitted."""
     kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to judge"}).fillna("not steady")
     counts = kinds.value_counts().reindex(["steady", "not steady", "too short to judge"]).dropna().astype(int)
     parts = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
@@ -232,9 +235,8 @@ def _steadiness(judged: pd.Series) -> str:
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about the points: measured, valid and disturbed ones."""
     measured = every[every["workload"] != calibration.WORKLOAD]
-    points = (
-        measured if len(measured) else every
-    )  # a calibration is not a result of a store, but may be the only workload
+    # A calibration is not a result of a store, but it can be the only workload.
+    points = measured if len(measured) else every
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
     most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, the sum over all roles

@@ -1,12 +1,12 @@
 """Reads of selections (`sparse.csv`) and events processed by jobs (`events.csv`), and the bytes moved for them.
 
-`sparse.csv` has bytes, requests and time of a read, amplification and entries per second by group of points.
+`sparse.csv` has bytes, requests and time of a read, amplification and entries per second for each group of points.
 
-`events.csv` follows the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010), where
-useful work is more important than MB/s. An event counts once for each completed step that decoded it. Rates and bytes
-per event are estimates of `windows.closed_loop` in the `overlap` window, for all jobs, and of reading only
-(`windows.separate_reads` separates it from opening). The totals are those of all steps from the agreed start until
-the first job stopped, including the opening of the files.
+`events.csv` follows the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010), which
+counted useful work instead of MB/s. An event counts once for each completed step that decoded it. Rates and bytes per
+event are estimates for all jobs in the `overlap` window (`windows.closed_loop`). They do not include the opening of
+files (`windows.separate_reads`). The totals do include it. They cover all steps from the agreed start until the first
+job stopped.
 """
 
 from typing import Any
@@ -38,9 +38,9 @@ SPARSE_COLUMNS = (*groups.COUNTS, "few", "reads", "shared_host", *groups.CPU, *P
 def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) -> pd.DataFrame:
     """Return the points with reads, joined with `windows.reads`, and `share_amplification_ratio`.
 
-    It is the ratio of wire bytes per read to the entries' share of the volume. The latter is the needed bytes of the
-    same selection at 100 % of the entries, times the fraction of the entries. The published calls and volumes only
-    allow this measure. It is null where no point with 100 % was measured.
+    This ratio is wire bytes per read divided by the entries' share of the volume. The share is the number of needed
+    bytes of the same selection at 100 % of the entries, times the fraction of the entries. This measure is used because
+    it is the only one that can be computed from the published numbers. It is null if no point with 100 % was measured.
     """
     found = windows.reads(campaign)
     both = points[points["state"] != "invalid"]
@@ -61,9 +61,9 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
 
 
 def sparse_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of `read_points`: medians over the runs of the columns of `windows.reads`.
+    """Return one row per group of `read_points`, with medians over the runs of the columns of `windows.reads`.
 
-    reads: sum over the runs.
+    The column `reads` is the sum over the runs.
     """
     how = {"reads": "sum"} | dict.fromkeys(PER_READ, "median")
     both = both.rename(columns={f"{name}_per_read": name for name in PER_READ})
@@ -71,7 +71,7 @@ def sparse_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _extreme(table: pd.DataFrame, column: str, largest: bool = True) -> pd.Series | None:
-    """Return the row with the largest (or smallest) value of a column; None where no row has a value."""
+    """Return the row with the largest (or smallest) value of a column, or None if no row has a value."""
     values = table[column].dropna().astype(float)
     return table.loc[values.idxmax() if largest else values.idxmin()] if len(values) else None
 
@@ -79,7 +79,7 @@ def _extreme(table: pd.DataFrame, column: str, largest: bool = True) -> pd.Serie
 def all_branch_reads(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the reads of all branches.
 
-    Reads of a few branches are excluded, because a planner may read a whole file for a few of their entries.
+    Reads of a few branches are excluded, because a planner can read a whole file for a few of their entries.
     """
     if "volume_fraction_percent" not in rows:
         return rows
@@ -87,9 +87,10 @@ def all_branch_reads(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def entries_read(row: pd.Series, table: pd.DataFrame) -> tuple[float, float] | None:
-    """Return the number of entries of a read and of the file (a read of 100 %); None where either is not known.
+    """Return the number of entries of a read and of the whole file, or None if either is not known.
 
-    A read has at least one entry, so that the fraction of a small file may differ from the requested one.
+    The number for the whole file is that of a read of 100 %. A read has at least one entry, so that the fraction of a
+    small file can differ from the requested fraction.
     """
     if "entries" not in table or pd.isna(row["entries"]):
         return None
@@ -100,7 +101,7 @@ def entries_read(row: pd.Series, table: pd.DataFrame) -> tuple[float, float] | N
 def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about reads of entries of all branches.
 
-    Other reads have separate figures and tables. Amplifications have no row if all are equal after rounding.
+    Other reads have separate figures and tables. If all amplifications are equal after rounding, they are omitted.
     """
     out: list[tuple[str, Any, str]] = []
     table = all_branch_reads(table[table["workload"] == "read_entries"])
@@ -160,11 +161,11 @@ _RATES = {
 
 
 def event_runs(campaign: Campaign) -> pd.DataFrame:
-    """Return per key (the index) of the workload the columns `<name>_<unit>` of EVENT_METRICS, nodes, rate_operations.
+    """Return one row per key (the index) of the workload `events`.
 
-    nodes: hosts of the jobs; rate_operations: number of steps used for the rates. wire: null where the transport does
-    not record it (a local file), or lost a connection; asked: bytes of the requested ranges, always known. Bytes per
-    event are the ratio of the two rates.
+    Columns: `<name>_<unit>` of EVENT_METRICS; nodes: number of hosts of the jobs; rate_operations: number of steps used
+    for the rates. wire: null if the transport does not record it (a local file), or lost a connection; asked: bytes of
+    the requested ranges, which are always known. Bytes per event are the rate of bytes divided by the rate of events.
     """
     con = windows.separate_reads(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
@@ -180,22 +181,22 @@ def event_runs(campaign: Campaign) -> pd.DataFrame:
 
 
 def with_event_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per valid run: its columns of points.csv, and those of `event_runs`."""
+    """Return one row per valid run of the workload `events`, with the columns of points.csv and of `event_runs`."""
     both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
     return both.merge(event_runs(campaign), left_on="key", right_index=True, suffixes=("", "_of_steps"))
 
 
 def events_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of `events` points: medians over the runs with range or interval.
+    """Return one row per group of points of the workload `events`, with medians over the runs and their intervals.
 
-    by: the columns of a group; `clients` are the jobs.
+    by: the columns that make a group; `clients` is the number of jobs.
     """
     columns = [*by, *groups.COUNTS, "few", "nodes", *groups.SHARED, *groups.spread(EVENT_METRICS)]
     return groups.summarised(both, by, EVENT_METRICS, columns, {"nodes": "max"}, counted="events_per_s")
 
 
 def setting(row: Any) -> str:
-    """Return the way in which a job read, in words: `readahead of 1 MiB`, `no cache`, `planned`.
+    """Return in words how a job read, such as `readahead of 1 MiB`, `no cache` or `planned`.
 
     row: mapping with the axes of CLIENT.
     """
@@ -214,7 +215,7 @@ def setting(row: Any) -> str:
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `events.csv` that differ only in settings of the client.
 
-    Of several groups, it is the one with the most settings, then with the most jobs.
+    If there are several groups of these rows, the one with the most settings is returned, then with the most jobs.
     """
     by = ["store", *(c for c in labels.axes_of(rows) if c not in CLIENT)]
     groups = [group for _, group in rows.groupby(by, dropna=False)]
@@ -224,8 +225,9 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
 def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about events, by navigation.
 
-    They are the settings of the client with the most and the fewest events on the same store with the same jobs, the
-    span of their factors over all stores, and the gain of planned reads over reading ahead.
+    The numbers compare the settings of the client with the most and the fewest events, on the same store and with the
+    same number of jobs. They also give the range of this factor over all stores, and the gain of planned reads over
+    reading ahead.
     """
     out: list[tuple[str, Any, str]] = []
     for navigation in NAVIGATIONS:
@@ -258,8 +260,8 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 def _planned(navigation: str, stores: list[pd.DataFrame]) -> list[tuple[str, Any, str]]:
     """Return the factors of events and of bytes per event between reading ahead and planned reads.
 
-    Reading ahead is that with the largest window, planned reads are those without limits. The factors are spans over
-    the stores that have both. Also return for how many of them the bytes decreased.
+    For reading ahead, the largest window is used; for planned reads, the setting without limits. The factors are ranges
+    over the stores that have both. The number of stores for which the bytes decreased is also returned.
     """
     events, moved = [], []
     for rows in stores:

@@ -1,17 +1,18 @@
 """Distribution of software: publication of releases, starts of applications, garbage collection.
 
 * `releases.csv`: releases by stratum and day: new files, durations, and the lag of stratum 1. The lag of a day is the
-  time from when stratum 0 had its manifest until stratum 1 had it, or a later one. The content of a repository is the
-  sum of everything stored until that day, including failed days. If the engine creates the files of a day while it
-  publishes them, the day has no time of publication, but only a whole time, from its begin to its manifest.
-* `launches.csv`: starts of an application from a repository: durations, rates, and use of caches. The first start of a
-  client is its time to first run, from its own begin. All clients begin their first starts at the same time, with empty
-  caches. Quantiles are those of complete starts that ended after the warm-up and before the first client stopped. Rates
-  are estimates of `windows.closed_loop`. Volumes from caches and from the store are those of the whole run.
+  time from the manifest of this day at stratum 0 until stratum 1 has the same or a later manifest. The content of a
+  repository is the sum of everything stored until that day, including failed days. If the engine creates the files of a
+  day while it publishes them, the time of publication is not known. The day then has only a whole time, from its start
+  to its manifest.
+* `launches.csv`: starts of an application from a repository: durations, rates, and use of caches. The duration of the
+  first start is the time to first run of a client. All clients begin their first start at the same time, with empty
+  caches. Quantiles are computed from complete starts that ended after the warm-up and before the first client stopped.
+  Rates are estimates of `windows.closed_loop`. Volumes from caches and from the store are for the whole run.
 * `collections.csv`: runs in which the garbage of a release was collected: rates, remaining objects, and the effect on
-  simultaneous uploads. Deletions per second are those of all tries of a run, divided by the time from the end of
-  marking to the end of the try. The effect on uploads is a ratio within one run (`roles.csv`): their rate in a phase
-  divided by that before the collection began.
+  simultaneous uploads. Deletions per second are the deletions in all tries of a run, divided by the time from the end
+  of marking to the end of the try. The effect on uploads is a ratio within one run (`roles.csv`): the rate of uploads
+  in a phase divided by their rate before the collection began.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +43,7 @@ RELEASE_COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 def days_of_runs(campaign: Campaign) -> pd.DataFrame:
     """Return one row per run, stratum and day.
 
-    Columns: key, stratum, day, state, end_ns, factor, those of RELEASE_METRICS and RELEASE_COUNTS.
+    Columns: key, stratum, day, state, end_ns, factor, RELEASE_METRICS, RELEASE_COUNTS.
     """
     keys = [key for key, _ in campaign.files("days") if "release" in _fixed(campaign, key)]
     con = scan.connect(campaign, "days", keys)
@@ -76,12 +77,15 @@ def days_of_runs(campaign: Campaign) -> pd.DataFrame:
 
 
 def _fixed(campaign: Campaign, key: str) -> Mapping[str, Any]:
-    """Return the fixed settings of a run's point. They have no release if it has several roles."""
+    """Return the fixed settings of a run's point. If the point has roles, they do not include the release."""
     return campaign.runs[key]["point"]["fixed"]
 
 
 def _replication_lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
-    """Return for rows of stratum 1 the seconds from the day's publication to the end of the next replication."""
+    """Return the lag of each row of stratum 1: seconds from the day's publication to the end of the next replication.
+
+    done: which rows are published or replicated days.
+    """
     lags = pd.Series(np.nan, index=rows.index)
     for _, run in rows[done].groupby("key", sort=False):
         published = run[run["stratum"] == 0].set_index("day")["end_ns"]
@@ -95,10 +99,10 @@ def _replication_lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
 
 
 def with_published(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per valid run with a stratum 1: its columns of points.csv, published_days and behind.
+    """Return one row per valid run with a stratum 1, with the columns of points.csv, published_days and behind.
 
-    published_days: days that stratum 0 published; behind: those of them that stratum 1 never got, not even with a later
-    day. days: the result of `days_of_runs`.
+    published_days: number of days that stratum 0 published; behind: number of these days that stratum 1 never received,
+    not even with a later day. days: the result of `days_of_runs`.
     """
     done, both = days[days["state"] == PUBLISHED], days.loc[days["stratum"] == 1, "key"].unique()
     zero = done[(done["stratum"] == 0) & done["key"].isin(both)]
@@ -110,10 +114,11 @@ def with_published(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def releases_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of points (columns `by`), stratum and day.
+    """Return `releases.csv`: one row per group of points (columns `by`), stratum and day.
 
-    Columns: medians over the valid runs of RELEASE_METRICS with interval or range, and of RELEASE_COUNTS; published:
-    number of runs in which the day was published, or replicated; factor of the release.
+    Columns: medians of RELEASE_METRICS over the valid runs with interval or range; medians of RELEASE_COUNTS;
+    published: number of runs in which the day was published (stratum 0) or replicated (stratum 1); factor of the
+    release.
     """
     kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
     place = ["stratum", "day"]
@@ -127,16 +132,17 @@ def releases_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> 
 
 
 def place(row: Mapping[str, Any]) -> str:
-    """Return the store of a row's stratum."""
+    """Return the store that has the stratum of a row of releases.csv."""
     away = row["workload"] == "replicate" and row["stratum"] == 0
     return str(row["stratum0"] if away else row["store"])
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per group of points and stratum: the columns of its last day, and values over all days.
+    """Return one row per group of points and stratum, with the columns of its last day, and values over all days.
 
-    These are days, days_published (in all runs), day_s (median of publication_median_s), usual_lag_s and longest_lag_s
-    (median and maximum of lag_median_s), all_retries and all_failures (sums).
+    The values over all days are days, days_published (number of days that were published in all runs), day_s (median of
+    publication_median_s), usual_lag_s and longest_lag_s (median and maximum of lag_median_s), all_retries and
+    all_failures (sums).
     """
     out = []
     by = [*table.columns[: table.columns.get_loc("n")], "stratum"]
@@ -156,10 +162,10 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def releases_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about releases; no rows without data.
+    """Return name, value and unit of the numbers about releases. Without data, the list is empty.
 
-    They are releases_factor and releases_days of the release, releases_flat (largest number of days in a group that
-    stratum 0 did not get), and releases_left (largest number of objects that stratum 1 lacks at the end).
+    releases_factor, releases_days: factor and days of the release; releases_flat: largest number of days in a group
+    that stratum 0 did not publish; releases_left: largest number of objects that are missing in stratum 1 at the end.
     """
     if table.empty:
         return []
@@ -209,7 +215,7 @@ _RATES = {
 
 
 def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
-    """Return one row per run: key, LAUNCH_METRICS, failed, begun (clients with a complete start), factor."""
+    """Return one row per run: key, LAUNCH_METRICS, failed, begun (number of clients with a complete start), factor."""
     con = scan.connect(campaign, "launches")
     if con is None:
         return pd.DataFrame(columns=["key", *map("_".join, LAUNCH_METRICS), "failed", "begun", "factor"])
@@ -228,7 +234,8 @@ def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
 def _hits(cache: Mapping[str, Any] | None) -> float | None:
     """Return the percentage of requests for which the cache sent no request to the store.
 
-    The hits reported by Squid do not include requests that waited for the answer to another one.
+    It is computed from the requests to the store, because the hits that Squid reports do not include requests that
+    waited for the answer to another request.
     """
     if not cache or not cache["requests"]:
         return None
@@ -236,17 +243,17 @@ def _hits(cache: Mapping[str, Any] | None) -> float | None:
 
 
 def _origin(cache: Mapping[str, Any] | None, requested: str, fetched_mb: float) -> float | None:
-    """Return the MB that the store sent: the count of the cache, or without a cache the MB received by the clients."""
+    """Return the MB that the store sent: as counted by the cache, or without a cache as received by the clients."""
     if requested == "none":
         return fetched_mb
     return cache["origin_bytes"] / 1e6 if cache else None
 
 
 def launches_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of points (columns `by`).
+    """Return `launches.csv`: one row per group of points (columns `by`).
 
-    Columns: medians over the valid runs of LAUNCH_METRICS with interval or range; failed: failed starts in all runs;
-    factor of the release.
+    Columns: medians of LAUNCH_METRICS over the valid runs with interval or range; failed: number of failed starts in
+    all runs; factor of the release.
     """
     kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
     how = {"failed": "sum", "factor": "first"}
@@ -255,10 +262,10 @@ def launches_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> 
 
 
 def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each pair of groups of cold clients that differ only in the cache, the most clients first.
+    """Return one row for each pair of groups of cold clients that differ only in the cache.
 
-    Columns ending with `_none` are those without a cache, with `_cache` those with one. ratio: that of their first
-    starts.
+    The pairs with the most clients are first. Columns that end with `_none` are for the group without a cache, columns
+    that end with `_cache` for the group with a cache. ratio: ratio of the median first starts.
     """
     if table.empty:
         return pd.DataFrame()
@@ -274,11 +281,11 @@ def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about starts; no rows without data.
+    """Return name, value and unit of the numbers about starts. Without data, the list is empty.
 
-    launches_files: files of a start; launches_clients: largest number of clients. For the largest gang of cold clients
-    with and without a cache: launches_store, launches_direct and launches_cached (median and slowest client),
-    launches_hits.
+    launches_files: number of files of a start; launches_clients: largest number of clients. For the largest number of
+    cold clients with and without a cache: launches_store, launches_direct and launches_cached (median and slowest
+    client), launches_hits.
     """
     if table.empty:
         return []
@@ -302,10 +309,10 @@ def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 COLLECTS, UPLOADS = "collect_garbage", ("put", "publish")  # workloads
-AXES = ("engine", "pattern", "days", "keep", "batch", "workers")  # of the collection
+AXES = ("engine", "pattern", "days", "keep", "batch", "workers")  # axes of the collection
 RUN_KEYS = ("key", "store", "workload", "rep", "state", "shared_host")
-SUMS = ("deletes", "gets", "requests", "retries", "failures")  # over the tries
-LAST = ("kept", "dropped")  # of the last try
+SUMS = ("deletes", "gets", "requests", "retries", "failures")  # sums over the tries
+LAST = ("kept", "dropped")  # values of the last try
 SEEN = ("alive", "dead", "lost", "lingering", "left", "others")  # found by the check after the collection
 UPLOAD_RATIOS = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
 COLLECTION_COLUMNS = (
@@ -324,11 +331,11 @@ COLLECTION_COLUMNS = (
     "dead_mb",
     *UPLOAD_RATIOS,
 )
-COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *UPLOAD_RATIOS)  # of a group
+COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *UPLOAD_RATIOS)  # summarised as median, low and high
 
 
 def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any], list[int], Mapping[str, Any]]]:
-    """Yield role, axes, clients and the observed collection of everything in a run that collects garbage."""
+    """Yield role, axes, clients and observed collection for the run, or for each of its roles that collects garbage."""
     if run["point"]["workload"] == COLLECTS:
         ranks = [c["client"] for c in run["clients"]]
         yield None, run["point"]["axes"], ranks, run["observed"]["collection"]
@@ -374,7 +381,7 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
 
 
 def _times(tries_of_client: pd.DataFrame) -> dict[str, Any]:
-    """Return the seconds of marking, and seconds and deletions per second of sweeping, over all tries."""
+    """Return mark_s, sweep_s (duration of marking and of sweeping in all tries), and deletes_per_s of sweeping."""
     begun = tries_of_client[tries_of_client["marked_ns"].notna()]
     sweep = float((begun["end_ns"] - begun["marked_ns"]).sum()) / 1e9
     mark = float((begun["marked_ns"] - begun["begin_ns"]).sum()) / 1e9
@@ -386,7 +393,10 @@ def _times(tries_of_client: pd.DataFrame) -> dict[str, Any]:
 
 
 def _upload_ratios(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return (key, phase) -> rate of all uploads divided by that before the collection, if there were any."""
+    """Return the rate of all uploads divided by their rate before the collection: (key, phase) -> ratio.
+
+    Runs without uploads have no entry.
+    """
     rates = phases[phases["does"].isin(UPLOADS)].groupby(["key", "phase"])["rate_per_s"].sum()
     out = {}
     for (key, phase), rate in rates.items():
@@ -397,9 +407,9 @@ def _upload_ratios(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def collections_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per group of valid runs that differ only in the repetition.
+    """Return one row per group of valid runs that differ only in the repetition. table: collections.csv.
 
-    Columns: those of the first run, n, and median, low and high of COLLECTION_METRICS (`deletes_per_s_median` …);
+    Columns: the columns of the first run; n; median, low and high of COLLECTION_METRICS (`deletes_per_s_median` …);
     medians of alive, dead and dead_mb; sums of lingering, left, lost, retries and failures.
     """
     ok = table[table["state"] == "ok"]
@@ -418,11 +428,12 @@ def collections_summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def collections_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about garbage collection; no rows without data.
+    """Return name, value and unit of the numbers about garbage collection. Without data, the list is empty.
 
     collected_dead and collected_alive: largest number of objects; collected_rate: highest median of deletions per
-    second; collected_lingering: dead objects that still existed right afterwards, in all runs; collected_uploads: the
-    rate of uploads during the collection, relative to that before, of the group that was slowed down most.
+    second; collected_lingering: number of dead objects that still existed right after the collection, in all runs;
+    collected_uploads: rate of uploads during the collection relative to the rate before, for the group that was slowed
+    down most.
     """
     found = collections_summary(table)
     if found.empty:

@@ -1,25 +1,25 @@
 """Resources used by clients, front-ends, server and host, and the space used by a store.
 
-* `resources.csv` (docs/resources.md): from `host` and `clients` of run.json, and from the samples of the monitor. The
-  values are of whole runs, from the agreed start to the deadline. CPU time is not limited to the `overlap` window, and
-  is compared with the operations and bytes of the `last_done` window. Values are null where they were not recorded
-  (older records have no monitor).
-* `traffic.csv`: the traffic of each front-end of a point, which shows whether the load was balanced. If a front-end has
-  a separate interface (a testbed), its counters give the bytes received and sent from the agreed start to the deadline.
-  The operations of the clients come from their records, from the agreed start until the first client stopped. An
-  operation counts by the part of its time in this window, for the front-end that its client was given. For clients that
-  use several front-ends, it counts for the `endpoint` of the operation. Null where neither is known (bins, and
-  front-ends that share one name). Front-ends are numbered from 1, in the order in which clients are given them. A
-  front-end that no client was given counts too.
+* `resources.csv` (docs/resources.md): computed from `host` and `clients` of run.json, and from the samples of the
+  monitor. The values are for whole runs, from the agreed start to the deadline. CPU time is not limited to the
+  `overlap` window. It is compared with the operations and bytes of the `last_done` window. Values are null if they were
+  not recorded (older records have no monitor).
+* `traffic.csv`: the traffic of each front-end of a point, which shows if the load was balanced. If a front-end has a
+  separate interface (a testbed), the bytes received and sent from the agreed start to the deadline are taken from its
+  counters. The operations of the clients are taken from their records, from the agreed start until the first client
+  stopped. An operation counts by the part of its duration in this window. It counts for the front-end that its client
+  was assigned to. For clients that use several front-ends, it counts for the `endpoint` of the operation. The values
+  are null if neither is known (for bins, and for front-ends with the same name). Front-ends are numbered from 1, in the
+  order in which clients are assigned to them. Front-ends without clients are included.
 * `distributions.csv`: histograms of each group in the `overlap` window, over all runs. Values are counted in buckets,
-  120 in each power of ten, so that quantiles are accurate to 2 %; zeros are counted separately. `operation_time`: time
-  of each successful operation of any kind, from when it was due, else from when it began. `sent`, `received`: traffic
-  of the busiest interface of each client's host, over each step between two samples of the monitor (up to five per
-  second). On the loopback interface, bytes are both sent and received, because both ends of a connection are on it:
-  they are `traffic`. `cpu`: use of each client with its child processes, over each step. `memory`: resident memory, in
-  each sample.
-* `space.csv`: raw bytes used per byte stored, after uploads, deletion and reclaiming: (used - used before the uploads)
-  / bytes stored, as listed. The store itself reports the bytes used, including all copies.
+  120 for each power of ten, so that quantiles are accurate to 2 %; zeros are counted separately. `operation_time`:
+  duration of each successful operation of any kind, from the time when it was due, or from its start if it had no such
+  time. `sent`, `received`: traffic of the busiest interface of each client's host, over each step between two samples
+  of the monitor (up to five per second). On the loopback interface, every byte is both sent and received, because both
+  ends of a connection are on it; there, the quantity is `traffic`. `cpu`: use by each client with its child processes,
+  over each step. `memory`: resident memory, in each sample.
+* `space.csv`: raw bytes used per byte stored, after uploads, deletion and reclaiming. It is (used - used before the
+  uploads) / bytes stored, as listed. The store itself reports the bytes used, including all copies.
 """
 
 import math
@@ -50,13 +50,13 @@ METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("open", "sockets"),  # maximum number of sockets that the clients had open
     ("established", "sockets"),  # maximum on a client's host; both ends of a connection if the server is there too
     ("time_wait", "sockets"),  # maximum on a client's host
-    ("time_wait_more", "sockets"),  # maximum minus the number at the agreed start, which is from earlier points
+    ("time_wait_more", "sockets"),  # maximum minus the number at the agreed start (sockets of earlier points)
     ("ports", "percent"),  # maximum of ephemeral ports in use or in TIME_WAIT
     ("opened", "per_operation"),  # connections opened on a client's host
-    ("network", "mb_per_s"),  # of the busiest interface in its busier direction
+    ("network", "mb_per_s"),  # traffic of the busiest interface in its busier direction
     ("packets", "per_s"),
-    ("link", "percent"),  # of the capacity of that interface
-    ("monitor", "percent"),  # of one core: the cost of the monitor
+    ("link", "percent"),  # the same traffic in percent of the capacity of the interface
+    ("monitor", "percent"),  # CPU use of the monitor, in percent of one core
 )
 TEXTS = ("interface", "cores", "host_ports")
 
@@ -77,9 +77,9 @@ FROM hosts LEFT JOIN clients USING (key, host) GROUP BY key"""
 
 
 def samples(campaign: Campaign) -> pd.DataFrame:
-    """Return per key (the index) of the runs with a monitor the maxima of memory [MB] and sockets.
+    """Return the maxima of memory (MB) and sockets, one row per key (the index) of the runs with a monitor.
 
-    For several hosts, values of hosts are those of the host with the maximum, values of clients are sums.
+    If there are several hosts, a value of hosts is the maximum over them, and a value of clients is the sum.
     """
     con = scan.connect(campaign, "monitor")
     return pd.DataFrame() if con is None else con.execute(_SAMPLES).df().set_index("key")
@@ -88,7 +88,7 @@ def samples(campaign: Campaign) -> pd.DataFrame:
 def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Return the traffic of the interface that moved most bytes in one direction.
 
-    It has interface, network [MB/s], packets [1/s] and link [%].
+    The keys are interface (its name), network_mb_per_s, packets_per_s and link_percent, if known.
     """
     moved = {nic: max(c["rx_bytes"], c["tx_bytes"]) for nic, c in (host.get("network") or {}).items()}
     if not moved or not seconds:
@@ -104,23 +104,32 @@ def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def _per(value: float | None, whole: float | None, factor: float = 1.0) -> float | None:
-    """Return `factor` times value / whole; None where one is not known, or `whole` is 0."""
+    """Return `factor` times value / whole, or None if one of them is not known or `whole` is 0."""
     return None if value is None or not whole else factor * value / whole
 
 
 def run_values(
     run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return `<name>_<unit>` -> value of one run.
+    """Return the values of METRICS and TEXTS for one run: `<name>_<unit>` -> value.
 
-    operations, moved_bytes: those of successful operations until the last completion; seen: its row of `samples`.
+    Parameters
+    ----------
+    run
+        The record of the run.
+    operations, moved_bytes
+        Number and bytes of the successful operations until the last completion.
+    shared
+        The clients and the server run on the same host.
+    seen
+        The row of the run in `samples`.
     """
     host, clients = run.get("host") or {}, run["clients"]
     seconds = watched_s(run, host)
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
     spent = {kind: sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients) for kind in ("user", "system")}
-    # The CPU time of clients includes work after the deadline. Limit it to the CPU time of the hosts until the
-    # deadline.
+    # The CPU time of clients includes work after the deadline. It is therefore limited to the CPU time of the hosts,
+    # which is measured until the deadline.
     took, busy = sum(spent.values()), host.get("cpu_busy_s")
     part = 1.0 if busy is None or took <= busy else busy / took
     for kind, cpu in spent.items():
@@ -150,7 +159,7 @@ def run_values(
 
 
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per valid run: the columns of `run_values`, and the other columns of points.csv."""
+    """Return one row per valid run, with the columns of `run_values` and the other columns of points.csv."""
     found, rows, ok = samples(campaign), [], points[points["state"] == "ok"]
     for p in ok.itertuples(index=False):
         seen = found.loc[p.key].to_dict() if p.key in found.index else {}
@@ -161,16 +170,16 @@ def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group (columns `by`) of the measured points: medians of the columns of `run_values`.
+    """Return one row per group of points (columns `by`), with medians of the columns of `run_values`.
 
-    used: `with_points` of the points whose rates say something about a store. interval: the kind of low and high.
+    used: the result of `with_points` for the points whose rate is a property of a store.
     """
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
     return groups.summarised(used, by, METRICS, columns, dict.fromkeys(TEXTS, "joined"))
 
 
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the largest medians for the text. Unknown ones have no row."""
+    """Return name, value and unit of the largest medians that the text quotes. Unknown values are omitted."""
     out = []
     for name, column, unit in (
         ("monitor_cost_most", "monitor_median_percent", "%"),
@@ -186,13 +195,13 @@ COUNTERS, CLIENTS = "counters", "clients"  # sources of a share
 TRAFFIC_METRICS = (
     ("operations", "per_s"),  # from the clients' records
     ("throughput", "mb_per_s"),
-    ("received", "mb_per_s"),  # from the front-end's own counters
+    ("received", "mb_per_s"),  # from the counters of the front-end's interface
     ("sent", "mb_per_s"),
     ("share", "percent"),  # of the traffic of all front-ends of the run
     ("spread", "percent"),  # of all front-ends of a run: (maximum - minimum) / mean
 )
 TRAFFIC_COLUMNS = ("given_to", "source", "shared_host")
-MIN_OPERATIONS = 10  # of each front-end; with fewer, the distribution is mostly random
+MIN_OPERATIONS = 10  # for each front-end; with fewer, the distribution is mostly random
 _DONE = f"""
 SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
   any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
@@ -203,13 +212,13 @@ Done = Sequence[Mapping[str, Any]]  # rows of _DONE
 
 
 def counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] | None:
-    """Return (received, sent) MB/s of each front-end from its interface; None if not all have a separate one."""
+    """Return (received, sent) in MB/s of each front-end, or None if not all have a separate interface."""
     found = links.front_end_counters(run, number)
     return None if found is None else [(received / 1e6, sent / 1e6) for received, sent in found]
 
 
 def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
-    """Return (operations/s, useful MB/s) of each front-end from the clients' records; None where it is not known."""
+    """Return (operations/s, useful MB/s) of each front-end from the clients' records, or None if they are not known."""
     urls, parts = links.endpoints(run), [dict[float, tuple[float, float]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
     if links.uses_one_front_end(run) and len(order) != min(number, len(urls)):  # several front-ends share one name
@@ -229,7 +238,10 @@ def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[fl
 
 
 def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str, Any]]:
-    """Yield a row for each front-end of a run; none where nothing is known. done: the operations of its clients."""
+    """Yield a row for each front-end of a run, or no row if its traffic is not known.
+
+    number: how many front-ends the run has; done: the operations of its clients.
+    """
     seen, recorded = counters(run, number), by_records(run, number, done)
     carried = [sum(both) for both in seen or ()]
     if recorded and not seen:  # bytes, or operations if no bytes were moved
@@ -255,7 +267,7 @@ def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[
 def traffic_of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
     """Return one row per front-end of each run with several front-ends.
 
-    Columns: those of points.csv, `front_end`, and those of TRAFFIC_METRICS and TRAFFIC_COLUMNS. spread is the same for
+    The columns are those of points.csv, `front_end`, TRAFFIC_METRICS and TRAFFIC_COLUMNS. The spread is the same for
     all front-ends of a run.
     """
     names = [*("_".join(m) for m in TRAFFIC_METRICS), "front_end", *TRAFFIC_COLUMNS[:2]]
@@ -273,16 +285,16 @@ def traffic_of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
 
 
 def traffic_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per front-end of each group of points with several front-ends: medians over the runs."""
+    """Return one row per front-end of each group of points with several front-ends, with medians over the runs."""
     identity = [*by, "front_end"]
     columns = [*identity, *groups.COUNTS, *TRAFFIC_COLUMNS, *groups.spread(TRAFFIC_METRICS)]
     return groups.summarised(both, identity, TRAFFIC_METRICS, columns, {"given_to": "max", "source": "joined"})
 
 
 def evenly_distributed(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFrame:
-    """Return the rows of groups whose front-ends were each given to the same number of clients.
+    """Return the rows of groups in which each front-end has the same number of clients.
 
-    by: the columns of a group; default: those of traffic.csv.
+    by: the columns that make a group; default: those of traffic.csv.
     """
     by = by or list(found.columns[: found.columns.get_loc("front_end")])
     return found[found.groupby(by, dropna=False)["given_to"].transform("nunique") == 1] if len(found) else found
@@ -297,7 +309,7 @@ def enough(both: pd.DataFrame) -> pd.DataFrame:
 def traffic_numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the largest median spread.
 
-    Only groups are used whose front-ends were each given to the same number of clients, and which have `enough` data.
+    Only groups with `enough` data are used, and only if each front-end has the same number of clients.
     """
     even = evenly_distributed(traffic_table(enough(both), by))
     if even.empty:
@@ -307,7 +319,7 @@ def traffic_numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, s
 
 
 UNITS = {"operation_time": "ms", "sent": "MB/s", "received": "MB/s", "traffic": "MB/s", "cpu": "cores", "memory": "MB"}
-FINE, COARSE = 120, 40  # buckets per power of ten: for quantiles; for `histogram`, to keep files small
+FINE, COARSE = 120, 40  # buckets per power of ten: for quantiles, and for the column `histogram` (small files)
 LEVELS = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 DISTRIBUTION_COLUMNS = ("n", "quantity", "unit", "samples", "zeros", "mean", "least", *LEVELS, "most", "histogram")
 LOOPBACK = "lo"
@@ -345,7 +357,7 @@ UNION ALL SELECT key, 'sent', sent / 1e6 / s, 1 FROM links WHERE name <> '{LOOPB
 
 
 def counted(campaign: Campaign, keys: pd.Series) -> pd.DataFrame:
-    """Return per key, quantity and bucket: known (false: zeros), samples, total, least, most.
+    """Return one row per key, quantity and bucket: known (false: the bucket of zeros), samples, total, least, most.
 
     Bucket k ends at 10 to the power of k / FINE.
     """
@@ -358,7 +370,10 @@ def counted(campaign: Campaign, keys: pd.Series) -> pd.DataFrame:
 
 
 def quantiles(upper: np.ndarray, count: np.ndarray, zeros: int) -> list[float]:
-    """Return the quantiles LEVELS of `zeros` zeros, and of values in buckets that end at `upper` (ascending)."""
+    """Return the quantiles LEVELS of values, of which `zeros` are 0.
+
+    upper: ends of the buckets of the other values, ascending; count: number of values in each bucket.
+    """
     positive = count.sum()
     levels = (np.array(list(LEVELS.values())) * (zeros + positive) - zeros) / max(positive, 1)
     if not positive:
@@ -395,9 +410,9 @@ def distribution_of_group(buckets: pd.DataFrame) -> dict[str, Any]:
 
 
 def unpacked(histogram: Any) -> pd.Series:
-    """Unpack a value of the column `histogram` to samples by bucket k.
+    """Return the samples of each bucket k (the index) from a value of the column `histogram`.
 
-    Bucket k holds values above 10 to the power of (k - 1) / COARSE, and at most 10 to the power of k / COARSE.
+    Bucket k contains values above 10 to the power of (k - 1) / COARSE, and at most 10 to the power of k / COARSE.
     """
     text = "" if pd.isna(histogram) else str(histogram)
     pairs = [part.split(":") for part in text.split()]
@@ -405,7 +420,7 @@ def unpacked(histogram: Any) -> pd.Series:
 
 
 def distributions_table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of points and recorded quantity."""
+    """Return `distributions.csv`: one row per group of points and recorded quantity."""
     ok = rated[rated["state"] == "ok"].reset_index(drop=True)
     found, identities, rows = counted(campaign, ok["key"]), [*groups.grouped(ok[[*by, "key"]], by)], []
     group = found["key"].map({key: i for i, (_, points) in enumerate(identities) for key in points["key"]})
@@ -430,8 +445,8 @@ BUSY = ("clients", "workers", "front_ends", "buckets", "accounts")
 def shown(found: pd.DataFrame) -> pd.DataFrame:
     """Return the groups of `distributions.csv` that the figure and the paper show.
 
-    For each PLACE and engine, these are the groups with the most clients, and of them those with the most workers,
-    front-ends, buckets and accounts.
+    For each PLACE and engine, the groups with the most clients are selected. Among these, the groups with the most
+    workers, front-ends, buckets and accounts are selected, in this order.
     """
     apart = [c for c in (*PLACE, "engine") if c in found]
     for column in (c for c in BUSY if c in found):
@@ -451,7 +466,7 @@ OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
 
 
 def space_runs(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per valid run: its columns of points.csv, and those of `_space_row`."""
+    """Return one row per valid run of the workload `space`, with the columns of points.csv and of `_space_row`."""
     runs = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
     found = pd.DataFrame([_space_row(observed) for observed in runs.values()], index=list(runs))
     valid = points[(points["workload"] == "space") & (points["state"] == "ok")]
@@ -459,7 +474,7 @@ def space_runs(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def space_table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of `space` points (columns `by`): medians over the runs with range or interval.
+    """Return one row per group of points of the workload `space` (columns `by`), with medians over the runs.
 
     Columns: raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s
     (duration of the deletion) and reclaim_s (duration of reclaiming). points: points.csv.

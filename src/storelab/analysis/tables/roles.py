@@ -1,29 +1,30 @@
 """Points with roles: the rates of each role, the recovery of the store, and the events of each run.
 
 * `roles.csv`: the rates and latencies of each role in each phase of its runs (`records/roles.py`), compared with those
-  before the disturbance. A ratio is formed within one run, phase over `before`. Its median and interval are over the
-  runs, so that differences between runs cancel. The ratio is null for a phase in which fewer than LEAST operations were
-  expected from the rate before, because it would be random. A phase shorter than SHORTEST_S, or than one operation at
-  the rate before, has no row. Rates count an operation by the part of its duration that is in the phase. A phase
-  without any work has a rate (of 0) only where LEAST operations were expected.
-* `recovery.csv`: the effect of a fault on each role, and the recovery of the store. For each run, from the begin of the
-  fault's first act:
+  before the disturbance. A ratio is computed within one run, as the value in a phase over the value in `before`. Its
+  median and interval are over the runs, so that differences between runs cancel. If fewer than MIN_OPERATIONS
+  operations were expected in a phase from the rate before, the ratio would be random, and is null. A phase shorter than
+  SHORTEST_S, or than one operation at the rate before, has no row. Rates count an operation by the part of its duration
+  that is in the phase. A phase without any work has a rate (of 0) only if MIN_OPERATIONS operations were expected.
+* `recovery.csv`: the effect of a fault on each role, and the recovery of the store. All times are measured for each run
+  from the start of the fault's first act:
 
-  * failed: operations that failed after it, including those that hung.
-  * pause: the longest time without a completed operation that ended after it; pause_before: the same in the phase
-    `before`. The operations of a bin are assumed to be evenly spaced.
-  * service: if the longest pause is an interruption, the time from the act that caused it until its end. A pause is an
-    interruption if it is longer than TIMES pauses before it, and than MIN_S. The cause is the first act that began in
-    it and does not undo another one, else the last act before it. 0: no interruption. Null where no operation was
-    completed any more (`never_served`).
+  * failed: operations that failed after the start of the act, including those that hung.
+  * pause: the longest time without a completed operation that ended after the start of the act; pause_before: the
+    longest such time in the phase `before`. The operations of a bin are assumed to be evenly spaced.
+  * service: if the longest pause is an interruption, the time from the act that caused it until its end; 0 if it is not
+    an interruption; null if no operation was completed after it (`never_served`). A pause is an interruption if it is
+    longer than TIMES times pause_before, and longer than MIN_S. Its cause is the first act that began in the pause and
+    does not undo another act. Without such an act, it is the last act before the pause.
   * degraded, rebuilding, after: rate and p99 of these phases over those of `before` (`roles.csv`).
-  * noticed: until the store reported that it is not clean; undone: until the last act was undone; whole: until the
-    store reported permanently that it is clean; whole_after: the same from the last undoing (0: before it).
+  * noticed: time until the store reported that it is not clean; undone: time until the last act was undone; whole: time
+    until the store reported that it is clean, and did not report a fault again; whole_after: time from the last undoing
+    until then (0: it was clean before).
 
-  The published numbers of 2013 about a chassis that was powered off are the last rows, with their `source`.
+  The last rows are the published numbers of 2013 about a chassis that was powered off, with their `source`.
 * `timeline.csv`: each run over time, in steps from the agreed start. A step is 100 ms in runs of up to two minutes, 1 s
-  in runs of up to two hours, else 60 s, and never less than a bin of the record. For a part, the length of its series
-  counts.
+  in runs of up to two hours, else 60 s. It is never shorter than a bin of the record. For a part of a series, the
+  length of the whole series determines the step.
 * `disturbances.csv`: the events of each run.
 """
 
@@ -41,13 +42,13 @@ from storelab.analysis.tables.points import DTYPES
 from storelab.core.axes.roles import UNDOES
 
 METRICS = (("rate", "per_s"), ("throughput", "mb_per_s"), *((f"latency_{p}", "ms") for p in ("p50", "p90", "p99")))
-RATIOS = {  # metric of the ratio -> column of a run
+RATIOS = {  # name of the ratio -> column whose values are compared
     "rate_over_before": "rate_per_s",
     "latency_p50_over_before": "latency_p50_ms",
     "latency_p99_over_before": "latency_p99_ms",
 }
-MIN_OPERATIONS = 5  # operations
-SHORTEST_S = 0.1  # of a phase
+MIN_OPERATIONS = 5
+SHORTEST_S = 0.1  # shortest length of a phase
 DELETING = ("delete", "collect_garbage")  # workloads
 SUMS = ("operations", "bytes", "errors", "work", "work_bytes", "hung", "not_begun")
 ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
@@ -70,7 +71,10 @@ COLUMNS = (
 
 
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return column -> pandas dtype of the axes of points with roles: those of the point, then `<role>.<axis>`."""
+    """Return the axes of points with roles: column -> pandas dtype.
+
+    The axes of the point are first, followed by those of its roles (`<role>.<axis>`).
+    """
     having = roles.workloads(plan)
     axes = [a for name, w in plan["workloads"].items() if name in having for a in w["axes"]]
     return {a["column"]: DTYPES[a["kind"]] for a in sorted(axes, key=lambda a: "." in a["column"])}
@@ -82,11 +86,11 @@ def identity(axes: Mapping[str, str]) -> list[str]:
 
 
 def run_rows(campaign: Campaign) -> pd.DataFrame:
-    """Return one row per measured run with roles, role and phase.
+    """Return one row for each measured run with roles, role and phase.
 
     Columns: key, role, does (the role's workload), phase, length_s, SUMS, rate_operations (number of operations used
-    for the rate), those of METRICS and RATIOS, BOUNDS (of both; null: none). Ratios are null in `before`, without a
-    phase `before`, and for phases that are too short.
+    for the rate), METRICS, RATIOS, and BOUNDS (names of the metrics and ratios that are lower bounds; null: none).
+    Ratios are null in the phase `before`, in runs without this phase, and in phases that are too short.
     """
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = roles.in_phases(campaign)
@@ -96,7 +100,7 @@ def run_rows(campaign: Campaign) -> pd.DataFrame:
     both = spans.merge(found[[*place, *measures]], on=place, how="left")
     both[[*SUMS]] = both[[*SUMS]].astype(float).fillna(0.0)
     both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
-    # A rate of 0 is determined by the failed operations.
+    # If no operation succeeded, the rate is 0, and is computed from the failed operations.
     both["rate_operations"] = both["operations"].where(both["operations"] > 0, both["errors"])
     does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
     both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
@@ -118,7 +122,7 @@ def run_rows(campaign: Campaign) -> pd.DataFrame:
 
 
 def _with_ratios(bounds: Any) -> str | None:
-    """Return the names of latencies that are lower bounds, and of the ratios that are lower bounds with them."""
+    """Return the names of latencies that are lower bounds, and those of the ratios computed from these latencies."""
     if pd.isna(bounds):
         return None
     names = bounds.split(", ")
@@ -126,20 +130,20 @@ def _with_ratios(bounds: Any) -> str | None:
 
 
 def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the rows of valid runs, with columns of points.csv."""
+    """Return the rows of `found` that belong to valid runs, with columns of points.csv. by: columns to include."""
     kept = [*by, "key", "rep", "shared_host", *groups.CPU, "host_cpu_percent", "duration_s"]
     ok = points[points["state"] == "ok"].reindex(columns=kept)
     return ok.merge(found, on="key")
 
 
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of points (columns `by`), role and phase.
+    """Return `roles.csv`: one row per group of points (columns `by`), role and phase.
 
-    Columns: medians over the valid runs of METRICS and RATIOS with interval or range; length_s: median length of the
-    phase; operations, errors: sums over the runs, of operations that ended in the phase; few: the rate of a run depends
-    on fewer than `groups.FEW` of them; hung, not_begun: operations that waited in the phase and never ended; BOUNDS:
-    the metrics that are lower bounds in one of the runs, and therefore here. The order is that of the points, of the
-    roles in the campaign, and of the phases in time.
+    Columns: medians of METRICS and RATIOS over the valid runs with interval or range; length_s: median length of the
+    phase; operations, errors: sums over the runs of operations that ended in the phase; few: the rate of a run depends
+    on fewer than `groups.FEW` operations; hung, not_begun: operations that waited in the phase and never ended; BOUNDS:
+    the metrics that are lower bounds in one of the runs, and therefore here. Rows are in the order of the points, of
+    the roles in the campaign, and of the phases in time.
     """
     runs = with_points(found, points, by)
     runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
@@ -159,9 +163,10 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def concurrent(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFrame:
-    """Return the rows of roles.csv in the phase `during` of roles with one workload, while a later role does another.
+    """Return the rows of roles.csv for roles with one workload while another role runs another workload.
 
-    does: the workload of the rows; others: the workloads of the later role. Points with a fault are excluded.
+    Only the phase `during` of points without a fault is used. does: workload of the rows; others: workloads of the
+    other role.
     """
     if table.empty:
         return table
@@ -171,10 +176,10 @@ def concurrent(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.Da
 
 
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about roles; no rows without data.
+    """Return name, value and unit of the numbers about roles. Without data, the list is empty.
 
-    roles_sweeps: sweeps; roles_most: roles at the same time; uploads_beside: the rate of uploads during deletions,
-    relative to that before, of the group that was slowed down most.
+    roles_sweeps: number of sweeps; roles_most: largest number of roles at the same time; uploads_beside: the rate of
+    uploads during deletions relative to the rate before, for the group that was slowed down most.
     """
     if table.empty:
         return []
@@ -195,7 +200,7 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     return out
 
 
-TIMES, MIN_S = 5, 0.5  # shorter pauses also occur on a busy host without a fault
+TIMES, MIN_S = 5, 0.5  # thresholds of an interruption; shorter pauses also occur on a busy host without a fault
 MEASURED = "measured"
 RECOVERY_METRICS = (
     ("failed", "operations"),
@@ -214,7 +219,7 @@ RECOVERY_METRICS = (
     ("whole_after", "s"),
 )
 COUNTED = ("beyond_redundancy", "never_served", "states_reported", "never_noticed", "never_whole")
-RECOVERY_SUMS = ("operations", "failed_operations")  # from the first act on
+RECOVERY_SUMS = ("operations", "failed_operations")  # counted from the first act on
 RECOVERY_COLUMNS = (
     "source",
     *groups.COUNTS,
@@ -248,10 +253,10 @@ FROM rows JOIN clients USING (key, client) WHERE end_ns > disturbed_ns GROUP BY 
 
 
 def recoveries_of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per measured run with a fault, and role.
+    """Return one row for each measured run with a fault, and role.
 
-    Columns: key, role, does, `<name>_<unit>` of RECOVERY_METRICS, RECOVERY_SUMS, COUNTED (0 or 1), versions (of an
-    upgrade: `4.47 to 4.48`).
+    Columns: key, role, does, `<name>_<unit>` of RECOVERY_METRICS, RECOVERY_SUMS, COUNTED (0 or 1), and versions (of an
+    upgrade, such as `4.47 to 4.48`).
     """
     con = roles.connect_clients(campaign)
     kept = [k for k in roles.keys(campaign) if roles.faulted_ns(campaign.runs[k]) is not None]
@@ -285,7 +290,7 @@ def _role_columns(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {name: found.get(name, 0) for name in RECOVERY_SUMS} | {"never_served": 0}
     before = found.get("before")
     out["pause_before_s"] = usual = (before.high - before.low) / 1e9 if before else None
-    if (longest := found.get("after")) is None:  # the role had ended
+    if (longest := found.get("after")) is None:  # the role had ended before the act
         return out
     out["pause_s"] = pause = (longest.high - longest.low) / 1e9
     if pause <= max(TIMES * (usual or 0.0), MIN_S):
@@ -296,7 +301,7 @@ def _role_columns(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cause_ns(run: dict[str, Any], low: int, high: int) -> int:
-    """Return when the act began that caused a pause, from which `service` counts."""
+    """Return the start of the act that caused the pause from low to high (UTC ns). `service` counts from it."""
     acts = [(e["time_ns"], e["act"] in UNDOES) for e in roles.events(run, roles.ACT)]
     within = [at for at, undoes in acts if low < at <= high and not undoes]
     return min(within) if within else max((at for at, _ in acts if at <= low), default=low)
@@ -325,8 +330,8 @@ def _store_columns(run: dict[str, Any]) -> dict[str, Any]:
 def recovery_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return one row per group of points with a fault (columns `by`) and role, followed by the published numbers.
 
-    Columns: medians of RECOVERY_METRICS over the valid runs that have a value, with interval or range; RECOVERY_SUMS
-    over the runs; COUNTED: numbers of runs; versions: those between which the store was upgraded.
+    Columns: medians of RECOVERY_METRICS over the valid runs that have a value, with interval or range; RECOVERY_SUMS:
+    sums over the runs; COUNTED: numbers of runs; versions: the versions between which the store was upgraded.
     """
     runs = with_points(found, points, by).assign(source=MEASURED)
     runs["place"] = runs.groupby("role", sort=False).ngroup()
@@ -340,7 +345,7 @@ def recovery_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> 
 
 
 def _published() -> list[dict[str, Any]]:
-    """Return the published numbers of a chassis of 16 disks that was powered off, during uploads and downloads."""
+    """Return the published numbers about a chassis of 16 disks that was powered off during uploads and downloads."""
     chassis = published.chassis()
     rows = []
     for does in ("put", "get"):
@@ -357,16 +362,16 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def once(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per group of points, for columns that are the same for all of its roles."""
+    """Return one row per group of points. Use it for columns that have the same value for all roles of a group."""
     return rows.drop_duplicates([c for c in rows.columns[: rows.columns.get_loc("source")] if c != "role"])
 
 
 def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about recovery; no rows without data.
+    """Return name, value and unit of the numbers about recovery. Without data, the list is empty.
 
-    They are the groups, the failed operations, the longest median pause with its place, and the runs that noticed
-    nothing or never became clean. They include the longest median time from the undoing of the fault until the
-    redundancy was complete, and the number of groups of points for which it is known.
+    The numbers are the groups, the failed operations, the longest median pause with its point, and the runs in which
+    the store did not report the fault or never became clean. They include the longest median time from the undoing of
+    the fault until the redundancy was complete, and the number of groups of points for which it is known.
     """
     rows = measured(table)
     if rows.empty:
@@ -395,7 +400,7 @@ def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def where(row: Any) -> str:
-    """Return the place of a row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
+    """Describe the point and role of a row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
     fault = f", {row['fault']}" if "fault" in row and not pd.isna(row["fault"]) else ""
     return f"{row['role']} on {labels.deployment(row)}{fault}"
 
@@ -405,18 +410,21 @@ LONG_NS = 60 * 10**9  # length of the steps of longer runs
 RUN_KEYS = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
 MEASURES = ("operations", "rate_per_s", "throughput_mb_per_s", *roles.LATENCIES, "errors")
 HAPPENED = ("kind", "name", "fault", "actor", "due_s", "begin_s", "end_s", "error", "detail")
-PHASE = "phase"  # a kind in addition to those of the events in the record
+PHASE = "phase"  # a kind of event that is added to the kinds in the record
 
 
 def step_ns(run: dict[str, Any], lasts_ns: int | None = None) -> int:
-    """Return the length of a step of this run. lasts_ns: the length of the series, if it is a part of one."""
+    """Return the length of a step of this run, in ns. lasts_ns: the length of its series, if the run is a part."""
     lasts = lasts_ns or run["deadline_ns"] - run["start_ns"]
     step = next((step for most, step in STEPS_NS.items() if lasts <= most), LONG_NS)
     return max(step, scan.bin_ns(run))
 
 
 def _every_step(campaign: Campaign, lengths: pd.DataFrame) -> pd.DataFrame:
-    """Return all steps between the begin and the end of each role, even without an operation: key, role, cell."""
+    """Return one row for each step between the start and the end of a role: key, role, cell (number of the step).
+
+    Steps without operations are included. lengths: table of key and length of a step in ns.
+    """
     rows = []
     for key, length in lengths.itertuples(index=False):
         run = campaign.runs[key]
@@ -428,11 +436,11 @@ def _every_step(campaign: Campaign, lengths: pd.DataFrame) -> pd.DataFrame:
 
 
 def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per run with roles, role and step.
+    """Return `timeline.csv`: one row for each run with roles, role and step.
 
-    Columns: OF_RUN, role, step_s, second (begin of the step after the agreed start), MEASURES, errors_<status> for each
-    HTTP status (0: none) of the campaign. The steps are those in which the role worked, and later ones in which an
-    operation ended. Numbers of operations have fractions where a bin is in two steps.
+    Columns: RUN_KEYS, role, step_s, second (start of the step, counted from the agreed start), MEASURES, and
+    errors_<status> for each HTTP status (0: none) of the campaign. The steps are those in which the role worked, and
+    later steps in which an operation ended. Numbers of operations have fractions if a bin is in two steps.
     """
     head = [*RUN_KEYS, "role", "step_s", "second", *MEASURES]
     lasts = selection.lengths_ns(campaign.plan)
@@ -464,9 +472,9 @@ def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """Return the events of each run with roles, in order of time: key, rep, state, HAPPENED.
 
-    kind: `phase` (name: its name), `act` of a fault or `undone` at the end (name: the act), `state` (name: the state
-    that the store reported). Times are seconds after the agreed start; due_s: when the act was due; end_s of a state:
-    when the store reported another one.
+    kind: `phase`, `act` of a fault, `undone` (an act that was undone at the end), or `state` of the store; name: the
+    name of the phase or act, or the reported state. Times are seconds after the agreed start; due_s: when the act was
+    due; end_s of a state: when the store reported another state.
     """
     last = roles.last_operations(campaign)
     rows = [{"key": key} | row for key in last for row in _events(campaign.runs[key], last[key])]

@@ -1,8 +1,8 @@
 """`soak.csv`: the parts of a series in order of time, and `soak_trends.csv`: the trends over them.
 
-Memory and open files come from the monitor, as medians of the second and of the last quarter of a part. Daemons of a
-store run during all parts, so that their trend is that over the parts. Clients are started again for each part. Their
-growth is the difference between the last and the second quarter of each part (`..._within`).
+Memory and open files are recorded by the monitor. Their values are medians of the second and of the last quarter of a
+part. The daemons of a store run during all parts, so that their trend is computed over the parts. Clients are started
+again for each part. Their growth is the difference between the last and the second quarter of a part (`..._within`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ ROLE_COLUMNS = ("rate_per_s", "throughput_mb_per_s", "latency_p50_ms", "latency_
 SEEN = ("rss_mb", "files")
 USED = tuple(f"{who}_{what}{more}" for who in ("client", "server") for what in SEEN for more in ("", "_more"))
 COLUMNS = ("series", "part", *RUN_KEYS, "hour", "role", "does", *ROLE_COLUMNS, "errors_percent", *USED)
-# Trends over the parts: column -> metric. Those of the store have no role.
+# Trends over the parts: column -> metric. The metrics of STORE_COLUMNS have no role.
 TRENDS = {
     "rate_per_s": "rate",
     "latency_p99_ms": "latency_p99",
@@ -63,7 +63,7 @@ GROUP BY ALL"""
 
 
 def _used(campaign: Campaign, keys: list[str]) -> pd.DataFrame:
-    """Return one row per run and role: key, role ('' without roles), USED."""
+    """Return memory and open files, one row per run and role: key, role (empty without roles), USED."""
     columns = ["key", "role", *USED]
     clients = [(key, str(client), role) for key in keys for role, client in _clients(campaign.runs[key])]
     known = pd.DataFrame([*dict.fromkeys((key, role) for key, _, role in clients)], columns=["key", "role"])
@@ -91,9 +91,9 @@ def _clients(run: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per run and role: key, role, does, OF_ROLE.
+    """Return rates and latencies, one row per run and role: key, role, does, ROLE_COLUMNS.
 
-    For a disturbed run, these are sums over all phases, and the highest quantiles of a phase.
+    For a run with phases, the values are sums over all phases. The quantiles are the highest of a phase.
     """
     sums = dict.fromkeys(("length_s", "operations", "work", "work_bytes", "errors"), "sum")
     most = dict.fromkeys(("latency_p50_ms", "latency_p99_ms"), "max")
@@ -108,11 +108,11 @@ def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per measured part and role ('' without roles), by series and in order of time.
+    """Return one row per measured part and role, by series and in order of time. Without roles, `role` is empty.
 
-    Columns: series (the key without its part), part, OF_RUN, hour (the middle of the part, from the begin of the first
-    part), role, does, OF_ROLE, errors_percent of all operations, USED (megabytes and open files; more: difference from
-    the second quarter).
+    Columns: series (the key without its part), part, RUN_KEYS, hour (the middle of the part, from the start of the
+    first part), role, does, ROLE_COLUMNS, errors_percent (percentage of all operations), USED (megabytes and open files
+    in the last quarter; `_more`: difference from the second quarter).
     """
     parts = selection.parts_of(key for key in points["key"] if key in campaign.runs)
     keys = [key for series in parts.values() for key in series]
@@ -134,15 +134,16 @@ def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.
     order = {name: i for i, name in enumerate(parts)}
     both["place"] = both["series"].map(order)
     both["number"] = both.groupby(["series", "role"], sort=False).ngroup()
-    both[["operations", "errors"]] = both[["operations", "errors"]].round()  # the warm-up may have cut a bin
+    both[["operations", "errors"]] = both[["operations", "errors"]].round()  # the warm-up can end within a bin
     both = both.sort_values(["place", "number", "part"], kind="stable")
     return both[list(COLUMNS)].reset_index(drop=True).astype({"operations": "Int64", "errors": "Int64"})
 
 
 def over(parts: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per series, role and metric, over its valid parts: HEAD, OVER.
+    """Return the trends over the valid parts, one row per series, role and metric: HEAD, OVER.
 
-    Metrics `..._within` are the median over the parts of the growth within a part, per hour, with its interval.
+    For the metrics `..._within`, the slope is the growth within a part, per hour. It is the median over the parts with
+    its interval.
     """
     rows = []
     for name, series in parts[parts["state"] == "ok"].groupby("series", sort=False):
@@ -182,9 +183,9 @@ def _percent(change: float, start: float) -> float:
 
 
 def _within(rows: pd.DataFrame, column: str) -> dict[str, Any]:
-    """Return the columns of the growth within a part.
+    """Return the columns OVER for the growth within a part.
 
-    The time between the middles of the second and the last quarter is half a part.
+    The growth is measured between the middles of the second and the last quarter, which is half the length of a part.
     """
     more, halves = rows[f"{column}_more"].astype(float), rows["duration_s"].astype(float) / 3600 / 2
     slope, growth = medians.summarise(more / halves), medians.summarise(more)
@@ -213,7 +214,7 @@ NAMES = {
 
 
 def in_words(row: Mapping[str, Any]) -> str:
-    """Return the metric in words: `p99 of the latency (uploads)`."""
+    """Return the metric and the role of a row in words, such as `p99 of the latency (uploads)`."""
     return NAMES[row["metric"]] + (f" ({row['role']})" if isinstance(row["role"], str) and row["role"] else "")
 
 
@@ -225,13 +226,13 @@ def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
 
 
 def moved(row: Mapping[str, Any]) -> str:
-    """Return the trend in words: `p99 of the latency (uploads) rose by 140 [79, 270] %`."""
+    """Return the trend in words, such as `p99 of the latency (uploads) rose by 140 [79, 270] %`."""
     change = change_text(row, -1 if row["trend"] == steadiness.FALLS else 1)
     return f"{in_words(row)} {TREND_WORDS[row['trend']]} by {change} %"
 
 
 def titles(names: Sequence[str]) -> dict[str, str]:
-    """Return the title of each series: store, workload, and the settings that differ between its series."""
+    """Return the title of each series: store, workload, and the settings that differ between series of the workload."""
     texts = {name: labels.key_text(name) for name in dict.fromkeys(names)}
     out = {}
     for name, (store, workload, *rest) in texts.items():
@@ -242,12 +243,12 @@ def titles(names: Sequence[str]) -> dict[str, str]:
 
 
 def hours(parts: pd.DataFrame) -> "pd.Series[float]":
-    """Return the hours of each series, from the begin of its first part to the end of its last one."""
+    """Return the duration of each series in hours, from the start of its first part to the end of its last part."""
     return (parts["hour"] + parts["duration_s"].astype(float) / 7200).groupby(parts["series"]).max()
 
 
 def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about series; no rows without data.
+    """Return name, value and unit of the numbers about series. Without data, the list is empty.
 
     soak_parts: largest number of parts; soak_hours: duration of the longest series; soak_least: smallest reported
     change; soak_moving: metrics that rise or fall, in words; soak_own_memory, soak_own_files: growth of the clients

@@ -2,13 +2,15 @@
 
 * `throughput.csv`: medians over the runs; this module also defines the classes of operations in the paper.
 * `noise.csv`: the noise floor, from an A/A test of each group. Within a group, the even repetitions are compared with
-  the odd ones, which were measured alternately. The ratio, interval and verdict are those for two campaigns
-  (`compare`). Both halves are equal, so that every difference is noise. The noise floor of the campaign is the 95th
-  percentile over the groups of the larger of ratio and 1 / ratio, minus 1, in percent (with fewer than 20 groups the
-  maximum). The halves have half of the runs: the scatter between two whole groups is smaller by the square root of 2.
-  Spread: standard deviation of the logarithm over the runs of a group, in percent.
-* `scaling.csv`: where each scaling curve stops rising, or falls, with its interval, and its linearity. A curve is the
-  speed of the points that differ only in one axis. The unit is the run. `statistics.knees` has the definitions.
+  the odd ones, which were measured alternately. Ratio, interval and verdict are computed as for two campaigns
+  (`compare`). Both halves have the same settings, so that every difference is noise. The noise floor of the campaign is
+  the 95th percentile over the groups of the larger of ratio and 1 / ratio, minus 1, in percent. With fewer than 20
+  groups, it is the maximum. A half has half of the runs. The scatter between two whole groups is therefore smaller by a
+  factor of the square root of 2. Spread is the standard deviation of the logarithm over the runs of a group, in
+  percent.
+* `scaling.csv`: the value of an axis at which each scaling curve stops rising, or falls, with its interval, and the
+  linearity of the curve. A curve is the speed of the points that differ only in one axis. The unit is the run.
+  `statistics.knees` has the definitions.
 """
 
 import math
@@ -72,8 +74,8 @@ _OF_VALID = {  # columns combined over the valid runs
 class Class:
     """A class of operations of one workload.
 
-    large: objects of at least 1 MB (shown in MB/s), or below (objects/s); None: any size, because their bytes are not
-    moved (objects/s). verb: Download or Upload; counted: the unit that the rate counts.
+    large: True: objects of at least 1 MB (shown in MB/s); False: smaller objects (shown in objects/s); None: objects of
+    any size, because their bytes are not moved. verb: name of the operation; counted: noun for the objects per second.
     """
 
     workload: str
@@ -83,12 +85,12 @@ class Class:
 
     @property
     def what(self) -> str:
-        """The name of a rate, in the plural for numbers of operations: `Downloads`."""
+        """The name of the rate. It is in the plural for numbers of operations, such as `Downloads`."""
         return self.verb if self.large else f"{self.verb}s"
 
     @property
     def what_within(self) -> str:
-        """The same in the middle of a sentence."""
+        """The name of the rate for use in the middle of a sentence."""
         return " ".join(word if word.isupper() else word.lower() for word in self.what.split())
 
     @property
@@ -115,11 +117,11 @@ CLASSES = {
 
 
 def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return one row per group of points that has a valid run, from the `overlap` windows.
+    """Return `throughput.csv`: one row per group of points that has a valid run, from the `overlap` windows.
 
-    n: number of runs; reps_failed: number of failed runs. operations, errors: sums over the runs; unsteady, too_short:
-    numbers of runs with this label; unsteady_how: the number of each label; *_max: maximum over the runs;
-    *_cpu_percent: medians.
+    n: number of runs; reps_failed: number of failed runs; operations, errors: sums over the runs; unsteady, too_short:
+    numbers of runs that are not steady, or too short; unsteady_how: the number of runs with each label; *_max: maximum
+    over the runs; *_cpu_percent: medians.
     """
     ok = rated["state"] == "ok"
     tried = rated[ok.groupby([rated[c] for c in by], dropna=False).transform("any")] if len(rated) else rated
@@ -144,7 +146,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def unsteady(kinds: pd.Series) -> str | None:
-    """Return the numbers of unsteady runs by label: `stalled 2, swinging 1`; None without unsteady runs."""
+    """Return the numbers of unsteady runs by label, such as `stalled 2, swinging 1`, or None if all are steady."""
     return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (kinds == name).sum())) or None
 
 
@@ -164,9 +166,9 @@ def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the rows of a class that compare systems, with `deployment`.
+    """Return the rows of a class by which systems are compared, with the column `deployment`.
 
-    They have the largest number of clients, and the smallest numbers of front-ends, buckets and accounts.
+    These rows have the largest number of clients, and the smallest numbers of front-ends, buckets and accounts.
     """
     rows = measured(table, name)
     for column in ("front_ends", "buckets", "accounts", "clients"):
@@ -199,7 +201,7 @@ WHOLE = "all"  # `workload` of the rows over all groups
 
 
 def halves(rows: pd.DataFrame) -> tuple[dict[int, float], dict[int, float]]:
-    """Return the runs of the odd and of the even repetitions: rep -> value."""
+    """Return the runs of the odd and of the even repetitions: repetition -> value."""
     runs = {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
     return {r: v for r, v in runs.items() if r % 2}, {r: v for r, v in runs.items() if not r % 2}
 
@@ -207,10 +209,10 @@ def halves(rows: pd.DataFrame) -> tuple[dict[int, float], dict[int, float]]:
 def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     """Return one row per group of points and metric, followed by rows over all groups for speed and each latency.
 
-    Columns: n, n_odd, n_even, spread_percent (null below 2 runs), ratio even / odd with low, high, coverage_percent,
-    verdict, reason. The rows over all groups have the `workload` all. Their n_odd and n_even count repetitions,
-    `groups` is the number of groups. points: points.csv of workloads with a rate; axes: column -> dtype of the plan's
-    axes.
+    Columns: n, n_odd, n_even, spread_percent (null below 2 runs), the ratio even / odd with low, high,
+    coverage_percent, verdict and reason. The rows over all groups have the `workload` all. Their n_odd and n_even are
+    numbers of repetitions, and `groups` is the number of groups. points: points.csv of workloads with a rate; axes:
+    column -> dtype of the plan's axes.
     """
     by = ["store", "workload", *axes]
     rows: list[dict[str, Any]] = []
@@ -233,11 +235,11 @@ def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
 
 
 def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about noise of speeds; no rows without data.
+    """Return name, value and unit of the numbers about noise of speeds. Without data, the list is empty.
 
-    noise_floor, noise_groups, run_spread (median over the groups), aa_compared (groups with enough runs for an
-    interval), aa_undecided (those of them with the correct verdict UNDECIDED), aa_too_few, and the ratio over all
-    groups.
+    The numbers are noise_floor, noise_groups, run_spread (median over the groups), aa_compared (groups with enough runs
+    for an interval), aa_undecided (compared groups with the correct verdict UNDECIDED), aa_too_few, and the ratio over
+    all groups.
     """
     rows = found[(found["workload"] != WHOLE) & found["metric"].isin(groups.SPEEDS) & found["ratio"].notna()]
     if rows.empty:
@@ -262,7 +264,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 CURVE_AXES = tuple(a.column for a in ALL.values() if a.curve)
 TOGETHER = ", "  # separates axes that vary together
-SHAPES = {  # in a sentence; {0}: number of curves
+SHAPES = {  # text in a sentence; {0}: number of curves, {1} and {2}: ending of the verb
     knees.KNEE: "{0} reach{2} a knee",
     knees.PEAK: "{0} peak{1}",
     knees.RISING: "{0} still rise{1} at the end",
@@ -270,12 +272,12 @@ SHAPES = {  # in a sentence; {0}: number of curves
     knees.LEVEL: "{0} do{2} not rise",
     knees.UNDECIDED: "{0} cannot be judged by the runs (scaling.csv only)",
 }
-# Columns: a quantity of a curve, and the value or an end of its interval.
+# Columns of the quantities of a curve: value and interval of each.
 CURVE_PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 
 
 def couplings(plan: Mapping[str, Any]) -> list[selection.Coupling]:
-    """Return the axes that vary together."""
+    """Return the couplings of a plan: axes that vary together."""
     return selection.couplings_of(plan)
 
 
@@ -284,10 +286,11 @@ def scaling_table(
 ) -> pd.DataFrame:
     """Return one row per curve along CURVE_AXES.
 
-    Columns: identity (the axis itself is null), axis, metric, values, least, most, n, curve, and knee_, plateau_,
-    slope_ and linearity_ with value, low and high each. knee_ is the peak if `curve` is. The plateau is in MB/s or 1/s
-    (`metric`), the slope in this per unit of the axis. If axes vary together, and the first is one of CURVE_AXES, the
-    curve is along the first. `axis` then has all of them (`front_ends, clients`), which are null.
+    Columns: the columns that identify a group (the axis of the curve is null), axis, metric, values, least, most, n,
+    curve (the shape), and knee_, plateau_, slope_ and linearity_ with value, low and high each. knee_ is the peak if
+    the shape is `peak`. The plateau is in MB/s or 1/s (`metric`), the slope in this unit per unit of the axis. If axes
+    vary together, and the first of them is one of CURVE_AXES, the curve is along the first. `axis` then lists all of
+    them (`front_ends, clients`), and their columns are null.
 
     points: points.csv of workloads with a rate (runs with a speed of 0 are excluded); axes: column -> dtype of the
     plan's axes.
@@ -317,7 +320,7 @@ def scaling_table(
 def curves(
     points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[selection.Coupling] = ()
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """Yield the identity of each curve, the values of its axis and the speeds of its runs, shapes (n,)."""
+    """Yield for each curve the first columns of its row, and for its runs the axis values and speeds, shapes (n,)."""
     by = ["store", "workload", *axes]
     runs = groups.point_rows(points)
     runs = runs[runs["value"] > 0]
@@ -331,7 +334,7 @@ def curves(
 def _curves(
     runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """Yield the curves along the first of these axes, which vary together."""
+    """Yield the curves along the first of these axes, which vary together, in the form of `curves`."""
     others = [c for c in [*by, "metric"] if c not in axes]
     for key, group in groups.grouped(runs, others):
         x = group[axes[0]].to_numpy(dtype=float)
@@ -343,10 +346,10 @@ def _curves(
 
 
 def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return name, value and unit of the numbers about curves; no rows without data.
+    """Return name, value and unit of the numbers about curves. Without data, the list is empty.
 
-    They are the number of curves, the numbers of each shape in words, and the extremes of linearity over the curves of
-    front-ends that can be judged.
+    The numbers are the number of curves, the number of curves of each shape in words, and the lowest and highest
+    linearity of the curves of front-ends that can be judged.
     """
     if found.empty:
         return []
@@ -362,6 +365,9 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def linearity(row: Mapping[str, Any]) -> str:
-    """Return the linearity to two decimals with its interval (1: proportional); empty without a value."""
+    """Return the linearity of a curve with its interval, to two decimals (1: proportional).
+
+    The text is empty if the linearity is not known.
+    """
     value, low, high = (labels.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
     return "" if pd.isna(row["linearity_value"]) else f"{value} [{low}, {high}]"

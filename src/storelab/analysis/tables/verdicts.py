@@ -1,11 +1,11 @@
 """`verdicts.csv`: the limit of each store in words, by workload and object size, with its evidence.
 
-A verdict explains the highest measured rate. A subject is the points of one store, workload and object size. A rule
-returns its evidence about a subject in words, or None where it does not apply or the data cannot show it. The first
-rules look for a resource that was at its limit at the best rate. The next ones look for an axis that made a difference,
-the last one for a load that was too low. The first of RULES that fires is the verdict; `also` has the others that fire.
-Where none fires, the verdict is `not known`, and the table lists the data that would show the limit. docs/verdicts.md
-lists the rules in this order.
+A verdict explains the highest measured rate of a subject: all points of one store, workload and object size. A rule
+returns its evidence in words, or None if it does not apply or the data cannot show it. The first rules look for a
+resource that was at its limit at the best rate. The next rules look for an axis that made a difference, and the last
+one for a load that was too low. The first of RULES that returns evidence is the verdict. The column `also` has the
+other rules that return evidence. If there is none, the verdict is `not known`, and the table lists the data that would
+show the limit. docs/verdicts.md lists the rules in this order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 class Group:
     """The points that differ only in `rep`, with a speed per run.
 
-    axes: column -> value, None where the workload does not have this axis.
+    axes: column -> value, None if the workload does not have this axis.
     """
 
     axes: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Subject:
     curves: pd.DataFrame
 
     def number(self, name: str) -> float | None:
-        """Return a value of the best group, None where it is not known."""
+        """Return a value of the best group, or None if it is not known."""
         value = self.row.get(name)
         return None if value is None or pd.isna(value) else float(value)
 
@@ -63,7 +63,7 @@ class Subject:
         return value is not None and not pd.isna(value) and bool(value)
 
     def along(self, axis: str) -> list[Group]:
-        """Return the groups that differ from the best only in this axis, and the best, ordered by its value."""
+        """Return the best group and those that differ from it only in this axis, ordered by the value of the axis."""
         same = {k: v for k, v in self.best.axes.items() if k != axis}
         found = [
             g
@@ -78,7 +78,7 @@ Test = Callable[[Subject], str | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: the limit that it finds (`verdict`), its `test`, and `says`, its condition for the documentation."""
+    """A rule: the limit that it finds (`verdict`), its `test`, and its condition in words for the docs (`says`)."""
 
     verdict: str
     test: Test
@@ -110,9 +110,9 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     """Return one row per subject.
 
     Columns: store, deployment, workload, engine, what (size and fraction in words), best (median) and unit, where (the
-    load that reached it), n, few (the rate depends on few operations), verdict, evidence, also (other rules that fire,
-    each with its evidence; invalid runs; limits that the rate contradicts), would_decide (the missing data, where the
-    verdict is not known).
+    load that reached the best rate), n, few (the rate depends on few operations), verdict, evidence, also (other rules
+    with their evidence; invalid runs; limits that the rate contradicts), would_decide (the missing data if the verdict
+    is not known).
 
     tables: points, throughput, resources and, if it exists, scaling. by: the columns that identify a group of points.
     """
@@ -133,7 +133,7 @@ class RowIndex:
     """An index of the rows of a table by their values in some columns. None means null."""
 
     def __init__(self, rows: pd.DataFrame, columns: Sequence[str], kept: Sequence[str] | None = None) -> None:
-        """Index the rows. kept: the columns that `find` returns, as far as they exist; default: all."""
+        """Index the rows by `columns`. kept: the columns that `find` returns, if they exist; default: all."""
         self._rows = rows if kept is None else rows[[c for c in kept if c in rows]]
         self._columns = columns
         self._places: dict[tuple[Any, ...], list[int]] = {}
@@ -146,7 +146,7 @@ class RowIndex:
 
 
 def identities(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the values of each row in these columns (one or more). None means null."""
+    """Return for each row the tuple of its values in these columns (at least one). Null values are None."""
     return list(zip(*([None if pd.isna(v) else v for v in rows[c].astype(object)] for c in columns), strict=True))
 
 
@@ -167,7 +167,10 @@ class Known:
         self._curves = RowIndex(curves, used, kept) if len(curves) else None
 
     def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
-        """Return the subject of these runs. keys: `identities` of each run; speeds: its value (`groups.point_rows`)."""
+        """Return the subject of these runs.
+
+        keys: `identities` of each run; speeds: the speed of each run (`groups.point_rows`).
+        """
         values: dict[tuple[Any, ...], list[float]] = {}
         for key, value in zip(keys, speeds, strict=True):
             values.setdefault(key, []).append(float(value))
@@ -208,8 +211,9 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
 def described(axes: Mapping[str, Any]) -> list[str]:
     """Return the settings that distinguish this subject from another, in words.
 
-    These are the axes that are always shown, and all others that differ from their default. Engine and deployment have
-    separate columns. Axes that this version of storelab does not know are always included.
+    The settings are the axes that are always shown, and all axes with a value other than the default. Engine and
+    deployment are not included, because they have separate columns. Axes that this version of storelab does not know
+    are always included.
     """
     apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {
         a.column for a in ALL.values() if a.always_shown
@@ -224,7 +228,7 @@ def described(axes: Mapping[str, Any]) -> list[str]:
 
 
 def _chosen(s: Subject, column: str) -> bool:
-    """Check whether to show this axis: clients and workers always, others where they were varied."""
+    """Check whether to show this axis: clients and workers always, other axes only if they were varied."""
     return column in ("clients", "workers") or len({g.axes.get(column) for g in s.groups}) > 1
 
 
@@ -235,7 +239,7 @@ def units_of(workload: str, large: bool) -> str:
 
 
 def lines(found: pd.DataFrame) -> list[str]:
-    """Return the verdicts for the terminal, a few lines each."""
+    """Return the lines that show the verdicts in the terminal. found: verdicts.csv."""
     out = []
     for r in found.itertuples(index=False):
         subject = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
@@ -258,12 +262,12 @@ def _text(value: Any) -> str:
 FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
-# Cores that a client with one fully used interpreter thread takes. A client that takes more has several threads.
+# Cores that a client with one fully used interpreter thread uses. A client that uses more has several threads.
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
 BUSY = 90.0  # percent of a host's cores
-MOSTLY = 0.8  # fraction of a host's busy CPU time from which on only one side is the limit
-OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, from which on it is reported
-GAIN = 1.05  # least ratio of a gain, even if a smaller one is significant
+MOSTLY = 0.8  # a side that uses at least this fraction of a host's busy CPU time is the only limit
+OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores; use by other programs is reported above it
+GAIN = 1.05  # smallest ratio that counts as a gain, even if a smaller one is significant
 # Without an interval, a gain needs this number of runs on each side, ranges that do not overlap, and this ratio.
 MIN_RUNS, MIN_GAIN = 3, 1.1
 ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
@@ -281,9 +285,9 @@ def errors(s: Subject) -> str | None:
 
 
 def invalid(s: Subject) -> str | None:
-    """Return how many runs are invalid, and the first one.
+    """Return how many runs are invalid, and the first of them in words.
 
-    This is not a limit, because these runs may have other settings than the best rate.
+    Invalid runs are not a limit, because their settings can differ from those of the best rate.
     """
     runs = s.points[s.points["state"] == "invalid"]
     if runs.empty:
@@ -306,11 +310,11 @@ def unsteady(s: Subject) -> str | None:
 
 
 def sockets(s: Subject) -> str | None:
-    """Return the evidence if the clients use almost all local ports that one destination allows."""
+    """Return the evidence if the clients use almost all local ports that are available for one destination."""
     names = ("ports_median_percent", "host_ports", "time_wait_median_sockets")
     used, ports, waiting = (s.number(name) or 0.0 for name in names)
-    ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
-    if s.shared or used / ends < PORTS_FULL:  # over loopback the kernel reuses a port in TIME_WAIT after a second
+    ends = int(s.best.axes.get("front_ends") or 1)  # each destination has all ports
+    if s.shared or used / ends < PORTS_FULL:  # over loopback, the kernel reuses a port in TIME_WAIT after a second
         return None
     each = f" for each of {ends} front-ends" if ends > 1 else ""
     return f"TIME_WAIT {_n(waiting)}, all sockets {_n(used * ports / 100)} of {_n(ports)} ports{each}"
@@ -356,7 +360,7 @@ def network(s: Subject) -> str | None:
     """Return the evidence if the link between clients and store is fully used."""
     known = s.number("link_used_percent")
     if known is not None and known >= LINK_FULL:
-        return None  # `full_links` names them
+        return None  # `full_links` reports this case
     if s.row.get("bound_by") == LINK:
         reached = _reached(s, "the same clients reach over their links")
         return reached if known is None else f"{reached}; {_n(known)} % of their bandwidth"
@@ -366,10 +370,10 @@ def network(s: Subject) -> str | None:
 
 
 def disturbed(s: Subject) -> str | None:
-    """Return the evidence that programs other than clients and server took cores of the clients' host.
+    """Return the evidence if programs other than clients and server used cores of the clients' host.
 
-    A store on another host takes none of them. Where the nodes are one machine, this is not known, because the kernel
-    that shapes their links also takes cores.
+    A store on another host uses none of these cores. If the nodes are on one machine, the use by other programs is not
+    known, because the kernel also uses cores to limit the rate of their links.
     """
     host, client, server = (s.number(f"{who}_cpu_percent") for who in ("host", "client", "server"))
     unknown = "other_cpu_percent" in s.points and s.points["other_cpu_percent"].isna().all()
@@ -380,8 +384,8 @@ def disturbed(s: Subject) -> str | None:
     if other <= OTHERS or (host < BUSY and other <= client + here):
         return None
     known = f"the clients {_n(client)} %" + (f" and the server {_n(here)} %" if s.shared else "")
-    evidence = f"other programs took {_n(other)} % of the cores of the clients' host, {known}"
-    return f"{evidence}: without them the rate would be higher"
+    evidence = f"other programs used {_n(other)} % of the cores of the clients' host, {known}"
+    return f"{evidence}; without the other programs the rate would be higher"
 
 
 def client_thread(s: Subject) -> str | None:
@@ -391,16 +395,17 @@ def client_thread(s: Subject) -> str | None:
     if s.best.axes.get("engine") not in ONE_THREAD or not ONE_CORE <= cpu <= MORE_THAN_ONE:
         return None
     each = "client" if clients == 1 else "each client"
-    return f"{each} took {_n(cpu)} of 1 core it can use (one interpreter thread)"
+    return f"{each} used {_n(cpu)} of the 1 core that it can use (one interpreter thread)"
 
 
 def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
-    """Return the use of a busy host: cores busy, cores of the clients, cores of the server, and the same in words.
+    """Return how the cores of a busy host are used: busy cores, cores used by clients and by server, and a text.
 
-    The server's cores are None where it is on another host, or not known. Returns None where the host is not busy.
+    The server's cores are None if it is on another host, or if they are not known. Returns None if the host is not
+    busy.
     """
     busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
-    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # rounded as in the output
+    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # rounded like the value in the text
         return None
     server = s.number("server_cpu_median_cores") if s.shared else None
     text = f"host {_n(busy)} % busy: clients {_n(client)}"
@@ -410,14 +415,14 @@ def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
     text += f" of {_n(cores)} cores"
     text += ", the server's part is not known" if s.shared and server is None else ""
     if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
-        text += f", {_n(other)} taken by the kernel and by other programs"
+        text += f", {_n(other)} used by the kernel and by other programs"
     return used, client, server, text
 
 
 def busy_with(side: str) -> Test:
-    """Return a test that gives evidence if a busy host is mostly used by the `client` or the `server`.
+    """Return a test that gives evidence if one side uses most of a busy host.
 
-    `neither`: the host is shared, and none of them uses most of it.
+    side: `client`, `server`, or `neither`: clients and server share the host, and neither uses most of it.
     """
 
     def test(s: Subject) -> str | None:
@@ -431,7 +436,11 @@ def busy_with(side: str) -> Test:
 
 
 def gain(less: Group, more: Group, axis: str) -> str | None:
-    """Return `4 against 1 bucket: x1.62 [1.40, 1.80]` where the higher value is significantly faster, else None."""
+    """Return the gain from a higher value of an axis, such as `4 against 1 bucket: x1.62 [1.40, 1.80]`.
+
+    Returns None if the higher value is not significantly faster. less, more: the groups with the lower and the higher
+    value.
+    """
     r = ratios.ratio(less.values, more.values)
     if not r.ratio >= GAIN:
         return None
@@ -446,7 +455,7 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
             or r.ratio < MIN_GAIN
         ):
             return None
-        shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
+        shown = f"x{_n(r.ratio)}, the ranges of {len(less.values)} and {len(more.values)} runs do not overlap"
     return f"{_n(more.axes[axis])} against {labels.value_text(axis, less.axes[axis])}: {shown}"
 
 
@@ -486,9 +495,9 @@ def concurrency(s: Subject) -> str | None:
 
 
 def _curve(s: Subject, axis: str) -> dict[Any, Any]:
-    """Return the row of scaling.csv along this axis through the best group.
+    """Return the row of scaling.csv for the curve along this axis that contains the best group.
 
-    It is empty without a curve (fewer than three values). The curves lack the columns in which they agree.
+    It is empty if there is no curve (fewer than three values). `s.curves` has only the columns in which curves differ.
     """
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
     others = {c: v for c, v in s.best.axes.items() if c != axis and c in rows}
@@ -498,7 +507,7 @@ def _curve(s: Subject, axis: str) -> dict[Any, Any]:
     return next(found, {})
 
 
-# Quantities that show a limit: column -> its name in a sentence, and the unit.
+# Quantities that can show a limit: column -> name and unit in a sentence.
 SHOWN_IN = {
     "client_cpu_median_cores": ("clients", "cores"),
     "server_cpu_median_cores": ("server", "cores"),
@@ -510,7 +519,7 @@ SHOWN_IN = {
 
 
 def unknown(s: Subject) -> str:
-    """Return the evidence of `not known`: the recorded quantities, which were all below their limits."""
+    """Return the evidence for the verdict `not known`: the recorded quantities, which were all below their limits."""
     parts = [f"{name} {_n(value)} {unit}" for c, (name, unit) in SHOWN_IN.items() if (value := s.number(c)) is not None]
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
@@ -521,18 +530,20 @@ def unknown(s: Subject) -> str:
                 if shape == knees.KNEE
                 else f"the rate is highest {place}, and lower beyond"
             )
-    return f"nothing recorded was at its limit: {', '.join(parts)}" if parts else "no recorded quantity could show it"
+    if not parts:
+        return "no quantity was recorded that could show the limit"
+    return f"none of the recorded quantities was at its limit: {', '.join(parts)}"
 
 
 PUSHED = ("clients", "workers", "buckets", "front_ends")
 
 
 def would_decide(s: Subject) -> str:
-    """Return the data that are missing where the verdict is not known."""
+    """Return the data whose absence left the verdict unknown, in words."""
     unknown_ = {c for c in SHOWN_IN if s.number(c) is None}
     numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
     few = {axis for axis, values in numbers.items() if len(values) == 1}
-    # Axes with several values, whose points also differ in other axes.
+    # Axes with several values that were only varied together with other axes.
     coupled = [labels.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
     pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
     missing = {
@@ -550,16 +561,18 @@ def would_decide(s: Subject) -> str:
 
 
 def _missing_links(row: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the data about links that a verdict may lack -> True if they are missing."""
+    """Return the data about links that can be missing for a verdict: text -> True if they are missing."""
     known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
     return {
-        f"the capacity of the links of the {known} (iperf3 measures it, `links.yaml` declares it)": known is not None,
-        f"the right capacity of the links ({problem})": problem is not None,
+        f"the capacity of the links of the {known} (measure it with iperf3, declare it in `links.yaml`)": (
+            known is not None
+        ),
+        f"the correct capacity of the links ({problem})": problem is not None,
     }
 
 
 def named(verdict: str, s: Subject) -> str:
-    """Return the verdict. One about links gets their number and capacity."""
+    """Return the verdict. If it is about links, their number and capacity are added."""
     return f"{verdict} ({s.row['link_each']})" if verdict in FULL.values() else verdict
 
 
@@ -568,40 +581,41 @@ NOT_KNOWN = "not known"
 DISTURBED = "disturbed"
 RULES = (
     Rule("errors", errors, f"at the best rate more than {FAILED:g} % of the operations failed"),
-    Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is "
-                               "not one rate to explain")),
-    Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "
+    Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall, so that the "
+                               "rate has no single value to explain")),
+    Rule("sockets", sockets, (f"sockets established and in TIME_WAIT use {PORTS_FULL:g} % or more of the ephemeral "
                              "ports, counted for each front-end; not over loopback, where the kernel reuses a port "
                              "in TIME_WAIT after a second")),
     Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
-    Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near that "
-                                    "of the same clients against a server that does almost nothing")),
+    Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near the "
+                                    "rate of the same clients against a server that does almost nothing")),
     *(Rule(verdict, full_links(whose), (f"the known links of the {whose} have the lowest capacity, and {LINK_FULL:g} % "
-                                       "or more of it was used (the verdict names the capacity)"))
+                                       "or more of it was used (the verdict states the capacity)"))
       for whose, verdict in FULL.items()),
     Rule("client network", network, ("the calibration marks the points as bound by the link, also on a shared host; or "
                                     "an interface of the clients' host used "
                                     f"{LINK_FULL:g} % or more of the capacity of its link in one direction")),
-    Rule(DISTURBED, disturbed, (f"programs that are neither client nor server took more than {OTHERS:g} % of the "
-                               f"cores of the clients' host, and it was {BUSY:g} % busy or more, or they took more "
-                               "than clients and server: measure again when the host is idle")),
-    Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
+    Rule(DISTURBED, disturbed, (f"programs that are neither client nor server used more than {OTHERS:g} % of the "
+                               f"cores of the clients' host; in addition, the host was {BUSY:g} % busy or more, or "
+                               "these programs used more than clients and server; measure again when the host is "
+                               "idle")),
+    Rule("client CPU (one thread)", client_thread, (f"each client used {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
                                                    "an engine that has one interpreter thread "
                                                    f"({', '.join(ONE_THREAD)})")),
-    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, and the clients took "
-                                            f"{100 * MOSTLY:g} % or more of that")),
+    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, and the clients used "
+                                            f"{100 * MOSTLY:g} % or more of the busy time")),
     Rule("server CPU", busy_with("server"), (f"client and server share a host that was {BUSY:g} % busy or more, "
-                                            f"and the server took {100 * MOSTLY:g} % or more of that")),
+                                            f"and the server used {100 * MOSTLY:g} % or more of the busy time")),
     Rule("CPU of the host that both share", busy_with("neither"), (
         f"client and server share a host that was {BUSY:g} % busy or more, "
-        f"and neither took {100 * MOSTLY:g} % or more of that")),
+        f"and neither used {100 * MOSTLY:g} % or more of the busy time")),
     Rule("buckets", spread_over("buckets"), ("the best rate was at the highest number of buckets, and the last step to "
                                             "more buckets, with nothing else changed, was a gain")),
-    Rule("accounts", spread_over("accounts"), "the same, for accounts"),
-    Rule("front-ends", spread_over("front_ends"), "the same, for front-ends"),
+    Rule("accounts", spread_over("accounts"), "the same condition as for buckets, for accounts"),
+    Rule("front-ends", spread_over("front_ends"), "the same condition as for buckets, for front-ends"),
     Rule("concurrency: still rising at the most measured", concurrency, ("the best rate was at the highest number "
                                                                         "of clients or workers, and the curve in "
                                                                         "`scaling.csv` is still rising (with fewer "
-                                                                        "than three values: the last step was a "
+                                                                        "than three values, the last step was a "
                                                                         "gain)")),
 )  # fmt: skip

@@ -27,6 +27,7 @@ from storelab.core.config_types import (
     Rate,
     RoleName,
     Size,
+    SshHost,
     StrictModel,
     SweepName,
     Text,
@@ -70,13 +71,19 @@ class Limits(StrictModel):
 
 
 class Launcher(StrictModel):
-    """The launcher of the clients of a point: on this host, or on nodes of a batch system (docs/cluster.md)."""
+    """The launcher of clients: on this host, on hosts over ssh, or on nodes of a batch system (docs/cluster.md)."""
 
-    kind: Literal["local", "srun", "htcondor"] = Field(
-        "local", description="`local`: on this host; `srun`: in a Slurm allocation; `htcondor`: by HTCondor."
+    kind: Literal["local", "ssh", "srun", "htcondor"] = Field(
+        "local",
+        description="`local`: on this host; `ssh`: on `hosts`; `srun`: in a Slurm allocation; `htcondor`: by HTCondor.",
+    )
+    hosts: Annotated[list[SshHost], Once] = Field(
+        default_factory=list,
+        description="For ssh: hosts of the clients, each listed once: names, aliases of ssh, or `user@host`.",
     )
     options: list[str] = Field(
-        default_factory=list, description="Additional options of srun, or lines of the HTCondor submit description."
+        default_factory=list,
+        description="Additional options of ssh or srun, or lines of the HTCondor submit description.",
     )
     universe: Literal["vanilla", "parallel"] = Field(
         "vanilla",
@@ -87,12 +94,14 @@ class Launcher(StrictModel):
         None,
         ge=1,
         description=(
-            "Maximum number of nodes of a gang; default: all nodes of the allocation. Required for HTCondor, and if "
-            "each point is a separate Slurm job."
+            "Maximum number of nodes of a gang; default: all nodes of the allocation, or all `hosts`. Required "
+            "for HTCondor, and if each point is a separate Slurm job."
         ),
     )
     python: Text | None = Field(
-        None, description="Path of a Python with storelab on the nodes; default: the path of the running Python."
+        None,
+        description="Path of a Python with storelab on the nodes; default: the path of the running Python. For ssh, a "
+        "Python of the same version without storelab is sufficient, see docs/cluster.md.",
     )
     setup: str | None = Field(
         None,
@@ -106,7 +115,9 @@ class Launcher(StrictModel):
         description="UDP port of the clock, and TCP port for results without a shared folder; 0: any.",
     )
     shared_folder: Boolean = Field(
-        True, description="Nodes have access to `results`; false: they send their results to `port` of this host."
+        True,
+        description="Nodes have access to `results`; false: they send their results to `port` of this host. With ssh, "
+        "they always send them over their connection.",
     )
     clock_bound: Wait = Field(
         given("1 s"), description="A node whose clock differs by more than this time is rejected."

@@ -11,10 +11,12 @@ import hashlib
 import json
 import re
 import shutil
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -82,21 +84,16 @@ def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> 
         raise UserError(f"stores.{store.name}", problem, "stage it with a writable account first")
     buckets.prepare(config, store, [place])
     written.note_made(config, store, name, made(name, repository))
-    folder = scratch.folder(config.scratch) / f"launch-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    try:
+    with tempfile.TemporaryDirectory(prefix=f"launch-{name}-", dir=scratch.folder(config.scratch)) as folder:
         objects = size = 0
         source = Release(Settings.model_validate(release))
         for n in range(1, days + 1):
-            day = source.day(n, folder)
+            day = source.day(n, Path(folder))
             sizes = [item.bytes for item in day.objects()]
             objects, size = objects + len(sizes), size + sum(sizes)
             stage.require_space(store, sum(sizes), "a day", "`release.factor`")
             _send(store, place, prefix, day)
             shutil.rmtree(day.folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     access.write(place.name, f"{place.prefix}{prefix}{MARK}", name.encode())
     size_text = f"{objects} objects, {units.human_size(size)}"
     stage.report(f"    staged the repository of {days} days in {store.name}: {size_text}")

@@ -1,7 +1,8 @@
 """Run Squid in front of a store: one process on loopback, as user nobody, with limited memory and without a disk cache.
 
 Squid ends with this process, even after kill -9. Its configuration and its log are anonymous files. Its files of shared
-memory on tmpfs are removed when it is stopped. If it was killed, they are removed before the next one starts.
+memory on tmpfs are removed when it is stopped. If it was killed, they are removed before the next one starts. Their
+names contain the pid of this process, because other containers can use the same tmpfs and the same ports.
 """
 
 import os
@@ -9,6 +10,7 @@ import pwd
 import re
 import subprocess
 import time
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ pinger_enable off
 max_filedescriptors 4096
 shutdown_lifetime 0 seconds
 """
+_SHARED_FILE = re.compile(rf"{NAME}\d+p([0-9a-f]+)n([0-9a-f]+)-")  # pid and its namespace
 _LINE = re.compile(r"^([a-z_.]+) = ([0-9.]+)", re.MULTILINE)
 # Name in the record -> (Squid's counter, its unit).
 COUNTED = {
@@ -89,6 +92,24 @@ def between(first: dict[str, int], last: dict[str, int]) -> dict[str, int]:
     return out | {"requests": out["requests"] - 1}
 
 
+def service(port: int) -> str:
+    """Return the name of a Squid of this process, with which the names of its shared files begin."""
+    return f"{NAME}{port}p{os.getpid():x}n{_pid_namespace():x}"
+
+
+def _pid_namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def remove_left() -> None:
+    """Remove the shared files of each Squid whose process was killed; those of other containers stay."""
+    for left in SHARED.glob(f"{NAME}*.shm"):
+        found = _SHARED_FILE.match(left.name)
+        if found and int(found[2], 16) == _pid_namespace() and not Path("/proc", str(int(found[1], 16))).exists():
+            with suppress(OSError):  # of another user
+                left.unlink()
+
+
 def installed(place: str) -> Path:
     """Return the path of the program. Raises UserError with the install command.
 
@@ -114,8 +135,7 @@ class Squid:
         if port is None:
             raise UserError(place, f"all ports from {PORTS[0]} to {PORTS[-1]} are in use", "stop the other processes")
         self.port = port
-        for left in SHARED.glob(f"{NAME}{port}-*.shm"):  # files of a Squid that has ended
-            left.unlink(missing_ok=True)
+        remove_left()
         self.log = os.memfd_create("squid.log")
         try:
             self.process = self._started(configuration(port, parts.port or 80))
@@ -143,7 +163,7 @@ class Squid:
                 account = pwd.getpwnam(UNPRIVILEGED)
                 user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
             return subprocess.Popen(
-                [str(self.program), "-N", "-d1", "-n", f"{NAME}{self.port}", "-f", f"/proc/self/fd/{file}"],
+                [str(self.program), "-N", "-d1", "-n", service(self.port), "-f", f"/proc/self/fd/{file}"],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
@@ -186,6 +206,8 @@ class Squid:
     def stop(self) -> None:
         """Stop Squid. It can be called repeatedly."""
         processes.stop(self.process, GRACE_S)
+        for left in SHARED.glob(f"{service(self.port)}-*.shm"):
+            left.unlink(missing_ok=True)
         if self.log >= 0:
             os.close(self.log)
             self.log = -1

@@ -483,6 +483,23 @@ def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_pa
     assert "png" not in records.read_json(figures / "metadata_upload.json")
 
 
+def test_files_of_the_user_stay_next_to_figures(example, tmp_path, monkeypatch):
+    folder = tmp_path / "c" / "figures"
+    folder.mkdir(parents=True)
+    shutil.copytree(example / "raw", tmp_path / "c/raw")
+    records.write_summed(folder / "gone.json", {"table": "throughput.csv", "empty": True})
+    (folder / "mine.json").write_text('{"mark": "bar"}')
+    (folder / "list.json").write_text("[1]")
+    (folder / "broken.json").write_text("{")
+    for name in ("gone", "mine", "list", "broken"):
+        (folder / f"{name}.pdf").touch()
+    monkeypatch.setattr(write, "_write_all", lambda *_: [])
+    monkeypatch.setattr(write, "index", lambda folder: folder)
+    write.build(tmp_path / "c")
+    names = ("mine", "list", "broken")
+    assert {p.name for p in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("json", "pdf")}
+
+
 @pytest.mark.heavy
 def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
     names, drawn, bare = ["metadata_upload", "entries", "phases"], [], tmp_path / "bare"

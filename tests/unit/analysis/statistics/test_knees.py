@@ -214,12 +214,15 @@ def test_the_last_step_rises_by_the_pooled_t_test():
         assert knees._last_step_rises(x, y) == (low > math.log1p(knees.MIN_RISE))
 
 
+FEW = "are too few to estimate their scatter: add repetitions"
+
+
 @pytest.mark.parametrize(
     ("x", "y", "reason"),
     [
         ([1, 1, 2, 2], [1, 1, 2, 2], "2 values of the axis: at least 3 are needed"),
-        ([1, 2, 4, 4], [1, 2, 3, 3.1], "4 runs at 3 values do not show their scatter: repeat them"),
-        ([1, 2, 4, 8, 8], [1, 2, 3, 4, 4.1], "5 runs at 4 values do not show their scatter: repeat them"),
+        ([1, 2, 4, 4], [1, 2, 3, 3.1], f"4 runs at 3 values {FEW}"),
+        ([1, 2, 4, 8, 8], [1, 2, 3, 4, 4.1], f"5 runs at 4 values {FEW}"),
     ],
 )
 def test_too_few(x, y, reason):

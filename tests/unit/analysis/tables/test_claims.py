@@ -375,7 +375,7 @@ def test_many_claims_are_corrected():
     found = judged(rows, **SLOPE | {"at_least": 1.0})
     alone = found["verdict_uncorrected"].isin(("confirmed", "refuted")).sum()
     assert len(found) == 300 and 6 <= alone <= 26 and found["verdict"].isin(("confirmed", "refuted")).sum() <= 1
-    reasons = {"the interval contains the bound", "not significant among all claims"}
+    reasons = {"the interval contains the bound", "not significant after the correction for the number of claims"}
     assert set(found.loc[found["verdict"] == UNDECIDED, "reason"]) <= reasons
 
 

@@ -72,11 +72,11 @@ CASES = {
     "client network": (subject(link_median_percent=94.4), "eth0 moved 118 MB/s in one direction, 94.4 % of its link"),
     "disturbed": (
         subject(**OTHERS),
-        "took 45.5 % of the cores of the clients' host, the clients 20 % and the server 32.5 %",
+        "used 45.5 % of the cores of the clients' host, the clients 20 % and the server 32.5 %",
     ),
     "client CPU (one thread)": (
         subject(client_cpu_median_cores=0.97, axes={"engine": "fsspec"}),
-        "client took 0.970 of 1 core it can use (one interpreter thread)",
+        "client used 0.970 of the 1 core that it can use (one interpreter thread)",
     ),
     "client CPU": (
         subject(client_cpu_median_cores=1.9, host_cpu_median_percent=97.0),
@@ -88,7 +88,7 @@ CASES = {
     ),
     "CPU of the host that both share": (
         subject(**SHARED, client_cpu_median_cores=0.7, server_cpu_median_cores=0.9),
-        "host 98 % busy: clients 0.700, server 0.900 of 2 cores, 0.360 taken by the kernel and by other programs",
+        "host 98 % busy: clients 0.700, server 0.900 of 2 cores, 0.360 used by the kernel and by other programs",
     ),
     "buckets": (subject([({"buckets": 1}, scaled(0.617))], axes={"buckets": 4}), "4 against 1 bucket: x1.62 [1.6"),
     "accounts": (subject([({"accounts": 1}, scaled(0.5))], axes={"accounts": 21}), "21 against 1 account: x2.00"),
@@ -138,6 +138,7 @@ def test_documentation_has_rules_and_thresholds():
 PORTS = {"host_ports": 1000, "time_wait_median_sockets": 700}
 S3FS = {"engine": "uproot-s3fs"}
 BOUND = {"bound_by": "link", "ceiling_percent": 98.9}
+APART = "the ranges of 3 and 3 runs do not overlap"
 FRONT_ENDS_FULL = verdicts.full_links("front-ends")
 THRESHOLDS = [  # rule, what is known, axes, words of the evidence
     (verdicts.errors, {"errors": 1, "operations": 99}, {}, None),
@@ -167,10 +168,10 @@ THRESHOLDS = [  # rule, what is known, axes, words of the evidence
     (FRONT_ENDS_FULL, {"link_of": "front-ends", "link_used_percent": 92, "link_bits_per_s": 8e6}, {}, "of the 1 MB/s"),
     (verdicts.network, {"link_median_percent": 92, "network_median_mb_per_s": 112.5}, {}, "112 MB/s in one direction"),
     (verdicts.client_thread, {"client_cpu_median_cores": 0.89}, S3FS | {"clients": 1}, None),
-    (verdicts.client_thread, {"client_cpu_median_cores": 0.9}, S3FS | {"clients": 1}, "client took 0.900 of 1 core"),
-    (verdicts.client_thread, {"client_cpu_median_cores": 1.1}, S3FS | {"clients": 1}, "client took 1.10 of 1 core"),
+    (verdicts.client_thread, {"client_cpu_median_cores": 0.9}, S3FS | {"clients": 1}, "client used 0.900 of the 1"),
+    (verdicts.client_thread, {"client_cpu_median_cores": 1.1}, S3FS | {"clients": 1}, "client used 1.10 of the 1 core"),
     (verdicts.client_thread, {"client_cpu_median_cores": 1.11}, S3FS | {"clients": 1}, None),
-    (verdicts.client_thread, {"client_cpu_median_cores": 4}, S3FS | {"clients": 4}, "each client took 1 of 1 core"),
+    (verdicts.client_thread, {"client_cpu_median_cores": 4}, S3FS | {"clients": 4}, "each client used 1 of the 1 core"),
     (verdicts.client_thread, {"client_cpu_median_cores": 1}, S3FS | {"clients": 4}, None),
     (verdicts.client_thread, {"client_cpu_median_cores": 1}, {"clients": 1}, None),
 ]
@@ -203,7 +204,7 @@ def test_link_binds_although_host_is_shared():
 def test_other_programs_disturb_a_host():
     assert [number for number, other in enumerate(UNDISTURBED) if verdicts.disturbed(other)] == []
     found = verdicts.disturbed(subject(host_cpu_percent=50.0, client_cpu_percent=20.0))
-    assert found.startswith("other programs took 30 % of the cores of the clients' host, the clients 20 %:")
+    assert found.startswith("other programs used 30 % of the cores of the clients' host, the clients 20 %;")
 
 
 # Busy hosts
@@ -240,7 +241,7 @@ def test_cores_of_neither_side_are_reported_above_a_tenth():
         row = {"client_cpu_median_cores": client, "server_cpu_median_cores": server, "shared_host": shared}
         used, own, other, found = verdicts._sides(given(BUSY | row))
         assert (used, own, other) == (9.0, client, server)
-        assert re.findall(r", ([\d.]+) taken by", found) == ([] if taken is None else [taken]), row
+        assert re.findall(r", ([\d.]+) used by", found) == ([] if taken is None else [taken]), row
         assert ("is not known" in found) == (shared and server is None), row
         assert found.startswith(f"host 90 % busy: clients {verdicts._n(client)}") and " of 10 cores" in found
         assert (", server " in found) == (server is not None), row
@@ -262,7 +263,7 @@ def test_gain_is_sure_and_large():
     """Without an interval: three runs on each side, apart, and a gain of a tenth; with one: above 1, and 5 %."""
     three = (100, 101, 102)
     cases = [
-        (three, (112, 113, 114), "4 against 1 bucket: x1.12, ranges of 3 and 3 runs apart"),
+        (three, (112, 113, 114), "4 against 1 bucket: x1.12, the ranges of 3 and 3 runs do not overlap"),
         (three, (103, 104, 105), None),  # apart, but too small a gain without an interval
         (three, (108, 109, 110), None),
         ((100, 101, 113), (112, 125, 126), None),  # not apart
@@ -288,19 +289,19 @@ def test_last_step_along_one_axis_counts():
     def found(best, *groups, axis="buckets", **row):
         return verdicts.spread_over(axis)(Subject(best, row, groups, OK, pd.DataFrame()))
 
-    assert found(four, four, one, other, two, none) == "4 against 2 buckets: x1.33, ranges of 3 and 3 runs apart"
+    assert found(four, four, one, other, two, none) == f"4 against 2 buckets: x1.33, {APART}"
     assert found(two, one, two, four) is None, "the best value is not at the largest"
     assert found(four, four) is None
     ends = line("front_ends", **{"1": 100, "2": 150})
     result = found(ends[1], *ends, axis="front_ends")
-    assert result == "2 against 1 front-end: x1.50, ranges of 3 and 3 runs apart"
+    assert result == "2 against 1 front-end: x1.50, the ranges of 3 and 3 runs do not overlap"
     assert found(ends[1], *ends, axis="front_ends", shared_host=True).startswith(f"{result} (front-ends and clients")
-    assert found(four, one, four, shared_host=True) == "4 against 1 bucket: x2, ranges of 3 and 3 runs apart"
+    assert found(four, one, four, shared_host=True) == f"4 against 1 bucket: x2, {APART}"
 
 
 def test_concurrency_is_still_rising():
     one, two, four = line("clients", **{"1": 100, "2": 150, "4": 152})
-    step = "2 against 1 client: x1.50, ranges of 3 and 3 runs apart"
+    step = "2 against 1 client: x1.50, the ranges of 3 and 3 runs do not overlap"
     shapes = (("still rising", 8), ("knee", 8), ("still rising", 16))
     curves = [pd.DataFrame([{"axis": "clients", "curve": c, "clients": None, "workers": w}]) for c, w in shapes]
     cases = [
@@ -331,12 +332,13 @@ def test_unknown_limit_has_values_below_limits():
     peak = verdicts.unknown(given({}, curves=curve("peak", "clients", clients=None, engine="loadgen")))
     assert peak.endswith(": the rate is highest at 4 clients, and lower beyond")
     for s in (given({}), given({}, curves=curve("still rising", "clients", clients=None, engine="loadgen"))):
-        assert verdicts.unknown(s) == "no recorded quantity could show it"
+        assert verdicts.unknown(s) == "no quantity was recorded that could show the limit"
 
 
 def test_unrecorded_values_fire_no_rule():
     dark = subject(known=dict.fromkeys(CALM), values=FEW)
-    assert verdicts.unknown(dark) == "no recorded quantity could show it" and not [r for r in RULES if r.test(dark)]
+    assert verdicts.unknown(dark) == "no quantity was recorded that could show the limit"
+    assert not [r for r in RULES if r.test(dark)]
     missing = ["clients or workers", "a calibration", "a monitor", "CPU of the server"]
     assert [part for part in [*missing, "4 or more runs"] if part not in verdicts.would_decide(dark)] == []
 
@@ -380,8 +382,8 @@ def test_axes_that_the_workload_lacks_or_varied_are_not_missing():
 
 def test_unknown_links_and_contradictions_are_named():
     cases = {
-        "the capacity of the links of the front-ends (iperf3": {"link_unknown": "front-ends"},
-        "the right capacity of the links (1 Gbit/s cannot be": {"link_problem": "1 Gbit/s cannot be the capacity"},
+        "the capacity of the links of the front-ends (measure it with iperf3": {"link_unknown": "front-ends"},
+        "the correct capacity of the links (1 Gbit/s cannot be": {"link_problem": "1 Gbit/s cannot be the capacity"},
     }
     for found, row in cases.items():
         assert found in verdicts.would_decide(subject(**row)) and found not in verdicts.would_decide(subject()), found

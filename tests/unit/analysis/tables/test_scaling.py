@@ -64,7 +64,7 @@ def test_invalid_and_idle_runs_are_left_out():
     rows.loc[rows["rep"] == 3, "state"] = "invalid"
     rows.loc[rows["rep"] == 2, ["overlap_rate_per_s", "overlap_throughput_mb_per_s"]] = 0.0
     table = throughput.scaling_table(rows, AXES)
-    assert set(table["n"]) == {3, 4} and table["reason"].str.contains("repeat them").all()
+    assert set(table["n"]) == {3, 4} and table["reason"].str.contains("add repetitions").all()
 
 
 def test_linearity_is_quoted_from_least_to_most():

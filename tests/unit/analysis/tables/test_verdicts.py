@@ -28,7 +28,7 @@ def test_each_store_workload_and_size_has_a_row(table):
     assert small[["store", "deployment", "engine", "n"]].tolist() == ["alpha", "alpha", "s5cmd", 3]
     assert small["where"] == "4 clients, 8 workers per client, 2 front-ends"
     assert small["best"] == pytest.approx(800, rel=0.02) and small["verdict"] == "front-ends"
-    assert small["evidence"].startswith("2 against 1 front-end: x2.00, ranges of 3 and 3 runs apart")
+    assert small["evidence"].startswith("2 against 1 front-end: x2.00, the ranges of 3 and 3 runs do not overlap")
     assert pd.isna(small["would_decide"])
     assert small["also"].startswith("concurrency: still rising at the most measured: ")
 

@@ -6,7 +6,9 @@ import itertools
 import json
 import os
 import random
+import re
 import struct
+import subprocess
 import time
 import zlib
 from collections import Counter
@@ -30,6 +32,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import names
 from storelab.datasets.release.build import Release
 from storelab.engines.contract import Job
+from storelab.host import scratch
 from storelab.measure import deployment
 from storelab.measure import point as measuring
 from storelab.stores import all_stores
@@ -313,6 +316,26 @@ def page(requests, hits, kbytes_in):
     return text + "".join(f"{name} = {value}\n" for name, value in counters.items())
 
 
+def test_shared_files_of_other_processes_stay(tmp_path, monkeypatch):
+    """Another container may use the same tmpfs, and the same port. Only files of killed processes are removed."""
+    monkeypatch.setattr(squid, "SHARED", tmp_path)
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    here, namespace = squid.service(26500), squid._pid_namespace()
+    killed = here.replace(f"p{os.getpid():x}n", f"p{ended.pid:x}n")
+    kept = [
+        f"{here}-x.shm",
+        f"{killed[: killed.index('n', 5)]}n{namespace + 1:x}-x.shm",
+        "storelab26500-x.shm",
+        "other.shm",
+    ]
+    for name in (*kept, f"{killed}-x.shm"):
+        (tmp_path / name).touch()
+    squid.remove_left()
+    assert {p.name for p in tmp_path.iterdir()} == set(kept)
+    assert re.fullmatch("[a-z0-9]{1,32}", squid.service(26599)), "what Squid accepts as a name"
+
+
 def test_counters_of_squid_are_differences():
     first, last = squid.parsed(page(3, 0, 10)), squid.parsed(page(104, 60, 35))
     assert first["origin_bytes"] == 10 * 1024
@@ -460,6 +483,7 @@ def test_repository_is_staged_once_and_noted(tmp_path, release):
     times = {path: path.stat().st_mtime_ns for path in there}
     assert len(there) == len(objects) + 1, "and the mark"
     assert served.ensure(config, store, settings.as_dict(), 1) == found
+    assert not list(scratch.folder(config.scratch).glob("launch-*"))
     assert {path: path.stat().st_mtime_ns for path in there} == times
     deployment.clean(config, store)
     assert not [path for path in there if path.exists()]
