@@ -300,7 +300,7 @@ PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # file -> target of `m
 RECORDS = ("json", "csv", "tex")  # files in which no normal text looks like a key
 TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
 LOCAL_FOLDERS = ("state", "scratch", "results")
-LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
+LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options", "hosts"}
 
 
 def everything(
