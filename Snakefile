@@ -6,7 +6,19 @@
 #   status/…                      markers of the measuring rules; Snakemake may delete these, but never records
 #   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  report.html  notebooks/*.html  logs/*.log
 # Wildcards are looked up in the plan, not parsed. Configuration: config.yaml < campaign file < --configfile < --config.
+#
+# `snakemake --lint` reports only that shell commands use SL, CAMPAIGN and WORKFLOW from outside of the rule. They are not `params`, because then
+# another option of the command line would make all outputs again, although they depend only on records and code.
+from snakemake.utils import min_version
+
 from storelab.cli import workflow as flow
+
+min_version("9.27")
+
+
+# Used only with `--software-deployment-method apptainer`; envs/storelab.def has the command that builds it.
+container: "envs/storelab.sif"
+
 
 WORKFLOW = flow.start(config, workflow.is_main_process)
 SL = WORKFLOW.command

@@ -31,6 +31,7 @@ environment() {
     local wanted uv
     wanted=$(cat envs/requirements.lock pyproject.toml | sha256sum | cut -c1-32)
     [ "$(cat .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && return
+    [ ! -e .venv/storelab-lock ] || envs/idle.sh setup || exit 2 # clients would start with other versions
     echo "setup: .venv from envs/requirements.lock (about 300 MB to download once)"
     if [ ! -x .venv/bin/python ]; then
         # Debian has the module venv in a separate package.

@@ -27,8 +27,11 @@ def _report_files(paths: list[Path]) -> None:
         click.echo("nothing to write")
         return
     names = [p.name for p in paths if p.suffix != ".json" or p.stem == "index"]
+    if not names:
+        click.echo(f"{paths[0].parent}: the campaign has no data for {', '.join(p.stem for p in paths)}")
+        return
     listed = f": {', '.join(names)}" if len(names) <= MAX_LISTED else ""
-    click.echo(f"{len(paths)} files in {paths[0].parent}{listed}")
+    click.echo(f"{len(paths)} file{'s' if len(paths) > 1 else ''} in {paths[0].parent}{listed}")
 
 
 @click.command()
@@ -75,6 +78,15 @@ def tables(campaign_dir: Path) -> None:
     _report_files(module.build(campaign_dir))
 
 
+def make_missing_tables(folder: Path) -> None:
+    """Make the tables of a measured campaign if it has none, as after a clone."""
+    if (folder / "raw" / integrity.PLAN).exists() and not any((folder / "tables").glob("*.csv")):
+        from storelab.analysis.tables import build as module
+
+        made = module.build(folder)
+        click.echo(f"storelab: {folder}: had no tables; {len(made)} tables were made from its records", err=True)
+
+
 @click.command()
 @folder_argument
 @names_argument
@@ -100,6 +112,7 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
 
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
+    make_missing_tables(campaign_dir)
     if names:
         _report_files(write.build(campaign_dir, names, jobs, kinds))
         return
@@ -174,6 +187,7 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
+    make_missing_tables(campaign_dir)
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
         raise UserError(
@@ -247,7 +261,8 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
     """Show the table rows, points, records and commit from which a result was made.
 
     WHAT is a code that is printed in a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), the name of a
-    number in numbers.csv, or a claim. Without CAMPAIGN, all campaigns that have tables are searched.
+    number in numbers.csv, or a claim. Without CAMPAIGN, all campaigns that have tables are searched. If the named or
+    the configured campaign has no tables, they are made first.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members
@@ -256,6 +271,9 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
         campaign_dir, what = campaigns.find(settings, what[0]).folder, what[1:]
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
+    named = [campaign_dir or settings.configured_folder(), *(Path(text).parent.parent for text in what)]
+    for folder in dict.fromkeys(named):
+        make_missing_tables(folder)
     for text in what:
         found = module.found(text, folders, results, settings.configured_folder())
         if isinstance(found, Path):

@@ -1,7 +1,11 @@
 """Commands of the analysis: one line for a mistake, and generated pages that are up to date."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner, Result
+from command_line import in_process
 from paths import ROOT
 
 from storelab.analysis.latex import typeset
@@ -18,6 +22,34 @@ def test_missing_latex_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="make tex"):
         typeset.build(tmp_path)
+
+
+@pytest.fixture
+def cloned(tmp_path, monkeypatch):
+    """Work in a folder with the records of a campaign, and without its tables, as after a clone."""
+    shutil.copytree(ROOT / "results" / "threads2012-small" / "raw", tmp_path / "results" / "mine" / "raw")
+    for name in ("config.yaml", "campaigns"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_missing_tables_are_made(cloned):
+    code, _, err = in_process(cloned, "explain", "best_throughput_download")
+    assert code == 2 and "make them first: `storelab tables CAMPAIGN`" in err and len(err.splitlines()) == 1
+    code, _, err = in_process(cloned, "explain", "results/mine/figures/threads.pdf")
+    made, problem = err.splitlines()
+    assert code == 2 and "make them first: `storelab figures results/mine`" in problem
+    assert made == "storelab: results/mine: had no tables; 35 tables were made from its records"
+    code, out, err = in_process(cloned, "figures", "results/mine", "threads", "--kind", "pdf")
+    assert code == 0 and "threads.pdf" in out and not err
+
+
+def test_long_lists_of_files_are_not_printed(capsys):
+    analysis._report_files([Path("t", f"{name}.csv") for name in "abcdefgh"])
+    analysis._report_files([Path("t/a.csv")])
+    analysis._report_files([Path("t/a.json")])
+    assert capsys.readouterr().out == "8 files in t\n1 file in t: a.csv\nt: the campaign has no data for a\n"
 
 
 def test_generated_pages_are_up_to_date():

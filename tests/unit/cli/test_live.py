@@ -48,4 +48,4 @@ def test_address_is_printed_before_the_server_is_imported(project):
     code = "import sys; sys.modules['aiohttp'] = None; from storelab.cli import main; main()"
     command = [sys.executable, "-c", code, "live", "demo", "--port", "0"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
-    assert "storelab: demo: http://127.0.0.1:" in done.stderr and "import of aiohttp halted" in done.stderr
+    assert "storelab: demo: http://127.0.0.1:" in done.stderr and "aiohttp: this Python package" in done.stderr

@@ -1,5 +1,6 @@
 """Attempts: a kill at any time leaves a whole record, and the next run removes everything else."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -109,6 +110,24 @@ def test_killed_attempts_are_removed(tmp_path):
     with pytest.raises(KeyboardInterrupt), attempts.begun(config, key):
         raise KeyboardInterrupt
     assert not base.exists()
+
+
+def test_attempts_stay_where_no_lock_shows_their_end(tmp_path, monkeypatch):
+    """Without locks, an attempt may be that of another host. Failed attempts have ended."""
+    config, key = settings(tmp_path / "x", results=str(tmp_path)), "alpha/put/rep~001"
+    base = config.campaign_dir / "work" / key
+    for name in ("00000001", "00000002"):
+        (base / name).mkdir(parents=True)
+        (base / name / "alive").touch()
+    (base / "00000002/failed").touch()
+
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(attempts.fcntl, "flock", flock)
+    assert attempts.sweep(config) == 0
+    with attempts.begun(config, key) as work:
+        assert {p.name for p in base.iterdir()} == {"00000001", work.name}
 
 
 def test_sweep_leaves_what_no_attempt_made(tmp_path):

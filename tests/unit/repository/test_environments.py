@@ -53,9 +53,11 @@ def test_users_install_no_tools_of_developers():
     assert tools & locked("requirements.lock").keys() == {"jsonschema"}
 
 
-def test_conda_file_installs_the_lock():
+def test_conda_file_installs_all_packages():
     conda = (ROOT / "envs/conda.yaml").read_text()
-    (python,) = (d for d in yaml.safe_load(conda)["dependencies"] if d.startswith("python="))
+    wanted = yaml.safe_load(conda)["dependencies"]
+    (python,) = (d for d in wanted if str(d).startswith("python="))
+    assert {"pip": ["-e ../src/readplan", "-e ..[measure,lab]"]} in wanted
     assert PROJECT["project"]["requires-python"] == f">={python.removeprefix('python=')}"
     assert "uv pip sync --require-hashes envs/requirements.lock" in conda
 
@@ -78,6 +80,33 @@ def test_newer_python_is_checked_where_a_network_is(tmp_path, says, code, words)
     assert done.returncode == code and words in done.stdout + done.stderr
 
 
+def test_public_checks_are_parts_of_ours():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    assert [[s["run"] for s in job["steps"] if "run" in s] for job in jobs.values()] == [
+        [".ci/run lint"],
+        [".ci/run test"],
+    ]
+    versions = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if "Python :: 3." in c]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == versions
+    done = subprocess.run([ROOT / ".ci/run", "lnit"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "usage: .ci/run [lint|test|heavy]\n")
+
+
+@pytest.mark.parametrize(
+    ("part", "made"), [("lint", ["lint", "resolve 3.14"]), ("test", ["test PYTEST_OPTIONS=--minimum-passed 2600"])]
+)
+def test_part_of_the_checks_runs_nothing_else(part, made, tmp_path):
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / ".ci/minimum").write_text("2600 1 1\n")
+    for place, begin in (("bin/make", ""), (".ci/resolve", "resolve ")):
+        (tmp_path / place).write_text(f'#!/bin/sh\necho "{begin}$*" >> {tmp_path}/asked\n')
+        (tmp_path / place).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    subprocess.run([tmp_path / ".ci/run", part], env=environ, check=True)
+    assert (tmp_path / "asked").read_text().splitlines() == made
+
+
 STORELAB = """#!/bin/bash
 echo "$*" >> asked
 case "$*" in
@@ -89,7 +118,7 @@ case "$*" in
 @pytest.fixture
 def checkout(tmp_path):
     """Return a checkout with an environment, whose `storelab` writes down its arguments."""
-    for name in ("envs/setup.sh", "envs/requirements.lock", "envs/dev.lock", "pyproject.toml"):
+    for name in ("envs/setup.sh", "envs/idle.sh", "envs/requirements.lock", "envs/dev.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for folder in ("loadgen", ".venv/bin"):
@@ -120,6 +149,20 @@ def test_setup_builds_go_programs_of_this_checkout(checkout):
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")
     assert setup() == ("", [look, build])
+
+
+def test_environment_is_not_changed_during_a_measurement(checkout):
+    """After a pull, `make paper` in a second terminal would replace the packages of a running measurement."""
+    (checkout / ".venv/bin/python").symlink_to("/bin/true")
+    (checkout / "envs/requirements.lock").write_text("uv==1\n")
+    (checkout / ".storelab").mkdir()
+    with (checkout / ".storelab/measuring.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run([checkout / "envs/setup.sh", "environment"], capture_output=True, text=True)
+    message = (
+        "storelab: .storelab/measuring.lock is locked: a measurement is running; call `make setup` after its end\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
 def test_tools_of_developers_are_installed_on_request(checkout):
@@ -186,6 +229,8 @@ def test_python_of_debian_comes_first(checkout):
 
 def test_clean_leaves_only_what_was_measured(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "envs").mkdir()
+    shutil.copy(ROOT / "envs/idle.sh", tmp_path / "envs")
     kept = {"results/mine/raw/plan.json", "results/mine/links.yaml", "config.yaml", "results/mine/notes.md"}
     kept |= {f"results/{name}/plan.json" for name in ("mine/raw.measured", "mine/raw.sealing", "mine/.raw/x")}
     kept |= {"results/of-the-user.txt", "results/papers/a+b/mine.txt", "results/papers/notes"}
@@ -197,7 +242,7 @@ def test_clean_leaves_only_what_was_measured(tmp_path):
     def clean() -> tuple[int, set[str]]:
         done = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
         found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-        return done.returncode, found - {"Makefile", ".storelab/measuring.lock"}
+        return done.returncode, found - {"Makefile", "envs/idle.sh", ".storelab/measuring.lock"}
 
     (user := tmp_path / ".storelab/sw.users/1").parent.mkdir()
     user.touch()
