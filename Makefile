@@ -1,35 +1,41 @@
-# make demo    sets up the environment, measures the demonstration on an embedded store, builds its paper
-# make test    sets everything up, runs all tests that need neither root nor a heavy package
-# make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference; a bare `snakemake` does the same)
-#              for one paper of several campaigns: CAMPAIGN="reference compared"; for two columns: LAYOUT=conference
-# make report  writes the page of a campaign, results/<campaign>/report.html, from its raw records
-# make workflow-report writes Snakemake's own report into the same folder: rules, run times, figures and tables (workflow.html)
-# make lab     opens the notebooks in JupyterLab (docs/notebooks.md); make notebooks executes them and saves them as HTML
-# make measure measures the missing points of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
-# make docs    builds the documentation as a site: site/index.html
-# make lint, make lock, make tex, make clean
+# make demo             set up the environment, measure the demonstration on an embedded store, build its paper
+# make measure          measure the missing points of a campaign, build its paper and page: CAMPAIGN=site CONFIG="scale=0.1 repetitions=2"
+#                       (it installs what is missing, then calls `storelab run`)
+# make paper            rebuild a paper from raw records; never measures: CAMPAIGN=reference. A bare `snakemake` does the same.
+#                       one paper of several campaigns: CAMPAIGN="reference compared"; in two columns: LAYOUT=conference
+# make report           write the page of a campaign, results/<campaign>/report.html, from its raw records
+# make workflow-report  write Snakemake's own report into the same folder (workflow.html): rules, run times, figures, tables
+# make notebooks        execute the notebooks on a campaign, and save them as HTML
+# make lab              open the notebooks in JupyterLab
+# make docs             build the documentation as a site: site/index.html
+# make setup            create the environment .venv, and build storelab's Go programs
+# make tex              install LaTeX
+# make test             run all tests that need neither root nor a heavy package
+# make lint             check the style, the types and the generated pages
+# make lock             resolve the dependencies of pyproject.toml again
+# make clean            remove what can be made again; records are kept
 SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
-# This forwards signals to Snakemake and its processes, and runs the command in AFTER at the end.
+# This forwards signals to Snakemake and its processes.
 RUN := python -m storelab.cli.snakemake --profile profiles/local
 SNAKEMAKE := exec envs/forward.sh $(RUN)
 # Without LaTeX, everything except the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
-.PHONY: demo test paper report workflow-report measure notebooks lab docs lint lock setup tex clean
+help:
+	@sed -n '/^#/!q; s/^# //p' Makefile
+
+.PHONY: help demo test paper report workflow-report measure notebooks lab docs lint lock setup tex clean
 
 # The demonstration needs no Go programs, so they are not built here.
 demo: CAMPAIGN := demo
 demo: PARTS := environment
 demo: measure
 
-WITH_SETTINGS = storelab $(addprefix --set ,campaign=$(CAMPAIGN) $(CONFIG))
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@export AFTER='$(WITH_SETTINGS) down --planned >/dev/null' \
-	OTHERWISE='$(WITH_SETTINGS) verify >/dev/null 2>&1 && $(RUN) --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
-	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report
+	@exec storelab run $(CAMPAIGN) $(CONFIG)
 
 paper: CAMPAIGN ?= reference
 paper: setup tex

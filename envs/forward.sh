@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command, then $OTHERWISE if the command's status is 1, and $AFTER at the end, except after a mistake (status 2). Forwards SIGTERM, SIGHUP and Ctrl-C to the command and
-# to all processes that it started.
+# Runs a command, then $OTHERWISE if the command's status is 1, and $AFTER at the end, except after a mistake (status 2). Forwards SIGTERM, SIGHUP and
+# Ctrl-C to the command and to all processes that it started. After a signal, $OTHERWISE does not run; after Ctrl-C, the status is 130.
 set -m # so that the command has its own process group
-child= after=${AFTER:-} otherwise=${OTHERWISE:-}
+child= received= after=${AFTER:-} otherwise=${OTHERWISE:-}
 unset AFTER OTHERWISE
-forward() { [ -z "$child" ] || kill "-$1" -- "-$child" 2>/dev/null; }
+forward() {
+    received=$1
+    [ -z "$child" ] || kill "-$1" -- "-$child" 2>/dev/null
+}
 trap 'forward TERM' TERM
 trap 'forward HUP' HUP
 trap 'forward INT' INT
@@ -19,6 +22,7 @@ run() {
 }
 run "$@"
 ended=$status
-[ "$ended" -ne 1 ] || [ -z "$otherwise" ] || run bash -c "$otherwise"
+[ "$ended" -ne 1 ] || [ -n "$received" ] || [ -z "$otherwise" ] || run bash -c "$otherwise"
+[ "$received" != INT ] || ended=130
 [ -z "$after" ] || [ "$ended" -eq 2 ] || bash -c "$after"
 exit "$ended"

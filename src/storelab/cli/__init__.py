@@ -6,6 +6,7 @@ This package may import every other package. A command imports what it needs whe
 import gc
 import importlib
 import io
+import json
 import os
 import signal
 import sys
@@ -83,7 +84,12 @@ COMMANDS = {
             "storelab clean site",
         ),
     },
-    "Measure (make measure and Snakemake call these)": {
+    "Measure (run calls the others)": {
+        "run": Known(
+            "run",
+            "Measure a campaign, and make its paper and its page.",
+            "storelab run demo scale=0.1",
+        ),
         "stage": Known("measuring", "Upload the data sets of the campaign.", "storelab stage site --store seaweedfs"),
         "measure": Known("measuring", "Measure one point.", "storelab measure demo seaweedfs/put/clients~0004_rep~001"),
         "live": Known("analysis", "Serve the page of a campaign while it is measured.", "storelab live demo"),
@@ -231,6 +237,18 @@ class Settings:
         other = Settings(set_=self.set_, chosen={**self.chosen, **values})
         other.main, other.extra = self.main, self.extra
         return other
+
+    def adding(self, configfile: Iterable[str], set_: Iterable[str]) -> "Settings":
+        """Return these settings with additional files and values."""
+        other = Settings(set_=(*self.set_, *set_), chosen=self.chosen)
+        other.main, other.extra = self.main, [*self.extra, *map(Path, configfile)]
+        return other
+
+    def options(self) -> list[str]:
+        """Return the options of the command line that give these settings."""
+        files = [word for path in self.extra for word in ("--configfile", str(path))]
+        values = self.overrides().items()
+        return [*files, *(word for key, value in values for word in ("--set", f"{key}={json.dumps(value)}"))]
 
     def overrides(self) -> dict[str, Any]:
         """Return the values of the command line."""

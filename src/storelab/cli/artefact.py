@@ -45,7 +45,7 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
     layers, _ = config.read_layers(settings.main, settings.extra, chosen.overrides())
     configured = config.merged(layers)["campaign"]
     if not (folder / "raw" / "plan.json").exists():
-        hint = f"measure it first: `make measure CAMPAIGN={configured}`"
+        hint = f"measure it first: `storelab run {configured}`"
         raise UserError(f"campaign {folder.name}", f"has no records in {folder / 'raw'}", hint)
     loaded = load(folder)
     _make(loaded)
@@ -146,6 +146,4 @@ def init(folder: str) -> None:
     from storelab.install import project
 
     new = project.init(Path(folder))
-    click.echo(
-        f"{folder}: {len(new)} files written; next: run `make demo` there, or edit config.yaml and run `storelab check`"
-    )
+    click.echo(f"{folder}: {len(new)} files written; next: `storelab run demo` there, or edit config.yaml first")

@@ -198,7 +198,7 @@ def folder_of(settings: Settings, text: str | None) -> Path:
 # --- arguments of commands ---
 
 
-def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Return the names of campaigns that begin with this text; for a path, let the shell complete it."""
     from click.shell_completion import CompletionItem
 
@@ -253,7 +253,7 @@ Command = Callable[..., Any]
 
 def argument(name: str, **options: Any) -> Callable[[Command], Command]:
     """Return a decorator that adds the optional argument CAMPAIGN."""
-    return click.argument(name, metavar="[CAMPAIGN]", required=False, shell_complete=_complete, **options)
+    return click.argument(name, metavar="[CAMPAIGN]", required=False, shell_complete=complete, **options)
 
 
 def config_argument(command: Command) -> Command:

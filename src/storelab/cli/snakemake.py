@@ -1,6 +1,6 @@
 """Run Snakemake without its line on profiles, which it prints even with `quiet: all`.
 
-`make` runs `python -m storelab.cli.snakemake` with Snakemake's own options.
+`make` and `storelab run` start `python -m storelab.cli.snakemake` with Snakemake's own options.
 """
 
 import builtins

@@ -30,6 +30,7 @@ from storelab.stores.config import load, load_rebuild
 # A shell function for the rules, which copies its input to the terminal and into a log. Braces are doubled for
 # Snakemake.
 LOGGED = "logged() {{ (trap '' INT TERM HUP; exec tee \"$1\" >&2); }}; "
+JSON = "json:"  # begin of a value that is a JSON list with one value
 START_S = 120  # upper limit from the start of a job to the start of its point: Snakemake starts twice, maybe slowly
 
 
@@ -130,10 +131,18 @@ def set_options(overrides: Mapping[str, Any]) -> str:
     return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
 
 
+def typed(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overrides with the values that `storelab run` gave to Snakemake as JSON."""
+    return {
+        key: json.loads(value.removeprefix(JSON))[0] if isinstance(value, str) and value.startswith(JSON) else value
+        for key, value in overrides.items()
+    }
+
+
 def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
     """Return the result of `prepare`. After a user error, print one line and end Snakemake with exit code 2."""
     try:
-        flow = prepare(overrides, verifying=main_process)
+        flow = prepare(typed(overrides), verifying=main_process)
         if flow.measuring:
             from storelab.host import console
             from storelab.measure import attempts
@@ -364,7 +373,7 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
         raise UserError(
             f"campaign {name}",
             f"has no records in {raw}",
-            "measure it first: `make measure CAMPAIGN=" + name + "` or `--config measure=true`",
+            f"measure it first: `storelab run {name}`",
         )
     plan = integrity.plan_of(raw)
     if verifying:

@@ -280,7 +280,7 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
 
 def go_on(name: str, file: str | None) -> str:
     """Return a hint on how to complete a campaign. name: of the campaign; file: of its campaign file."""
-    command = f"make measure CAMPAIGN={file or name}" + (f" CONFIG=name={name}" if file not in (None, name) else "")
+    command = f"storelab run {file or name}" + (f" name={name}" if file not in (None, name) else "")
     return f"measure the missing points: `{command}`, with the original settings; existing records are kept"
 
 

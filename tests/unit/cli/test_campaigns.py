@@ -143,6 +143,6 @@ def test_names_of_figures_follow_the_campaign(project):
 
 def test_names_of_campaigns_are_completed(project):
     ctx = click.Context(cli)
-    found = campaigns._complete(ctx, cli.params[0], "o")
+    found = campaigns.complete(ctx, cli.params[0], "o")
     assert [item.value for item in found] == ["old", "one", "other"]
-    assert [item.type for item in campaigns._complete(ctx, cli.params[0], "results/")] == ["dir"]
+    assert [item.type for item in campaigns.complete(ctx, cli.params[0], "results/")] == ["dir"]

@@ -43,6 +43,7 @@ def test_signal_reaches_what_a_command_runs(tmp_path, number):
     status = run.wait(60)
     assert ended(child) and status != 0 and after.exists()
     assert (status == 3) == (number == signal.SIGTERM), "the command's own exit code"
+    assert (status == 130) == (number == signal.SIGINT)
 
 
 def test_nothing_follows_a_mistake(tmp_path):
@@ -62,7 +63,7 @@ def test_exit_code_of_a_command_is_kept():
 
 
 def test_make_forwards_its_signal(tmp_path):
-    """`make measure` runs one process below make, which must get the signal too."""
+    """`make paper` runs one process below make, which must get the signal too."""
     makefile = (ROOT / "Makefile").read_text()
     line = next(n for n in makefile.splitlines() if n.startswith("SNAKEMAKE :="))
     (tmp_path / "envs").mkdir()

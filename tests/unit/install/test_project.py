@@ -101,7 +101,7 @@ def test_init_writes_over_nothing(tmp_path):
     assert project.init(tmp_path) == ["rules/tables.smk"] and content(tmp_path) == before
     (tmp_path / "config.yaml").write_text("mine")
     (tmp_path / "Makefile").unlink()
-    with pytest.raises(UserError, match=r"config.yaml: already exists; give a new folder"):
+    with pytest.raises(UserError, match=r"config.yaml: already exists; use a new folder"):
         project.init(tmp_path)
     assert not (tmp_path / "Makefile").exists(), "nothing is written then"
 

@@ -53,7 +53,7 @@ def place(campaign: str | Path | None = None) -> Path:
     if wanted is None:
         known = named()
         if not known:
-            raise UserError(str(results()), "contains no measured campaign", "measure one, `make demo` for example")
+            raise UserError(str(results()), "contains no measured campaign", "measure one: `storelab run demo`")
         return next((p for p in known if p.name == USUAL), known[0])
     for folder in (Path(wanted), results() / wanted):
         if (folder / "raw" / integrity.PLAN).exists():

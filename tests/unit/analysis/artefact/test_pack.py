@@ -367,7 +367,7 @@ def test_a_campaign_without_records(tmp_path):
     (tmp_path / "config.yaml").write_text(f"campaign: empty\nresults: {tmp_path}/results\n")
     line = str(run(tmp_path, artefact.pack, "empty").exception)
     assert line.startswith(f"campaign nothing: has no records in {tmp_path}/results/nothing/raw; ")
-    assert line.endswith("`make measure CAMPAIGN=empty`")
+    assert line.endswith("`storelab run empty`")
     assert "did you mean 'empty'?" in str(run(tmp_path, artefact.pack, "emty").exception)
     (tmp_path / "elsewhere/raw").mkdir(parents=True)
     found = run(tmp_path, artefact.pack, f"{tmp_path}/elsewhere").exception

@@ -110,13 +110,13 @@ def test_missing_point_stops_build(fresh):
     for name in ("ops.0.parquet", "ops.1.parquet"):
         (fresh / "raw/alpha/put/rep~002" / name).unlink(missing_ok=True)
     integrity.write_sums(fresh / "raw")
-    wanted = r"alpha/put/.*2 of 4 points.*`make measure CAMPAIGN=%s`"
+    wanted = r"alpha/put/.*2 of 4 points.*`storelab run %s`"
     refused(fresh, wanted % fresh.name)
     content = records.read_json(fresh / "raw/plan.json")
     plan = {k: v for k, v in content.items() if k not in records.SUM_KEYS} | {"file": "other"}
     records.write_summed(fresh / "raw/plan.json", plan)
     integrity.write_sums(fresh / "raw")
-    refused(fresh, wanted % f"other CONFIG=name={fresh.name}")
+    refused(fresh, wanted % f"other name={fresh.name}")
 
 
 def test_record_of_another_point_stops_build(fresh):

@@ -227,4 +227,4 @@ def test_token_of_a_gang_that_has_ended_is_named(monkeypatch):
     monkeypatch.setattr(credentials.time, "time", lambda: 1000.0)
     for end, result in ((995, "ended 5 s ago"), (1000, "ended 0 s ago"), (1005, "ends in 5 s"), (1090, "")):
         found = credentials.too_short({"BEARER_TOKEN": jwt(end)}, 60)
-        assert found == (f"the token in BEARER_TOKEN {result}, the point takes 60 s: renew it" if result else "")
+        assert found == (f"the token in BEARER_TOKEN {result}, but the point takes 60 s: renew it" if result else "")

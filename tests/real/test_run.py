@@ -1,0 +1,57 @@
+"""`storelab run` with Snakemake in a project folder: a complete run, and Ctrl-C."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import projects
+import pytest
+from process_table import having
+
+from storelab.core import integrity
+from storelab.install import project
+
+pytestmark = pytest.mark.real
+SWEEP = {"workload": "put", "axes": {"engine": "fsspec", "object_size": "1 kB"}, "warm_up": "0 s"}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    project.init(tmp_path)
+    (tmp_path / "store").mkdir()
+    sweeps = {"up": SWEEP | {"duration": "1 s"}}
+    projects.write(tmp_path, "small", {"here": {"kind": "directory", "path": str(tmp_path / "store")}}, sweeps)
+    return tmp_path
+
+
+def begin(folder, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "storelab", "run", "small", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+
+def measured(folder) -> int:
+    return len(integrity.heads(folder / "results" / "small" / "raw"))
+
+
+def test_run_measures_and_writes_the_page(lab):
+    run = begin(lab, "--no-paper", "sweeps.up.axes.clients=[1,2]")
+    text = run.communicate(timeout=200)[0]
+    assert run.returncode == 0 and measured(lab) == 2, text
+    assert not (lab / "results/small/tables").exists()
+    for command in ("tables", "report"):
+        projects.run(lab, command, "small")
+    assert (lab / "results/small/report.html").stat().st_size > 1000
+
+
+def test_ctrl_c_stops_everything_with_130(lab):
+    run = begin(lab, "sweeps.up.duration=100 s")
+    until = time.monotonic() + 100
+    while not list((lab / "results/small").glob("work/here/put/*/*/go")) and time.monotonic() < until:
+        time.sleep(0.2)
+    run.send_signal(signal.SIGINT)
+    text = run.communicate(timeout=100)[0]
+    assert run.returncode == 130 and not measured(lab), text
+    assert not (lab / "results/small/tables").exists(), "the run that makes the paper of the other points"
+    assert not having(str(lab))

@@ -1,0 +1,137 @@
+"""`storelab run`: the words that it gives to Snakemake, and the mistakes that it reports before."""
+
+import json
+import shlex
+import sys
+
+import projects
+import pytest
+from laboratory import in_process
+from snakemake.cli import parse_config
+
+from storelab.cli import run as module
+from storelab.cli import workflow
+from storelab.core import integrity
+
+SWEEP = {"workload": "put", "axes": {"engine": "fsspec", "object_size": "1 kB"}, "duration": "1 s", "warm_up": "0 s"}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Return a project with the campaign small. A run ends with the exception Started in place of the shell."""
+    (tmp_path / "store").mkdir()
+    projects.write(tmp_path, "small", {"here": {"kind": "directory", "path": str(tmp_path / "store")}}, {"up": SWEEP})
+    (tmp_path / "Snakefile").touch()
+    for name, text in (("default", ""), ("local", ""), ("slurm", "executor: slurm")):
+        (tmp_path / "profiles" / name).mkdir(parents=True)
+        (tmp_path / "profiles" / name / "config.yaml").write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def started(project, monkeypatch):
+    """Return a function that runs `storelab run` and returns the words of the shell, and its environment."""
+
+    def started(*arguments: str) -> tuple[list[str], dict[str, str]]:
+        found = []
+        monkeypatch.setattr(module.os, "execvpe", lambda program, words, environ: found.append((words, environ)))
+        code, _, err = in_process(project, "run", *arguments)
+        assert code == 0, err
+        ((words, environ),) = found
+        assert words[0] == "bash" and words[1].endswith("envs/forward.sh")
+        return words[2:], environ
+
+    return started
+
+
+def values(words: list[str]) -> dict[str, object]:
+    """Return the values that the Snakefile gets, as Snakemake reads them."""
+    return workflow.typed(parse_config(words[words.index("--config") + 1 : words.index("--")]))
+
+
+def targets(words: list[str]) -> list[str]:
+    return words[words.index("--") + 1 :]
+
+
+def test_run_measures_and_makes_paper_and_page(started, monkeypatch):
+    monkeypatch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
+    words, environ = started("small", "scale=0.5", "sweeps.up.axes.clients=[1,2]", "title=a 'day', 5 %")
+    expected = {"campaign": "small", "scale": 0.5, "sweeps": {"up": {"axes": {"clients": [1, 2]}}}}
+    expected |= {"title": "a 'day', 5 %"}
+    assert values(words) == expected | {"measure": True} and targets(words) == ["paper", "write_report"]
+    assert words[3:5] == ["--profile", "profiles/local"] and "--cores" not in words
+    verify, _, again = environ["OTHERWISE"].partition(" && ")
+    assert "verify" in verify
+    otherwise = shlex.split(again)
+    assert values(otherwise) == expected | {"measure": False} and targets(otherwise) == ["paper", "write_report"]
+    after = shlex.split(environ["AFTER"].removesuffix(" >/dev/null"))
+    assert after[-2:] == ["down", "--planned"] and 'campaign="small"' in after
+    assert environ["PATH"].startswith(sys.executable.rpartition("/")[0] + ":")
+
+
+def test_options_of_run_reach_snakemake(started, project):
+    (project / "more.yaml").write_text("scale: 0.5")
+    words, environ = started("small", "--no-paper", "--jobs", "3", "--configfile", "more.yaml")
+    assert targets(words) == ["measured"] and not environ["OTHERWISE"]
+    assert words[words.index("--cores") + 1] == "3" and words[words.index("--configfile") + 1] == "more.yaml"
+    assert "--configfile more.yaml" in environ["AFTER"]
+    words, _ = started("small", "--profile", "slurm", "--jobs", "3")
+    assert words[3:7] == ["--profile", "profiles/slurm", "--jobs", "3"]
+    assert started("small", "--profile", "profiles/slurm")[0][4] == "profiles/slurm"
+
+
+def test_campaign_of_run_may_be_left_out(started):
+    assert values(started()[0]) == {"measure": True}
+    assert values(started("scale=0.5")[0]) == {"scale": 0.5, "measure": True}
+
+
+def test_run_without_latex_makes_no_paper(started, monkeypatch):
+    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    assert targets(started("small")[0]) == ["figures", "write_report"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("smal",), ("there is no campaign 'smal'", "'small'")),
+        (("small", "now"), ("run: 'now' is not a setting",)),
+        (("small", "scal=1"), ("'scale'",)),
+        (("small", "sweeps.up.duration=1 parsec"), ("sweeps.up.duration",)),
+        (("small", "--profile", "slum"), ("there is no profile 'slum'", "'slurm'")),
+        (("small", "--profile", ""), ("there is no profile ''", "local, slurm")),
+        (("small", "--configfile", "gone.yaml"), ("gone.yaml",)),
+        (("small", "sweeps.up.axes.clients=999"), ("999 clients",)),
+    ],
+)
+def test_mistake_is_one_line_before_snakemake_starts(project, monkeypatch, arguments, words):
+    monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
+    code, out, err = in_process(project, "run", *arguments)
+    assert code == 2 and not out and err.count("\n") == 1 and all(word in err for word in words), err
+
+
+def test_run_outside_a_project_is_refused(project):
+    (project / "other.yaml").write_text(json.dumps({"stores": {}}))
+    assert "reads config.yaml" in in_process(project, "--config", "other.yaml", "run", "small")[2]
+    (project / "Snakefile").unlink()
+    code, _, err = in_process(project, "run", "small")
+    assert code == 2 and "there is no Snakefile in this folder" in err and "storelab init" in err
+
+
+def test_sealed_campaign_refuses_run(project, monkeypatch):
+    (project / "results" / "small" / "raw").mkdir(parents=True)
+    monkeypatch.setattr("storelab.core.records.sealed", lambda raw: True)
+    code, _, err = in_process(project, "run", "small")
+    assert code == 2 and "is sealed" in err and "make paper CAMPAIGN=small" in err and err.count("\n") == 1
+
+
+def test_measured_campaign_needs_no_store(started, project, monkeypatch):
+    """The paper of a complete campaign can be made without its store."""
+    monkeypatch.setattr(integrity, "missing", lambda raw, keys: [])
+    (project / "store").rmdir()
+    assert started("small")[0]
+
+
+def test_missing_snakemake_is_one_line(project, monkeypatch):
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    code, _, err = in_process(project, "run", "small")
+    assert code == 2 and "pip install 'storelab[workflow]'" in err and err.count("\n") == 1
