@@ -94,18 +94,18 @@ def between(first: dict[str, int], last: dict[str, int]) -> dict[str, int]:
 
 def service(port: int) -> str:
     """Return the name of a Squid of this process, with which the names of its shared files begin."""
-    return f"{NAME}{port}p{os.getpid():x}n{_pid_namespace():x}"
-
-
-def _pid_namespace() -> int:
-    return Path("/proc/self/ns/pid").stat().st_ino
+    return f"{NAME}{port}p{os.getpid():x}n{processes.pid_namespace():x}"
 
 
 def remove_left() -> None:
     """Remove the shared files of each Squid whose process was killed; those of other containers stay."""
     for left in SHARED.glob(f"{NAME}*.shm"):
         found = _SHARED_FILE.match(left.name)
-        if found and int(found[2], 16) == _pid_namespace() and not Path("/proc", str(int(found[1], 16))).exists():
+        if (
+            found
+            and int(found[2], 16) == processes.pid_namespace()
+            and not Path("/proc", str(int(found[1], 16))).exists()
+        ):
             with suppress(OSError):  # of another user
                 left.unlink()
 

@@ -321,7 +321,7 @@ def test_shared_files_of_other_processes_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(squid, "SHARED", tmp_path)
     with subprocess.Popen(["true"]) as ended:
         pass
-    here, namespace = squid.service(26500), squid._pid_namespace()
+    here, namespace = squid.service(26500), squid.processes.pid_namespace()
     killed = here.replace(f"p{os.getpid():x}n", f"p{ended.pid:x}n")
     kept = [
         f"{here}-x.shm",
