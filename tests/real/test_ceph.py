@@ -198,6 +198,7 @@ def test_impossible_settings_are_refused(tmp_path):
         with pytest.raises(UserError, match=message):
             store.up()
 
-    refused(r"stores\.ceph\.servers: 2 OSDs cannot hold ec-2-1; set servers to 3", servers=2, redundancy="ec-2-1")
+    hint = r"stores\.ceph\.servers: ec-2-1 needs 3 OSDs, but there are 2; set servers to 3"
+    refused(hint, servers=2, redundancy="ec-2-1")
     refused(r"stores\.ceph\.osd_size: .* too small", osd_size="10 MB")
     refused(r"stores\.ceph\.directory: Ceph does not support the path", directory=str(tmp_path / "a b"))

@@ -85,7 +85,7 @@ def test_impossible_act_is_reported(store):
     with Runner(store, "f", acts, report=found.append) as runner:
         runner.start(0)
         managed.until(runner.failed)
-    assert runner.failed() == ["kill of volume-2: volume-2 does not run"] and "volume-2 does not run" in found[0]
+    assert runner.failed() == ["kill of volume-2: volume-2 is not running"] and "volume-2 is not running" in found[0]
     store.up(2)
 
 

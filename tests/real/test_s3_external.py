@@ -132,7 +132,7 @@ def test_read_only_store_is_not_written(keys, urls, raw):
         buckets.ensure(reader, "staged", [bucket, missing])
     with pytest.raises(UserError, match="is read-only: nothing is deleted"):
         buckets.remove(reader, "staged", anything)
-    with pytest.raises(UserError, match="DeleteObjects would write to a read-only store"):
+    with pytest.raises(UserError, match="DeleteObjects would change a read-only store"):
         buckets.delete_prefix(reader.access(), bucket, ours=anything)
     assert content(raw, bucket.name)["k"] == 1
 

@@ -88,7 +88,7 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
     ("allocation", "launcher", "line"),
     [
         ([], {}, "launcher.kind: srun needs an allocation, and this process is not in one"),
-        (["salloc", "-N2"], {"nodes": 4}, "launcher.nodes: 4 nodes are wanted, but the allocation has 2"),
+        (["salloc", "-N2"], {"nodes": 4}, "launcher.nodes: 4 nodes are configured, but the allocation has 2"),
         (["salloc", "-N1"], {}, "8 clients, 4 on a node, need 2 nodes, but there are 1"),
     ],
     ids=("no allocation", "too few nodes", "more clients than fit"),

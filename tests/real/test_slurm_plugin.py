@@ -117,7 +117,7 @@ def test_more_nodes_than_there_are(testbed, lab):
     """Slurm would accept the job, and never start it."""
     configure(lab, launcher=LAUNCHER | {"nodes": 8})
     done = on(testbed, lab, str(BIN / "storelab"), "check")
-    assert done.returncode == 2 and "launcher.nodes: 8 nodes are wanted, but the cluster has 4" in done.stderr, (
+    assert done.returncode == 2 and "launcher.nodes: 8 nodes are configured, but the cluster has 4" in done.stderr, (
         done.stderr
     )
 
@@ -126,5 +126,5 @@ def test_no_store_is_started_in_a_measuring_job(testbed, lab):
     job = " ".join(measure("seaweedfs/put/workers~0002_rep~001"))
     done = on(testbed, lab, "sbatch", "--wait", "-N1", "-o", "job.out", "--wrap", job)
     shown = (lab / "job.out").read_text()
-    assert done.returncode != 0 and "stores.seaweedfs: " in shown and "no store is started in a measuring job" in shown
+    assert done.returncode != 0 and "stores.seaweedfs: " in shown and "a measuring job does not start stores" in shown
     assert "down" in storelab(lab, "status").stdout

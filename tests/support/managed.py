@@ -29,7 +29,7 @@ from storelab.stores.protocols import s3_clients
 
 S = 10**9
 # Parts of the messages of `require` that name a missing privilege or kernel feature, not a missing program.
-PRIVILEGES = ("needs root", "/dev/fuse", "cannot be made here")
+PRIVILEGES = ("needs root", "/dev/fuse", "cannot be created here")
 _SUBNETS = (f"10.{200 + i // 16384 % 50}.{i // 64 % 256}.{i % 64 * 4}/30" for i in itertools.count(os.getpid() * 64))
 
 

@@ -83,7 +83,9 @@ def quick(
     with hints, lock, working_folder() as folder:
         page = measured(settings, folder, name, store, managed)
         if keep:
-            shutil.move(next((folder / "results").iterdir()), keep)
+            kept = next((folder / "results").iterdir())
+            shutil.rmtree(kept / "work", ignore_errors=True)
+            shutil.move(kept, keep)
     click.echo(page.text())
     if output:
         output.write_text(page.html() if output.suffix == ".html" else page.text())

@@ -1,11 +1,14 @@
 """The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
-`python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder; if nodes
-share no folder, it is the address of the coordinator's relay server, or `pipe:` for standard input and output
-(`relay.py`). `python -m storelab.gang.agent sweep FOLDER` removes what killed agents left in FOLDER (`scratch`). The
-clients meet in a folder on the node's tmpfs. For the coordinator the agent is the participant, so that a shared folder
-sees nodes, not clients. The node's clock is compared with the coordinator's clock, and its clients use the latter. The
-agent ends when its clients have ended, and they end with it. It also ends when the coordinator gives no sign of life.
+The command is `python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's
+folder. If nodes have no shared folder, it is the address of the coordinator's relay server, or `pipe:` for standard
+input and output (`relay.py`). `python -m storelab.gang.agent sweep FOLDER` removes files that killed agents left in
+FOLDER (`scratch`).
+
+The clients meet in a folder on the node's tmpfs. The coordinator communicates only with agents. Therefore the load of a
+shared folder depends on the number of nodes, not of clients. The agent compares the node's clock with the coordinator's
+clock, which the clients then use. The agent ends when its clients have ended, and they end with it. It also ends if the
+coordinator stops sending heartbeats.
 """
 
 import fcntl
@@ -30,11 +33,11 @@ from storelab.gang.rendezvous import Folder, GangAborted
 from storelab.host import processes, scratch
 from storelab.host.monitor import Monitor
 
-ALIVE_S = 3.0  # between two signs of life
-ABORT_LOOK_S = 0.5  # between two checks whether the gang was cancelled
-FULL = 2**20  # bytes; a tmpfs with less free is full
+ALIVE_S = 3.0  # seconds between two heartbeats
+ABORT_LOOK_S = 0.5  # seconds between two checks whether the gang was cancelled
+FULL = 2**20  # bytes; a tmpfs with less free space is considered full
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_end_reasons: list[str] = []  # the signal that asked this agent to end
+_end_reasons: list[str] = []  # the signal that ends this agent
 SWEEP = "sweep"
 LOCK, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
@@ -42,8 +45,8 @@ LOCK, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with 
 class GangFolder:
     """The folder of a gang on a node's tmpfs: `gang-<attempt>-<number>` in the user's scratch folder.
 
-    The agent removes it at the end; if that agent was killed, the next one does. It is locked until `remove()`, or
-    until its owner ends.
+    The agent removes it at the end. If the agent was killed, the next agent removes it. The folder is locked until
+    `remove()`, or until its agent ends.
     """
 
     def __init__(self, base: Path, attempt: str, number: int, ranks: list[int]):
@@ -58,7 +61,7 @@ class GangFolder:
         (self.path / CLIENTS).write_text("\n".join(f"{attempt}-{rank}" for rank in ranks))
 
     def remove(self) -> None:
-        """Remove the folder and what its clients left; also the scratch folder if no other process uses it."""
+        """Remove the folder and the clients' folders, and the scratch folder if no other process uses it."""
         _remove(self.path)
         os.close(self._lock)
         self._held.close()
@@ -66,9 +69,9 @@ class GangFolder:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove the folders of gangs whose agent was killed, including their credentials; return their names.
+    """Remove the folders of gangs whose agent was killed, with their credentials, and return their names.
 
-    No other agent may start meanwhile.
+    The caller must have the lock, so that no other agent starts at the same time.
     """
     out = []
     for path in sorted(folder.glob("gang-*-*")):  # not the folder of a client, `<attempt>-<rank>`
@@ -81,21 +84,21 @@ def sweep(folder: Path) -> list[str]:
             _remove(path)
             out.append(path.name)
         except BlockingIOError:
-            pass  # its agent runs
+            pass  # the agent of this folder is running
         finally:
             os.close(lock)
     return out
 
 
 def clear(base: Path) -> None:
-    """Remove what killed agents of this user left below `base`."""
+    """Remove the files that killed agents of this user left below `base`."""
     with scratch.using(base) as folder, _turn(folder):
         sweep(folder)
     scratch.clear(base)
 
 
 def _remove(path: Path) -> None:
-    """Remove the clients' folders first: their names are stored in this folder."""
+    """Remove a gang's folder. The clients' folders are removed first, because their names are stored in it."""
     for name in (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []:
         shutil.rmtree(path.parent / name, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
@@ -103,20 +106,21 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """Allow one agent at a time: a folder that is not locked yet would look abandoned."""
+    """Allow only one agent at a time in the block, because a new folder without a lock would look abandoned."""
     with folders.lock_file(folder / LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 class NodeFailed(Exception):
-    """A node cannot take part in a measurement; the message has the reason."""
+    """The error of a node that cannot take part in a measurement. The message contains the reason."""
 
 
 class Agent:
-    """The agent of one node. uplink: connection to the coordinator; number: of this node, from 0.
+    """The agent of one node.
 
-    Creating one raises NodeFailed if there is no job.
+    `uplink` is the connection to the coordinator, and `number` the node's number, from 0. The constructor raises
+    NodeFailed if there is no job.
     """
 
     def __init__(self, uplink: Any, number: int):
@@ -138,11 +142,11 @@ class Agent:
         self.watch: Monitor | None = None
         self.relayed: set[int] = set()
         self._alive = self._looked = 0.0
-        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when it was seen
+        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last heartbeat, and the time when it was seen
 
     def run(self) -> None:
         """Run the node's clients, from their start to the node's record. Raises NodeFailed, GangAborted."""
-        self._sign()  # from here on there is something to clean up
+        self._sign()  # from here on, `_end` must clean up
         offset = self._compare_clock()
         about = {
             "host": self.host,
@@ -160,11 +164,11 @@ class Agent:
             self._end(about)
 
     def _compare_clock(self) -> nodes.Offset:
-        """Set the offset of the clock. Raise NodeFailed if it exceeds the bound."""
+        """Measure and set the offset of the clock. Raises NodeFailed if it exceeds the bound."""
         offset, bound = nodes.measure_offset(self.job.clock_addresses, self.uplink), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
-                f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
+                f"its clock differs by {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
                 f"{bound / 1e9:g} s"
             )
         clock.set_offset(offset.ns)
@@ -173,7 +177,7 @@ class Agent:
     def _start_clients(self, offset_ns: int) -> None:
         base = self.job.scratch_base
         if not base.is_dir():
-            raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
+            raise NodeFailed(f"has no folder {base}; set `scratch` to a tmpfs that exists on all nodes")
         self.home = GangFolder(base, self.job.attempt, self.number, self.ranks)
         self.local = self.home.path
         for role_job in (self.job, *self.job.roles):
@@ -188,7 +192,7 @@ class Agent:
         self.launcher.start()
 
     def _meet(self, about: dict[str, Any]) -> None:
-        """Report the node as ready when its clients are, and pass the coordinator's decision on to them."""
+        """Report the node as ready when its clients are ready, and pass the coordinator's decision on to them."""
         here = Folder(self.local)
         self._until(lambda: self._all(here, "ready"))
         about["clients"] = {r: here.get(f"ready.{r}") for r in self.ranks}
@@ -206,7 +210,10 @@ class Agent:
         return len(here.present(kind)) >= len(self.ranks)
 
     def _until(self, look: Any) -> Any:
-        """Return what `look` returns once it is not empty. Raise GangAborted if cancelled, without clients, or late."""
+        """Call `look` until its result is not empty, and return the result.
+
+        Raises GangAborted if the gang is cancelled, all clients have ended, or the time limit is over.
+        """
         limit = time.monotonic() + self.timeout_s + rendezvous.MAX_START_DELAY_S
         pause = rendezvous.poll_s(len(self.job.nodes))
         while not (found := look()):
@@ -223,7 +230,10 @@ class Agent:
             time.sleep(0.1)
 
     def _step(self, limit: float, late: str) -> None:
-        """Do what is due between two checks. Raise GangAborted if cancelled, or after `limit` (reason: `late`)."""
+        """Do the regular work between two checks.
+
+        Raises GangAborted if the gang is cancelled, or after the time `limit`, with the reason `late`.
+        """
         self._sign()
         self._called_off()
         self._relay()
@@ -247,7 +257,7 @@ class Agent:
             self.relayed.add(rank)
 
     def _refuse_full_disk(self, rank: int, status: int) -> None:
-        """Raise NodeFailed if the tmpfs is full: the client could then write neither a result nor a log."""
+        """Raise NodeFailed if the tmpfs is full, because then the client could not write a result or a log."""
         base = self.job.scratch_base
         if shutil.disk_usage(base).free < FULL:
             raise NodeFailed(
@@ -256,13 +266,13 @@ class Agent:
             )
 
     def _sign(self) -> None:
-        """Write a sign of life. The new file also makes an NFS client read the folder again."""
+        """Write a heartbeat. The new file also makes an NFS client read the folder again."""
         if time.monotonic() - self._alive > ALIVE_S:
             self._alive = time.monotonic()
             self.uplink.put(f"alive.{self.number}", {"time_ns": clock.now_ns(), "host": self.host})
 
     def _called_off(self) -> None:
-        if _end_reasons:  # Python drops what a handler raises in a fork
+        if _end_reasons:  # after a fork, Python drops exceptions of signal handlers
             raise NodeFailed(_end_reasons[0])
         if time.monotonic() - self._looked > ABORT_LOOK_S:
             self._looked = time.monotonic()
@@ -272,7 +282,7 @@ class Agent:
             if sign != self._coordinator[0]:
                 self._coordinator = sign, now
             elif now - self._coordinator[1] > self.job.silence_ns / 1e9:
-                raise GangAborted("the coordinator has given no sign of life")
+                raise GangAborted("the coordinator has sent no heartbeat")
 
     def _end(self, about: dict[str, Any]) -> None:
         """End the clients, remove their folder, and write the node's record."""
@@ -293,7 +303,7 @@ class Agent:
 
 
 def _end_by_signal(number: int, _: Any) -> None:
-    """Act only once: a batch system that repeats its signal must not disturb the clean-up."""
+    """End the agent after the first signal. Later signals are ignored, because they would disturb the clean-up."""
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
     _end_reasons.append(
@@ -303,7 +313,7 @@ def _end_by_signal(number: int, _: Any) -> None:
 
 
 def main() -> None:
-    """Connect this node to the coordinator and run its clients; failures are reported to the coordinator."""
+    """Connect this node to the coordinator, and run its clients. The coordinator gets a report of any failure."""
     if sys.argv[1] == SWEEP:
         clear(Path(sys.argv[2]))
         return
@@ -318,19 +328,19 @@ def main() -> None:
         try:
             Agent(uplink, number).run()
         except GangAborted:
-            return  # the coordinator knows
+            return  # the coordinator already knows the reason
         except Exception as error:  # noqa: BLE001 - the coordinator must receive every error
             text = without_tokens(str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}")
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
-    except (OSError, NodeFailed) as error:  # can only be reported through the batch system
+    except (OSError, NodeFailed) as error:  # this can only be reported through the batch system
         place = "" if sys.argv[1] == relay.PIPE else f" at {sys.argv[1]}"
         print(
-            f"storelab: node {number} ({host}) does not reach the coordinator{place}: {error}",
+            f"storelab: node {number} ({host}) cannot reach the coordinator{place}: {error}",
             file=sys.stderr,
             flush=True,
         )
-        time.sleep(1)  # the batch system may lose output written just before the end
+        time.sleep(1)  # the batch system can lose output that is written just before the end
         sys.exit(1)
 
 

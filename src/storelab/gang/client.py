@@ -1,9 +1,10 @@
 """The clients of a gang on one host, one process each: `python -m storelab.gang.client CLASS … -- FOLDER RANK …`.
 
-CLASS is the class of a client (`module:name`), loaded at once. Standard input says which clients to start
-(`prefork.py`); FOLDER and RANK only show to whom the process belongs, if that is known at its start. The folder has
-`job.json` (point, endpoints, buckets, times; no secrets). The environment of a client has its credentials. A client
-writes `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and finally `result.<rank>`.
+CLASS is the class of a client (`module:name`), which is loaded immediately. Standard input lists the clients to start
+(`prefork.py`). FOLDER and RANK have no effect; they identify the process in process lists, if they are known at its
+start. The folder contains `job.json` (point, endpoints, buckets, times; no secrets). The environment of a client
+contains its credentials. A client writes `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files,
+and finally `result.<rank>`.
 """
 
 import contextlib
@@ -46,18 +47,18 @@ def usage() -> dict[str, float]:
 
 
 def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
-    """Write the operations; return how many succeeded, how many failed, and the useful bytes."""
+    """Write the operations. Return the numbers of successful and of failed operations, and the useful bytes."""
     if (done := result.written) is not None:
         records.write_atomic(path, done.file.read_bytes(), sync=False)  # from tmpfs into the folder of the gang
         return done.operations, done.errors, done.bytes
     kinds = result.ops.get("error", [])
-    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}  # some quote a server
+    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}  # some contain text of a server
     ops = result.ops
     if any(kind != text for kind, text in shown.items()):
         ops = ops | {"error": [shown.get(kind) for kind in kinds]}
     records.write_table(path, records.OPS, ops, sync=False)
     counts = result.ops.get("count", [1] * len(result.ops["end_ns"]))
-    errors = result.ops.get("error", [None] * len(counts))  # a missing column is null
+    errors = result.ops.get("error", [None] * len(counts))  # without this column, no operation failed
     failed = sum(int(n) for n, e in zip(counts, errors, strict=True) if e is not None)
     return int(sum(counts)) - failed, failed, int(sum(result.ops["bytes"]))
 
@@ -74,9 +75,9 @@ def write_tables(folder: Path, rank: int, result: Result, out: ClientResult) -> 
 
 
 def run(folder: Path, rank: int) -> int:
-    """Join the gang, measure, and write the result; return the exit status.
+    """Join the gang, measure, and write the result. Return the exit status.
 
-    Failures are written into `result.<rank>` too, so that the coordinator does not wait for it.
+    Failures are also written to `result.<rank>`, so that the coordinator does not wait for this file.
     """
     job = load_job(folder, rank)
     client = WORKLOADS[job.point.workload].client(job)
@@ -93,18 +94,19 @@ def run(folder: Path, rank: int) -> int:
     except MemoryError:
         out.failure = str(memory_error())
     except Exception as error:  # the errors of all libraries are results of this client
-        here = isinstance(error, OSError) and error.filename is not None  # of a local file: full disk, removed folder
+        # The error of a local file, for example on a full disk or in a removed folder, has a file name.
+        here = isinstance(error, OSError) and error.filename is not None
         out.failure = str(system_error(error)) if here else f"{type(error).__name__}: {error}"
         raise
     finally:
         client.close()
-        if out.failure or not out.exit_status:  # not if a signal ended it
+        if out.failure or not out.exit_status:  # no result if a signal ended the client
             place.put(f"result.{rank}", redacted(out.to_json()))
     return out.exit_status
 
 
 def measure(client: Client, job: Job, place: rendezvous.Folder, out: ClientResult) -> None:
-    """Wait for the other clients, and work from the start of the client's role until its deadline."""
+    """Wait for the other clients, and work from the start of the client's role until the deadline."""
     before, disk_before = usage(), proc.disk_reads(os.getpid())
     start = rendezvous.join(place, job.rank, job.size, job.timeout_ns / 1e9, {"host": out.host, "pid": out.pid})
     out.t0_ns, out.saw_go_in_time = start.t0_ns, start.saw_in_time
@@ -123,19 +125,19 @@ def measure(client: Client, job: Job, place: rendezvous.Folder, out: ClientResul
 
 
 def preload(folder: Path, ranks: Sequence[int]) -> None:
-    """Load the modules of the clients of these ranks before they are forked."""
+    """Import the modules of these ranks' clients before the clients are forked."""
     load({place for rank in ranks if (place := place_of(load_job(folder, rank).point))})
 
 
 def load(places: Collection[str]) -> None:
-    """Import the engines at these places, without pandas, which no client needs."""
+    """Import these classes of clients (`module:name`), without pandas, which clients do not need."""
     prefork.without_pandas()
     for place in places:
         engines.load(place)
 
 
 def place_of(point: Point) -> str:
-    """Return where the class of the point's clients is (`module:name`); '' if its workload chooses it differently."""
+    """Return the class of the point's clients as `module:name`; '' if it cannot be known before the clients start."""
     engine = CATALOGUE.get(point.axes.get("engine", ""))
     use = engine.uses.get(point.workload) if engine else None
     return use.client if use else ""
@@ -152,7 +154,7 @@ def one(folder: Path, rank: int) -> int:
         return run(folder, rank)
     except SystemExit as end:
         return int(end.code or 0)
-    except BaseException:  # noqa: BLE001  (the top of the client's process)
+    except BaseException:  # noqa: BLE001  (the last handler of the client's process)
         print(without_tokens(traceback.format_exc()), file=sys.stderr)
         return 1
     finally:
@@ -163,7 +165,7 @@ def one(folder: Path, rank: int) -> int:
 def main() -> None:
     """Import the engines of the command line once, then start each client as a copy of this process."""
     processes.no_core_dumps()
-    with contextlib.suppress(Exception):  # no client exists yet to report it; `preload` raises it again
+    with contextlib.suppress(Exception):  # no client exists yet that could report it; `preload` raises it again
         load([*takewhile(lambda word: word != "--", sys.argv[1:])])
     prefork.run(preload, one)
 

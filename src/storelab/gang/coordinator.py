@@ -18,18 +18,18 @@ from storelab.engines.contract import ClientResult
 from storelab.gang import rendezvous
 from storelab.host import processes
 
-GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
-LOOK_S, MEASURING_LOOK_S = 0.02, 0.2  # between two checks: before the start; while clients measure
+GRACE_S = 60.0  # seconds that clients have after the deadline for parsing, checking and writing
+LOOK_S, MEASURING_LOOK_S = 0.02, 0.2  # seconds between two checks: before the start, and while clients measure
 
-_signals: list[int] = []  # received signals that ask for an end
+_signals: list[int] = []  # received signals that end the gang
 _ending = False
 
 
 class Launcher(ABC):
-    """A launcher of the clients of a gang, on this host or on others.
+    """A launcher, which starts the clients of a gang on this host or on other hosts.
 
-    participants: number of those that meet in the gang's folder: the clients, or one agent per node; noun: their name.
-    Hooks that a launcher may leave out return nothing here.
+    `participants` is the number of processes that meet in the gang's folder: the clients, or one agent per node. `noun`
+    is their name in messages. Optional methods return an empty value here.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start them. Raises UserError or MeasurementFailed."""
+        """Start the participants. Raises UserError or MeasurementFailed."""
 
     @abstractmethod
     def ended(self) -> dict[int, int]:
@@ -46,18 +46,18 @@ class Launcher(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End what was started. Idempotent."""
+        """End all processes that were started. A second call has no effect."""
 
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """Return why the gang must not start, or ''. ready: what each participant reports of itself."""
+        """Return the reason why the gang must not start, or ''. `ready` contains the report of each participant."""
         return ""
 
     def trouble(self) -> str:
-        """Return a problem other than ended clients, or ''."""
+        """Return a problem of the launcher, or ''. Clients that have ended are not such a problem."""
         return ""
 
     def last_words(self) -> str:
-        """Return the batch system's message about the reason, or ''."""
+        """Return the batch system's message about the reason of a failure, or ''."""
         return ""
 
     def pids(self) -> dict[int, int]:
@@ -65,17 +65,17 @@ class Launcher(ABC):
         return {}
 
     def about(self) -> list[dict[str, Any]]:
-        """Return what each node reported at its end: host, clock, versions, summary of its monitor."""
+        """Return the final report of each node: host, clock, versions, and a summary of its monitor."""
         return []
 
 
 def handle_signals() -> None:
     """Make SIGINT, SIGTERM and SIGHUP end a gang in order.
 
-    This works even if they arrive twice, or where Python drops what a handler raises (in a fork).
+    This works even if a signal arrives twice, or if Python drops the exception of the handler after a fork.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+        if signal.getsignal(number) != signal.SIG_IGN:  # under nohup, SIGHUP stays ignored
             signal.signal(number, _handle_signal)
     sys.unraisablehook = _dropped
 
@@ -87,7 +87,7 @@ def _handle_signal(number: int, _: Any) -> None:
 
 
 def _dropped(what: Any) -> None:
-    """Print no traceback for an exit that `_signals` remembers; print anything else that Python drops as usual."""
+    """Suppress the traceback of an exit that `_signals` records. Print other dropped exceptions as usual."""
     if not (_signals and isinstance(what.exc_value, SystemExit)):
         sys.__unraisablehook__(what)
 
@@ -101,10 +101,10 @@ def run(
     at_start: Callable[[int], None],
     lead_s: float = 0.2,
 ) -> list[ClientResult]:
-    """Run the gang in `folder` (which contains `job.json`); return the clients' results by rank.
+    """Run the gang in `folder`, which contains `job.json`, and return the clients' results by rank.
 
-    `at_start(t0_ns)` is called once, as soon as the start is agreed. Raise MeasurementFailed with the clients' reasons,
-    or with the names of missing or late clients. No client is left running, even after an error.
+    `at_start(t0_ns)` is called once, as soon as the start is agreed. No client keeps running, even after an error.
+    Raises MeasurementFailed with the clients' reasons, or with the names of missing or late clients.
     """
     global _ending
     place, _ending = rendezvous.Folder(folder), False
@@ -124,7 +124,7 @@ def run(
     if len({(r.host, r.pid) for r in results}) != size or len({r.t0_ns for r in results}) != 1:
         raise MeasurementFailed("the gang is inconsistent: clients joined twice, or agreed on different starts")
     if late := [r.client for r in results if not r.saw_go_in_time]:
-        raise MeasurementFailed(f"clients {late} received the start too late: raise `start_delay`")
+        raise MeasurementFailed(f"clients {late} received the start too late; increase `start_delay`")
     return results
 
 
@@ -137,7 +137,7 @@ def _watch(
     duration_s: float,
     at_start: Callable[[int], None],
 ) -> None:
-    """Wait until every client has left its result. Raises MeasurementFailed."""
+    """Wait until every client has written its result. Raises MeasurementFailed."""
     limit = time.monotonic() + 2 * timeout_s + duration_s + GRACE_S
     quiet_until = 0.0
     while True:
@@ -152,7 +152,7 @@ def _watch(
             at_start(t0_ns)
             now = time.monotonic()
             quiet_until, limit = now + duration_s, now + leader.round_s + duration_s + GRACE_S + leader.lead_s
-        done = rendezvous.Folder(folder).present("result")  # before the failures, so that none is overlooked
+        done = rendezvous.Folder(folder).present("result")  # read before the failures, so that no failure is missed
         if reasons := _failures(folder, launcher.ended()):
             raise MeasurementFailed(reasons)
         if len(done) >= size:
@@ -167,9 +167,10 @@ def _watch(
 
 
 def _failures(folder: Path, ended: dict[int, int]) -> str:
-    """Return the reasons of failed clients, and how clients without a result ended; or ''.
+    """Return the reasons of failed clients, and the exit statuses of clients without a result; or ''.
 
-    ended: exit statuses by rank, queried before the results are read: a client writes its result before it ends.
+    `ended` contains the exit statuses by rank. It must be read before the results, because a client writes its result
+    before it ends.
     """
     results = {rank: ClientResult.read(folder, rank) for rank in rendezvous.Folder(folder).present("result")}
     reasons = [f"client {rank}: {r.failure}" for rank, r in sorted(results.items()) if r.exit_status]

@@ -1,9 +1,9 @@
-"""Credentials on their way to the nodes: in a file that only its owner can read, removed once the gang has met.
+"""Transfer of credentials to the nodes, in a file that only its owner can read, until all clients are ready.
 
-They are never in a submit file, on a command line, in a log or in a record. S3 keys and tokens are environment
-variables of the clients. For variables that name a file (an x509 proxy, a WLCG token), the content of the file is sent
-too, and is stored on the node's tmpfs until the end. Both are read again for every point, so that a campaign can
-outlive a token. May import: `stores`, `core`.
+Credentials are never in a submit file, on a command line, in a log or in a record. S3 keys and tokens are environment
+variables of the clients. If a variable names a file (an x509 proxy, a WLCG token), the content of the file is sent too,
+and stored on the node's tmpfs until the end. Both are read again for every point, so that tokens can be renewed during
+a campaign. This module may import `stores` and `core`.
 """
 
 import base64
@@ -23,11 +23,10 @@ SECRET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", *TO
 
 
 def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return what is sent to the nodes.
+    """Return the parcel of credentials for the nodes.
 
-    environs: variables by account; environ: of this process; tokens: further variables that a store names.
-
-    Raise UserError if a variable names a file that cannot be read.
+    `environs` contains the variables of each account, and `environ` those of this process. `tokens` are names of
+    further variables from a store's settings. Raises UserError if a variable names a file that cannot be read.
     """
     shared = {name: environ[name] for name in (*TOKENS, *tokens) if environ.get(name) and not is_file(name)}
     files = {}
@@ -38,8 +37,8 @@ def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: 
             except OSError as error:
                 raise UserError(
                     name,
-                    f"it names {path}, which cannot be read ({error.strerror})",
-                    "renew the credential, or unset it",
+                    f"{path} cannot be read ({error.strerror})",
+                    "renew the credential, or unset the variable",
                 ) from None
     return {"environs": [shared | e for e in environs], "files": files}
 
@@ -51,7 +50,7 @@ def _keep(path: Path, content: bytes) -> None:
 
 
 def send(folder: Path, name: str, parcel: dict[str, Any]) -> None:
-    """Write the parcel into the gang's folder, readable by its owner only."""
+    """Write the parcel to a file in the gang's folder that only its owner can read."""
     _keep(folder / name, json.dumps(parcel).encode())
 
 
@@ -62,7 +61,7 @@ def forget(folder: Path) -> None:
 
 
 def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
-    """Return the clients' variables by account. Write files into `folder`, which is on the node and removed later."""
+    """Return the clients' variables by account, and write the credential files into `folder` on the node's tmpfs."""
     named = {}
     for name, content in parcel.get("files", {}).items():
         path = folder / name.lower()
@@ -72,17 +71,17 @@ def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
 
 
 def clean(environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return an environment without secrets (tokens: see `collect`), for a batch system's own commands."""
+    """Return an environment without secrets for the commands of a batch system. For `tokens`, see `collect`."""
     return {k: v for k, v in environ.items() if k not in (*SECRET, *tokens)}
 
 
 def too_short(environ: Mapping[str, str], seconds: float) -> str:
-    """Return why a point of this duration would outlive a token, or ''."""
+    """Return a message if a token expires before the end of a point of this duration, otherwise ''."""
     tokens = {name: environ.get(name, "") for name in TOKENS}
     if (path := Path(environ.get("BEARER_TOKEN_FILE", ""))).is_file():
         tokens[str(path)] = path.read_text().strip()
     for place, token in tokens.items():
         if (end := expires(token)) is not None and end < time.time() + seconds:
             lifetime = ends_text(end - time.time())
-            return f"the token in {place} {lifetime}, the point takes {seconds:.0f} s: renew it"
+            return f"the token in {place} {lifetime}, but the point takes {seconds:.0f} s: renew it"
     return ""

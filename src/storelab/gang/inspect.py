@@ -1,8 +1,8 @@
-"""`storelab doctor --nodes`: every node of the allocation checks itself, and the answers become one table.
+"""Checks of nodes for `storelab doctor --nodes`: every node of the allocation checks itself, and a table is printed.
 
-In an HTCondor pool, as many machines are checked as a gang may have. On a node, `python -m storelab.gang.inspect PLACE
-NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in PLACE (a folder or a pipe, see `relay.py`) and writes
-`node.<number>` there. `storelab check` inspects the hosts of the launcher `ssh` in this way.
+In an HTCondor pool, the number of checked machines is the maximum number of nodes of a gang. On a node, `python -m
+storelab.gang.inspect PLACE NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` from PLACE (a folder or a pipe,
+see `relay.py`) and writes `node.<number>` to it. `storelab check` inspects the hosts of the launcher `ssh` in this way.
 """
 
 import os
@@ -28,14 +28,14 @@ from storelab.gang.nodes import ClockServer, host_name, measure_offset, other_ve
 from storelab.gang.rendezvous import Folder, wait_for_file
 from storelab.host import environment, processes
 
-WAIT_S = 90  # for all nodes
-LATE_S = 5.0  # for a shared folder to show the last answers
-OPEN_FILES = 1024  # a client with many workers may open this many
+WAIT_S = 90  # seconds until all nodes must have answered
+LATE_S = 5.0  # seconds until a shared folder must show the last answers
+OPEN_FILES = 1024  # number of files that a client with many workers can open
 COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 
 
 def look(place: relay.SharedFolder | relay.RemoteFolder, number: int) -> None:
-    """Write the state of this node. Raise SystemExit if it does not see the place."""
+    """Write the state of this node to `place`. Raises SystemExit if the node cannot read from it."""
     host = host_name()
     if (ask := wait_for_file(place, "ask.json")) is None:
         seen = getattr(place, "path", place)
@@ -60,7 +60,7 @@ def look(place: relay.SharedFolder | relay.RemoteFolder, number: int) -> None:
 
 
 def _reach(url: str) -> str:
-    """Return '' if something answers at the URL's port, else why not."""
+    """Return '' if a server accepts connections at the URL's port, otherwise the reason why not."""
     parts = urlsplit(url)
     ports = {"https": 443, "http": 80, "root": 1094}
     try:
@@ -73,13 +73,13 @@ def _reach(url: str) -> str:
 def nodes(config: Config, stores: Mapping[str, Any], scratch_bytes: int = 0) -> tuple[list[dict[str, str]], list[str]]:
     """Return a row for each node of the allocation, and the names of stores that are down.
 
-    A row has the COLUMNS and `problem`, '' if the node is fit. scratch_bytes: needed on the tmpfs of each node. Raise
-    UserError if there is no allocation.
+    A row has the COLUMNS and `problem`, which is '' if the node can measure. Each node needs `scratch_bytes` on its
+    tmpfs. Raises UserError if there is no allocation.
     """
     if config.launcher.kind == "local":
         raise UserError(
             "doctor --nodes",
-            "launcher.kind is local: there is only this host",
+            "launcher.kind is local, so there is only this host",
             "use `storelab doctor`, or set launcher.kind",
         )
     count = choose.most_nodes(config)
@@ -102,7 +102,7 @@ def nodes(config: Config, stores: Mapping[str, Any], scratch_bytes: int = 0) -> 
 
 
 class Lookers(condor.CondorLauncher):
-    """A launcher of the jobs that inspect machines."""
+    """A launcher of HTCondor jobs that check their machines."""
 
     module = "storelab.gang.inspect"
     timeout_ns = 0
@@ -112,9 +112,9 @@ class Lookers(condor.CondorLauncher):
 
 
 def _submit(config: Config, count: int, folder: Path) -> list[str]:
-    """Let machines of an HTCondor pool check themselves, as many as start within `gang_timeout`.
+    """Let machines of an HTCondor pool check themselves, if their jobs start within `gang_timeout`.
 
-    Return what HTCondor reported about the others.
+    Return what HTCondor reported about the other jobs.
     """
     jobs = Lookers(folder, [[n] for n in range(count)], [], config.launcher)
     jobs.timeout_ns = config.gang_timeout
@@ -137,12 +137,12 @@ class Visitors(ssh.SshLauncher):
     module = "storelab.gang.inspect"
 
     def launch(self) -> None:
-        """Connect with all hosts, and let those that can be used check themselves."""
+        """Connect to all hosts, and let the hosts that can be reached check themselves."""
         self.connect()
         self.begin()
 
     def reports(self) -> list[str]:
-        """Return why hosts gave no answer, one line each."""
+        """Return one line for each host without an answer, with the reason."""
         problems = self.connections.problems | {
             n: self.why(n, status)
             for n, agent in self.agents.items()
@@ -152,7 +152,7 @@ class Visitors(ssh.SshLauncher):
 
 
 def _connect(config: Config, count: int, folder: Path) -> list[str]:
-    """Let all hosts check themselves; return why some gave no answer."""
+    """Let all hosts check themselves. Return one line for each host without an answer, with the reason."""
     visitors = Visitors(folder, [[n] for n in range(count)], [], config.launcher)
     try:
         visitors.launch()
@@ -163,7 +163,7 @@ def _connect(config: Config, count: int, folder: Path) -> list[str]:
 
 
 def _run(config: Config, count: int, folder: Path) -> list[str]:
-    """Let all nodes check themselves; return what srun and the nodes printed."""
+    """Let all nodes of the allocation check themselves. Return the output of srun and of the nodes."""
     settings = config.launcher
     look_there = remote.prepared(
         settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
@@ -180,7 +180,7 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
 
 
 def _answers(folder: Path, count: int, words: list[str]) -> list[dict[str, Any]]:
-    """Return the answers by node; a shared folder may show the last ones late."""
+    """Return the answers of the nodes. Wait for late ones, because a shared folder can show files late."""
     clock.wait_for(lambda: len(Folder(folder).present("node")) >= count, 0 if words else LATE_S, 0.2)
     return [Folder(folder).get(f"node.{n}") or {} for n in range(count)]
 
@@ -188,7 +188,7 @@ def _answers(folder: Path, count: int, words: list[str]) -> list[dict[str, Any]]
 def _endpoints(store: Any) -> list[Any]:
     try:
         return store.endpoints(1)
-    except Exception:  # noqa: BLE001 - a managed store that is down has none
+    except Exception:  # noqa: BLE001 - a managed store that is down has no endpoint
         return []
 
 
@@ -216,7 +216,7 @@ def _row(config: Config, number: int, about: dict[str, Any], words: list[str], s
 
 
 def _reported(number: int, words: list[str]) -> str:
-    """Return srun's message about this node's task, else its first error."""
+    """Return srun's message about the task of this node, or srun's first error if there is none."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
         reports = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
@@ -225,7 +225,7 @@ def _reported(number: int, words: list[str]) -> str:
 
 
 def _problems(config: Config, about: dict[str, Any], closed: dict[str, str], scratch_bytes: int) -> list[str]:
-    """Return why a gang with this node would fail."""
+    """Return the reasons why a gang with this node would fail."""
     out, settings = [], config.launcher
     out += [f"other {what}: {words}" for what, words in other_versions(about).items()]
     if "s5cmd_missing" in about:
@@ -246,7 +246,7 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str], scr
         out.append(f"its clock is {known}: {over_ssh if settings.kind == 'ssh' else fix}")
     elif abs(offset) > settings.clock_bound:
         out.append(
-            f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = "
+            f"its clock differs by {offset / 1e9:+.3f} s from the clock of this host, more than clock_bound = "
             f"{settings.clock_bound / 1e9:g} s"
         )
     return out

@@ -1,10 +1,11 @@
-"""A node: its name and versions, the offset of its clock from the coordinator's, and its part of the records.
+"""A node: its name and versions, the offset of its clock from the coordinator's clock, and its part of the records.
 
-The coordinator answers datagrams, or requests on an agent's pipe, with its time. A node asks several times and keeps
+The coordinator answers datagrams, or requests on an agent's pipe, with its time. A node sends several requests and uses
 the quickest answer, whose round trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed
-Computing 3, 1989): offset = server - (sent + received) / 2, known to within half the round trip. If no datagram gets
-through, the node asks the kernel whether its clock is disciplined (adjtimex(2)), and for the kernel's own bound on the
-error. The offset is then taken as zero, to within that bound. May import: `coordinator`, `engines`, `host`, `core`.
+Computing 3, 1989): offset = server - (sent + received) / 2, with an error of at most half the round trip. If no
+datagram is answered, the node uses the kernel's bound on the error of its clock (adjtimex(2)), provided that the clock
+is disciplined. The offset is then taken as zero, with this bound. This module may import `coordinator`, `engines`,
+`host` and `core`.
 """
 
 import ctypes
@@ -31,17 +32,17 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_name() -> str:
-    """Return the name of this node in the batch system: several nodes of Slurm may be on one machine."""
+    """Return the name of this node in the batch system, because one machine can have several Slurm nodes."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def versions() -> dict[str, Any]:
-    """Return this host's versions of the software that takes part in a measurement."""
+    """Return the versions on this host of the software that takes part in a measurement."""
     return {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
 
 
 def other_versions(about: dict[str, Any]) -> dict[str, str]:
-    """Return the versions of a node that differ from this host's, each with a description."""
+    """Return a description of each version of a node that differs from the version on this host."""
     out = {}
     for what, here in versions().items():
         there, name = about.get(what), what
@@ -54,10 +55,10 @@ def other_versions(about: dict[str, Any]) -> dict[str, str]:
 
 
 def add_to(run: RunRecord, launcher: Launcher, results: Sequence[ClientResult], watched: dict[str, Any]) -> None:
-    """Add host, clock and monitor of each node to a record; nothing if the clients ran on this host only.
+    """Add host, clock and monitor of each node to a record. If all clients ran on this host, add nothing.
 
-    `host` becomes the sum over all machines, including this one if it took part. Nodes on one machine (the same boot
-    id: network namespaces, several slurmd) count once. watched: by the monitor of this host.
+    `host` becomes the sum over all machines, including this one if it took part. Nodes on the same machine, which have
+    the same boot id, count once. `watched` is the summary of this host's monitor.
     """
     nodes = [{k: v for k, v in about.items() if k not in ("clients", "pid", "packages")} for about in launcher.about()]
     if not nodes:
@@ -81,8 +82,14 @@ STA_UNSYNC = 0x40
 class Offset:
     """The offset of this host's clock.
 
-    ns: to add to this host's clock; error_ns: bound on the error of the sum, None if unknown; how: `asked` (the
-    coordinator), `kernel` or `unknown`.
+    Attributes
+    ----------
+    ns
+        Offset to add to this host's clock.
+    error_ns
+        Bound on the error of the sum; None if it is unknown.
+    how
+        Source of the offset: `asked` (the coordinator), `kernel` or `unknown`.
     """
 
     ns: int
@@ -108,12 +115,12 @@ class Background(socketserver.BaseServer):
 
 
 class ClockServer(Background, socketserver.UDPServer):
-    """A server that sends its time to nodes until `close()`. hosts: names or addresses of this machine.
+    """A server that sends its time to nodes until `close()`. `hosts` are names or addresses of this machine.
 
-    `addresses` are the [host, port] that nodes may use, in the order to try.
+    `addresses` is a list of [host, port], which nodes try in this order.
     """
 
-    shift_ns = 0  # a test sets it to simulate a wrong clock
+    shift_ns = 0  # tests set another value to simulate a wrong clock
 
     def __init__(self, hosts: list[str], port: int = 0):
         super().__init__(("", port), _Answer)
@@ -121,7 +128,7 @@ class ClockServer(Background, socketserver.UDPServer):
         self.begin("clock")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: the node asks again."""
+        """Print nothing, because the node repeats its request."""
 
 
 class _Answer(socketserver.BaseRequestHandler):
@@ -132,9 +139,9 @@ class _Answer(socketserver.BaseRequestHandler):
 
 
 def measure_offset(addresses: list[list], uplink: Any = None) -> Offset:
-    """Return the offset to the coordinator's clock from the first address that answers, else from the kernel.
+    """Return the offset to the coordinator's clock from the first address that answers, otherwise from the kernel.
 
-    addresses: list of [host, port]; uplink: if it knows the coordinator's time, it is asked instead.
+    `addresses` is a list of [host, port]. If `uplink` can request the coordinator's time, it is used instead.
     """
     if ask := getattr(uplink, "server_time_ns", None):
         return min((_one_offset(ask) for _ in range(REQUESTS)), key=lambda offset: offset.error_ns or 0)
@@ -161,7 +168,7 @@ def _measured_offset(host: str, port: int) -> Offset | None:
                 sent = clock.now_ns()
                 s.sendto(nonce, (host, port))
                 while (answer := s.recv(64))[:16] != nonce:
-                    pass  # a late answer to an earlier question
+                    pass  # a late answer to an earlier request
                 received = clock.now_ns()
             except OSError:
                 misses += 1

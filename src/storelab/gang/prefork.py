@@ -1,13 +1,13 @@
-"""Start several clients of one host from one process: it loads their modules once, then forks a process for each.
+"""The process that starts the clients of one host: it imports their modules once, then forks a process for each.
 
-Loading an engine takes up to a second of CPU, and a gang of many clients would wait for that at every point. The
-modules that are loaded here open nothing and start no threads; those of Arrow's allocator and numpy's BLAS support a
-fork.
+The import of an engine takes up to one second of CPU, for which a gang of many clients would wait at every point. The
+imported modules do not open files and do not start threads, except for Arrow's allocator and numpy's BLAS, which
+support a fork.
 
 The launcher (`launchers/local.py`) sends one JSON line on standard input: `folder` of the gang, `ranks`, `environs`.
-Therefore no file contains the keys. The line may come long after the start; until then the process loads what a point
-will need. It prints one line for each client, `RANK pid PID`, and another when the client has ended, `RANK status
-STATUS` (negative: ended by a signal).
+Therefore no file contains the keys. The line can come long after the start. Until then, the process imports the modules
+of a point. It prints one line for each client, `RANK pid PID`, and another when the client has ended, `RANK status
+STATUS`. A negative status means that a signal ended the client.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Any
 from storelab.core import clock
 from storelab.host import processes
 
-GRACE_S = 5  # from SIGTERM to SIGKILL
+GRACE_S = 5  # seconds from SIGTERM to SIGKILL
 
 
 class _NoPandas:
@@ -33,9 +33,9 @@ class _NoPandas:
 
 
 def without_pandas() -> None:
-    """Load pyarrow now, and prevent it from importing pandas for its first array.
+    """Import pyarrow now, and prevent it from importing pandas for its first array.
 
-    The import would take half a second of CPU in which other clients may be measuring.
+    The import of pandas would take half a second of CPU, while other clients may already measure.
     """
     sys.meta_path.insert(0, _NoPandas())
     import pyarrow.parquet  # noqa: F401
@@ -44,9 +44,9 @@ def without_pandas() -> None:
 def run(preload: Callable[[Path, list[int]], None], work: Callable[[Path, int], int]) -> None:
     """Fork a process for each requested rank, in which `work(folder, rank)` returns the exit status, and wait for them.
 
-    Return at once if standard input ends: no clients are requested then. preload: loads the modules that the clients
-    share. SIGTERM ends the clients; SIGKILL follows after GRACE_S. They end with this process, and this process with
-    its parent (`processes.die_with_parent`).
+    If standard input ends without a request, return immediately. `preload` imports the modules that the clients share.
+    SIGTERM ends the clients; SIGKILL follows after GRACE_S. The clients end with this process, and this process ends
+    with its parent (`processes.die_with_parent`).
     """
     if not (line := sys.stdin.readline()):
         return
@@ -58,7 +58,7 @@ def run(preload: Callable[[Path, list[int]], None], work: Callable[[Path, int], 
     here, running, signals = os.getpid(), dict[int, int](), list[int]()
 
     def end(number: int, _: object) -> None:
-        if os.getpid() != here:  # just forked, and not yet a client
+        if os.getpid() != here:  # a forked process that is not a client yet
             os._exit(128 + number)
         if number != signal.SIGALRM and signals:  # send SIGTERM only once: clients may be closing what they opened
             return

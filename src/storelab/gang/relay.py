@@ -1,10 +1,10 @@
-"""Communication of a node's agent and the coordinator: a shared folder, a port of the coordinator, or a pipe.
+"""Communication between a node's agent and the coordinator, through a shared folder, a port, or a pipe.
 
-Without a shared folder, agents put files into the gang's folder by name, either once or replacing an old one
-(`GangFiles`). The relay server does this over HTTP, for clients that have the gang's token. It serves one gang on one
-port, over TLS with its own certificate, which the agents pin. Token and certificate reach them in a file, never on a
-command line. A pipe server does it on the standard input and output of the command that started an agent (ssh). Needs
-the standard library; the relay server also `trustme` and `urllib3`.
+Without a shared folder, agents write files into the gang's folder by name, either only once or replacing an old file
+(`GangFiles`). The relay server offers this over HTTP to agents that have the gang's token. It serves one gang on one
+port, over TLS with a new certificate, which the agents pin. Agents get token and certificate in a file, never on a
+command line. A pipe server offers the same on standard input and output of the command that started an agent (ssh).
+Only the relay server needs more than the standard library: `trustme` and `urllib3`.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from storelab.core import clock
 from storelab.gang.nodes import Background
 from storelab.gang.rendezvous import Folder
 
-TOKEN_FILE = "STORELAB_GANG_TOKEN"  # environment variable: path of the file with token and certificate
+TOKEN_FILE = "STORELAB_GANG_TOKEN"  # environment variable with the path of the file with token and certificate
 TIMEOUT_S = 30
-PIPE = "pipe:"  # the place of a gang whose agents use standard input and output
-GREETING = b"storelab-agent "  # begins the first line of an agent on a pipe, before its first request; then its pid
-MAX_NOISE, MAX_LINE = 1000, 65536  # lines that a login shell may print before the greeting; bytes of a line
+PIPE = "pipe:"  # address of a coordinator with which agents communicate on standard input and output
+GREETING = b"storelab-agent "  # an agent's first line on a pipe begins with this; its pid follows
+MAX_NOISE, MAX_LINE = 1000, 65536  # maximum number of lines before the greeting, from a login shell; bytes of a line
 
 
 class SharedFolder(Folder):
@@ -42,7 +42,7 @@ class SharedFolder(Folder):
         self.write(path.name, path.read_bytes())
 
     def fetch(self, manifest: Path | None, folder: Path) -> Path | None:
-        """Return a path of the manifest that this node can read; the tables that it names are next to it."""
+        """Return a path of the manifest that this node can read. The tables that it names are in the same folder."""
         return manifest
 
 
@@ -75,10 +75,10 @@ class GangFiles:
 
 
 class RelayServer(Background, ThreadingHTTPServer):
-    """A server of the gang's folder until `close()`. host: the name or address that nodes use.
+    """A server of the gang's folder until `close()`. `host` is the name or address that nodes use.
 
-    It listens on all addresses of this host: a host often resolves its own name to 127.0.1.1 (Debian's /etc/hosts),
-    while others resolve it to another address.
+    It listens on all addresses of this host, because a host often resolves its own name to 127.0.1.1 (Debian's
+    /etc/hosts), while other hosts resolve it to another address.
     """
 
     def __init__(self, folder: Path, manifests: Iterable[Path], host: str, port: int = 0):
@@ -95,12 +95,12 @@ class RelayServer(Background, ThreadingHTTPServer):
         self.begin("office")
 
     def access(self) -> dict[str, str]:
-        """Return what an agent needs in addition to the address; secret."""
+        """Return token and certificate, which an agent needs in addition to the address. They are secret."""
         return {"token": self.token, "certificate": self.certificate}
 
 
 def _with_side_cars(manifest: Path) -> list[Path]:
-    """Return the manifest and the tables that it names (those of ROOT files)."""
+    """Return the paths of the manifest and of the tables of ROOT files that it names."""
     named = json.loads(manifest.read_text()).get("root") or {}
     return [manifest, *([manifest.parent / named["sidecar"]] if "sidecar" in named else [])]
 
@@ -130,13 +130,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply("PUT", self.rfile.read(int(self.headers["Content-Length"])))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the records have the relevant data."""
+        """Log nothing, because the records contain the relevant data."""
 
 
 class PipeServer:
     """A thread that answers one agent's requests, on the pipes of the command that started the agent, until they end.
 
-    Lines before the greeting go to `noise`: a login shell may print some. `pid` is the agent's, once it has greeted.
+    Lines before the greeting, which a login shell can print, are written to `noise`. After the greeting, `pid` is the
+    pid of the agent.
     """
 
     def __init__(self, files: GangFiles, requests: IO[bytes], replies: IO[bytes], noise: Path):
@@ -188,13 +189,16 @@ class RemoteFolder(ABC):
 
     @abstractmethod
     def _ask(self, method: str, path: str, body: bytes = b"", fine: int = 200) -> tuple[int, bytes]:
-        """Return (status, body). fine: a status other than 200 that is not an error."""
+        """Send a request, and return status and body. `fine` is another status than 200 that is not an error."""
 
     def put(self, name: str, data: dict[str, Any]) -> None:
         self._ask("PUT", f"f/{quote(name)}", json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """Write the file once; also True if it has the same content, because an earlier answer may have been lost."""
+        """Write the file if it does not exist. Return whether it has this content now.
+
+        The content can be the same already, because the answer to an earlier request was lost.
+        """
         body = json.dumps(data).encode()
         return self._ask("PUT", f"f/{quote(name)}?once", body, 409)[0] == 200 or self._get("f", name) == body
 
@@ -236,7 +240,7 @@ class HttpsFolder(RemoteFolder):
         self.pool = urllib3.PoolManager(
             ssl_context=ssl.create_default_context(cadata=access["certificate"]),
             headers={"Authorization": f"Bearer {access['token']}"},
-            retries=urllib3.Retry(1, allowed_methods=None),  # on a new connection: the kept one may have been closed
+            retries=urllib3.Retry(1, allowed_methods=None),  # on a new connection, if the old one was closed
             timeout=TIMEOUT_S,
         )
 
@@ -253,9 +257,9 @@ class HttpsFolder(RemoteFolder):
 
 
 class PipeFolder(RemoteFolder):
-    """The gang's folder through a pipe server. The pipes end with the connection, and are then never used again.
+    """The gang's folder through a pipe server. After the end of the connection, the pipes are never used again.
 
-    A signal's handler may raise in the middle of a request: the next one first completes it.
+    A signal handler can interrupt a request by an exception. Then the next request completes it first.
     """
 
     def __init__(self, replies: int, requests: int):
@@ -270,7 +274,7 @@ class PipeFolder(RemoteFolder):
 
     @classmethod
     def of_process(cls) -> "PipeFolder":
-        """Take over standard input and output, so that nothing else of this process and its children uses them."""
+        """Return a folder on standard input and output, which other code and child processes then cannot use."""
         sys.stdout.flush()
         replies, requests = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -301,7 +305,7 @@ class PipeFolder(RemoteFolder):
                 self._unsent = self._unsent[os.write(self.requests, self._unsent[: 1 << 20]) :]
 
     def _reply(self) -> tuple[int, bytes]:
-        """Return status and body of the next reply, once it has arrived completely."""
+        """Wait until the next reply has arrived completely, and return its status and body."""
         while True:
             head, end, rest = self._received.partition(b"\n")
             if end and len(rest) >= (size := int(head.split()[1])):
@@ -314,27 +318,27 @@ class PipeFolder(RemoteFolder):
                 self._received += data
 
     def _wait(self, pipe: int, event: int) -> None:
-        """Wait until the pipe is ready or has ended. Raise OSError if the coordinator does not answer."""
+        """Wait until the pipe is ready or has ended. Raises OSError if the coordinator does not answer."""
         poll = select.poll()
         poll.register(pipe, event)
         if not poll.poll(1000 * TIMEOUT_S):
             raise OSError(f"the coordinator has not answered for {TIMEOUT_S} s")
 
     def server_time_ns(self) -> int:
-        """Return the coordinator's time."""
+        """Return the coordinator's time in Unix ns."""
         return int(self._ask("GET", "time/now")[1])
 
 
 def uplink(place: str) -> SharedFolder | RemoteFolder:
     """Return the uplink for a folder, a pipe, or the address of a relay server.
 
-    For the latter, the environment names the ticket.
+    For a relay server, the environment variable TOKEN_FILE names the file with token and certificate.
     """
     if place == PIPE:
         return PipeFolder.of_process()
     if place.startswith("https://"):
         path = Path(os.environ[TOKEN_FILE])
         access = json.loads(path.read_text())
-        path.unlink(missing_ok=True)  # it is read once
+        path.unlink(missing_ok=True)  # the file is needed only once
         return HttpsFolder(place, access)
     return SharedFolder(Path(place))

@@ -25,7 +25,7 @@ SHARED_S = 20.0  # for a shared folder to show a file of another host
 
 
 class GangAborted(Exception):
-    """The gang does not start; the message has the reason, and the missing participants."""
+    """The error of a gang that does not start. The message contains the reason, and the missing participants."""
 
 
 class Folder:
@@ -35,9 +35,9 @@ class Folder:
         self.path = path
 
     def write(self, name: str, body: bytes, once: bool = False) -> bool:
-        """Write the complete file or nothing; replace an old one.
+        """Write a file atomically, and replace an old file. Return whether it was written.
 
-        once: if the file exists already, change nothing and return False. Atomic, on NFS too (link(2)).
+        With `once`, an existing file is not changed. This is atomic on NFS too (link(2)).
         """
         temporary = self.path / f".{name}.{os.uname().nodename}.{secrets.token_hex(4)}"
         try:
@@ -53,11 +53,11 @@ class Folder:
         return True
 
     def put(self, name: str, data: dict[str, Any]) -> None:
-        """Write the file; replace an old one."""
+        """Write the file, and replace an old one."""
         self.write(name, json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """Write the file; if it exists already, change nothing and return False."""
+        """Write the file, unless it exists. Return whether it was written."""
         return self.write(name, json.dumps(data).encode(), once=True)
 
     def get(self, name: str) -> dict[str, Any] | None:
@@ -75,28 +75,28 @@ class Folder:
 
 
 def wait_for_file(place: Any, name: str) -> dict[str, Any] | None:
-    """Return the file as soon as it appears; None after SHARED_S seconds. place: a Folder, or a way to reach one."""
+    """Return the content of a file as soon as it exists; None after SHARED_S seconds. `place` is a folder or uplink."""
     return clock.wait_for(lambda: place.get(name), SHARED_S, 0.2)
 
 
 @dataclass(frozen=True)
 class Start:
-    """The agreed start. t0_ns: UTC ns; saw_in_time: this participant knew it before that time."""
+    """The agreed start. `t0_ns` is in Unix ns; `saw_in_time` is whether this participant knew it before that time."""
 
     t0_ns: int
     saw_in_time: bool
 
 
 def poll_s(size: int) -> float:
-    """Return the seconds between two checks: many participants must not become the load that they want to measure."""
+    """Return the seconds between two checks. They grow with the number of participants, to limit the load."""
     return max(POLL_S, size * POLL_PER_CLIENT_S)
 
 
 def join(place: Folder, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
-    """Meet the other participants and agree on the start.
+    """Meet the other participants, agree on the start, and return it.
 
-    Raise GangAborted if not all came, the gang was cancelled, the rank is not wanted or joined twice, or the leader
-    does not answer.
+    Raises GangAborted if participants are missing, the gang was cancelled, the rank is too high or joined twice, or the
+    leader does not answer.
     """
     if not 0 <= rank < size:
         text = f"client {rank} joined, but the gang has only {size}"
@@ -112,9 +112,9 @@ def join(place: Folder, rank: int, size: int, timeout_s: float, about: dict[str,
 
 
 def wait(place: Folder, names: tuple[str, ...], size: int, timeout_s: float) -> dict[str, Any]:
-    """Return the first of these files that exists.
+    """Wait until one of these files exists, and return its content.
 
-    Raise GangAborted if the gang is cancelled, or none of them exists 5 s after the leader's own time-out.
+    Raises GangAborted if the gang is cancelled, or if none of the files exists 5 s after the leader's timeout.
     """
     limit = time.monotonic() + timeout_s + 5
     while True:
@@ -129,17 +129,26 @@ def wait(place: Folder, names: tuple[str, ...], size: int, timeout_s: float) -> 
 
 
 def decided(decision: dict[str, Any]) -> Start:
-    """Return the start in the leader's `go`. Raise GangAborted if it is not a start."""
+    """Return the start in the leader's `go`. Raises GangAborted if `go` contains a reason instead of a start."""
     if "t0_ns" not in decision:
         raise GangAborted(decision["reason"])
     return Start(decision["t0_ns"], clock.now_ns() < decision["t0_ns"])
 
 
 class Leader:
-    """The coordinator's side. Call `step()` repeatedly; it checks no more often than `poll_s` allows.
+    """The coordinator's side of the rendezvous.
 
-    size: number of participants; lead_s: minimum time from the agreement to the start; accept: gets what each
-    participant reports, returns why the gang must not start, or ''. `settled`: there is a decision.
+    Call `step()` repeatedly. It checks the folder only as often as `poll_s` allows. `settled` is True when there is a
+    decision.
+
+    Parameters
+    ----------
+    size
+        Number of participants.
+    lead_s
+        Minimum time in seconds from the agreement to the start.
+    accept
+        Function that gets the reports of all participants, and returns why the gang must not start, or ''.
     """
 
     def __init__(
@@ -155,14 +164,15 @@ class Leader:
         self.lead_s, self.timeout_s, self.accept = lead_s, timeout_s, accept
         self.give_up = time.monotonic() + timeout_s
         self.settled = False
-        self.round_s = 0.0  # from the call until all participants have answered it
+        self.round_s = 0.0  # seconds from `call` until all participants have seen it
         self._called: float | None = None
         self._next = 0.0
 
     def step(self) -> int | None:
-        """Return the agreed start (ns) once there is one.
+        """Return the agreed start (ns), or None if there is no decision yet.
 
-        Raise GangAborted with the missing participants, or why the gang is refused, and inform the participants.
+        If the gang cannot start, inform the participants, and raise GangAborted with the missing participants or the
+        reason.
         """
         now = time.monotonic()
         if self.settled or now < self._next:

@@ -1,9 +1,10 @@
-"""`storelab install NAME`: install what a store, a testbed or an engine needs. One file for each way of installing.
+"""Installation of the software of stores, testbeds and engines for `storelab install NAME`.
 
-A recipe is a function that takes the tools folder and returns parts. A part can check whether it is installed, describe
-its download and requirements, and install itself. The recipe of a store, or of an engine's own program, is next to it;
-the others are here. `stores/recipes.py` finds a recipe by its name. Installing twice does nothing. Versions are pinned:
-Debian packages by the release, others by version and hash. May import: `host`, `core`.
+There is one module for each method of installation. A recipe is a function that gets the tools folder and returns
+parts. A part can check whether it is installed, describe its download and requirements, and install itself. The recipe
+of a store or engine is in the module of this store or engine; all other recipes are in this package.
+`stores/recipes.py` finds a recipe by its name. Installed parts are not installed again. Versions are pinned: Debian
+packages by the release, others by version and hash. This package may import `host` and `core`.
 """
 
 import os
@@ -19,7 +20,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a recipe. what: name with version, for display; needs: download size, and whether root is needed."""
+    """A part of a recipe. `what` is its name with the version, and `needs` its requirements; both are printed."""
 
     what: str
     needs: str
@@ -31,7 +32,7 @@ SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def tools_folder() -> Path:
-    """Return the folder of installed programs: STORELAB_TOOLS, else `storelab` in the user's cache folder."""
+    """Return the folder of installed programs: STORELAB_TOOLS, or `storelab` in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("STORELAB_TOOLS") or f"{cache}/storelab").expanduser().absolute()
 
@@ -39,7 +40,7 @@ def tools_folder() -> Path:
 def program(name: str, kind: str, place: str) -> Path:
     """Return the path of an installed program, from the tools folder, PATH, or Debian's folders of servers.
 
-    kind: recipe that installs it. place: for messages. Raises UserError: it is not installed.
+    `kind` is the recipe that installs the program. `place` is for messages. Raises UserError if it is not installed.
     """
     folders = [str(tools_folder() / "bin"), os.environ.get("PATH", ""), "/usr/local/bin:/usr/bin:/bin", *SERVERS]
     found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))

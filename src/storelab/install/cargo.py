@@ -1,8 +1,8 @@
-"""Build Rust programs from crates, as an ordinary user, with the Cargo of this host.
+"""The build of Rust programs from crates, as an ordinary user, with the Cargo of this host.
 
-A program is pinned by version and by the hash of its crate, which contains a Cargo.lock with the hashes of all others
-(`--locked`). Compiled files (some GB) are removed when the build ends, unless CARGO_TARGET_DIR is set; crates stay in
-Cargo's own folder. The binary and its stamp stay in `<tools>/bin`. May import: `host`, `core`.
+A program is pinned by its version and by the hash of its crate. The crate contains a Cargo.lock with the hashes of all
+other crates (`--locked`). Compiled files (some GB) are removed when the build ends, unless CARGO_TARGET_DIR is set.
+Crates stay in Cargo's folder. The binary and its stamp stay in `<tools>/bin`. This module may import `host` and `core`.
 """
 
 import contextlib
@@ -27,9 +27,22 @@ HOME = "~/.cargo"  # default folder of Cargo and its crates
 class Program:
     """A Rust program that is built from crates.
 
-    kind: name of the store, the crate and the binary; sha256: of the crate; features: replace its default ones; least:
-    minimum version of Cargo; tools: (program, Debian package) that the build also needs; needs: requirements, for
-    display; room: bytes of disk during the build.
+    Attributes
+    ----------
+    kind
+        Name of the store, the crate and the binary.
+    version, sha256
+        Version and hash of the crate.
+    features
+        Features that replace the default features.
+    least
+        Minimum version of Cargo.
+    tools
+        Further programs that the build needs, each with its Debian package.
+    needs
+        Requirements, which are printed.
+    room
+        Disk space in bytes during the build.
     """
 
     kind: str
@@ -64,7 +77,7 @@ def _binary(program: Program, tools: Path) -> Path:
 
 
 def present(program: Program, tools: Path) -> bool:
-    """Return True if the binary exists, and its stamp shows that it was built from the current pins."""
+    """Return whether the binary exists, and its stamp shows that it was built from the current pins."""
     binary = _binary(program, tools)
     with contextlib.suppress(UserError, OSError):
         return read_json(binary.with_suffix(".json")) == _requirements(program) | {"bytes": binary.stat().st_size}
@@ -76,15 +89,18 @@ def _home() -> Path:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return (1, 85, 0) for `cargo 1.85.0 (d73d2caf9 2024-12-31)`; () for other texts."""
+    """Return the version in a text as numbers: (1, 85, 0) for `cargo 1.85.0 (d73d2caf9 2024-12-31)`.
+
+    Return () if the text has no version.
+    """
     found = re.match(r"(?:cargo )?(\d+)\.(\d+)\.(\d+)(?=\s|\Z)", version)
     return tuple(map(int, found.groups())) if found else ()
 
 
 def cargo_of(program: Program) -> Path:
-    """Return Cargo from PATH or from Rust's default folder, if it is new enough.
+    """Return the path of Cargo from PATH or from Rust's default folder.
 
-    Raises UserError: there is none, or another program that the build needs is missing.
+    Raises UserError if it is missing or too old, or if another program that the build needs is missing.
     """
     least, home = ".".join(map(str, program.least)), _home() / "bin"
     hint = f"install Rust {least} or newer"
@@ -103,9 +119,10 @@ def cargo_of(program: Program) -> Path:
 
 
 def install(program: Program, tools: Path, progress: Progress) -> None:
-    """Build and install a program; nothing is installed if the build fails.
+    """Build and install a program. If the build fails, nothing is installed.
 
-    Raises UserError (no Cargo, too little disk space, tools folder not writable), MeasurementFailed: Cargo fails.
+    Raises UserError without Cargo, with too little disk space, or if the tools folder is not writable, and
+    MeasurementFailed if Cargo fails.
     """
     cargo = cargo_of(program)
     there = partial(present, program, tools)

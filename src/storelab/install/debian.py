@@ -1,6 +1,6 @@
-"""Install Debian packages, and a chroot with HTCondor. Services of these packages are not started.
+"""Installation of Debian packages, and of a chroot with HTCondor. Services of these packages are not started.
 
-The release pins the versions: Debian 12 only fixes bugs. Records contain the exact versions.
+The Debian release determines the versions, and updates of a release only fix bugs. Records contain the exact versions.
 """
 
 import os
@@ -17,7 +17,7 @@ from storelab.host.processes import run_command
 from storelab.install import Part, Progress
 from storelab.install.running import command_output, require_space
 
-# dpkg would start the service of a server package. It runs this program first, whose exit status 101 forbids that.
+# dpkg would start the service of a server package. The exit status 101 of this program prevents this.
 POLICY = Path("/usr/sbin/policy-rc.d")
 FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nexit 101\n"
 
@@ -28,7 +28,7 @@ def installed(package: str) -> bool:
 
 
 def _root(*command: str) -> list[str]:
-    """Return the command to run as root. Raises UserError: that is not possible."""
+    """Return the command line that runs a command as root. Raises UserError if this is not possible."""
     if os.geteuid() == 0:
         return list(command)
     if shutil.which("sudo"):
@@ -45,12 +45,12 @@ def _apt(*arguments: str) -> None:
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
-    """Install packages. Raises UserError without apt-get or root, MeasurementFailed if apt-get fails."""
+    """Install packages. Raises UserError without apt-get or root, and MeasurementFailed if apt-get fails."""
     if not shutil.which("apt-get"):
         raise UserError(
             "install",
             "there is no apt-get on this host",
-            f"install with the host's package manager: {' '.join(packages)}",
+            f"install these packages with the host's package manager: {' '.join(packages)}",
         )
     progress("updating the package lists of Debian")
     _apt("update")
@@ -68,7 +68,7 @@ def install(packages: Sequence[str], progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Packages:
-    """A group of Debian packages that are installed together. needs: size of the download, for display."""
+    """A group of Debian packages that are installed together. `needs` is the printed size of the download."""
 
     names: Sequence[str]
     needs: str
@@ -93,16 +93,16 @@ sshd = Packages(("openssh-server", "openssh-client"), "for hosts of the launcher
 squid = Packages(("squid",), "for `http_cache: squid`: about 8 packages, 4 MB to download").parts
 
 
-# HTCondor for the testbed: a Debian 13 in a folder, because Debian 12 has no HTCondor. debootstrap creates it from the
-# mirror in the host's apt sources, with the host's settings for downloads. The folder is renamed at the end, so that an
-# incomplete one is not used. No daemon is started in it, and the host's files are not changed.
+# HTCondor for the testbed is installed in a folder with Debian 13, because Debian 12 has no HTCondor. debootstrap
+# creates it from the mirror in the host's apt sources, with the host's settings for downloads. The folder is renamed at
+# the end, so that an incomplete folder is not used. No daemon is started in it, and the host's files are not changed.
 CONDOR_RELEASE = "trixie"
 CONDOR_PACKAGES = ("condor", "minicondor", "python3", "procps")
-CONDOR_ROOM = 1.5e9  # bytes of disk during the build
+CONDOR_ROOM = 1.5e9  # disk space in bytes during the build
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 APT_SETTINGS = re.compile(r"Acquire::(https?|Check-|Retries|Force|Max-|Pipeline)")  # settings of apt that are copied
 CONDOR_USER = 64999  # user of HTCondor's daemons, which refuse to run jobs of root
-# However a step ends, no process of it remains, and no mount in the folder, which is then removed.
+# When a step ends for any reason, its processes and its mounts in the folder end too. Then the folder is removed.
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
@@ -112,7 +112,7 @@ def condor_folder(tools: Path) -> Path:
 
 
 def condor(tools: Path) -> list[Part]:
-    """Return the recipe of HTCondor, which is used by the testbed."""
+    """Return the recipe of HTCondor for the testbed."""
     return [
         Part(
             f"HTCondor of Debian {CONDOR_RELEASE} in {condor_folder(tools)}",
@@ -131,16 +131,16 @@ def condor_present(tools: Path) -> bool:
 def install_condor(tools: Path, progress: Progress) -> None:
     """Build the chroot.
 
-    Raises UserError: storelab is not root, its folder has other content, or debootstrap, a Debian mirror or disk space
-    is missing. Raises MeasurementFailed: a step fails.
+    Raises UserError if storelab is not root, if the folder has other content, or if debootstrap, a Debian mirror or
+    disk space is missing. Raises MeasurementFailed if a step fails.
     """
     if os.geteuid() != 0:
-        raise UserError("install", "only root can make a chroot", "run `storelab install condor` as root")
+        raise UserError("install", "only root can create a chroot", "run `storelab install condor` as root")
     if condor_folder(tools).exists():
         raise UserError(
             "install",
             f"{condor_folder(tools)} exists but does not contain HTCondor",
-            "move it away: storelab does not remove files that it has not created",
+            "move it to another place, because storelab does not remove files that it has not created",
         )
     if shutil.which("debootstrap") is None:
         install(["debootstrap"], progress)
@@ -154,14 +154,14 @@ def install_condor(tools: Path, progress: Progress) -> None:
 
 
 def mirror() -> str:
-    """Return the Debian archive in the host's apt sources. Raises UserError: there is none."""
+    """Return the URL of the Debian archive in the host's apt sources. Raises UserError if there is none."""
     line = "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)"
     text = command_output(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
     for words in map(str.split, text.splitlines()):
         if words[1:] == ["Debian", "Debian", "main"]:
             return words[0]
     raise UserError(
-        "install", "the apt sources of this host have no Debian archive", "add one, and run `apt-get update`"
+        "install", "the apt sources of this host contain no Debian archive", "add one, and run `apt-get update`"
     )
 
 

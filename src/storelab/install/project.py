@@ -1,7 +1,7 @@
 """Files of a project folder (Snakefile, rules, campaigns …), and sources for `storelab install`.
 
-They exist once, at the root of a checkout. `hatch_build.py` copies them into the wheel as `storelab/project/`. May
-import: `core`.
+These files are at the root of a checkout. `hatch_build.py` copies them into the wheel as `storelab/project/`. This
+module may import `core`.
 """
 
 import shutil
@@ -10,22 +10,46 @@ from pathlib import Path
 from storelab.core import records
 from storelab.core.errors import UserError
 
-PACKED = Path(__file__).parents[1] / "project"  # in a wheel
+PACKED = Path(__file__).parents[1] / "project"  # folder of these files in a wheel
 CHECKOUT = Path(__file__).parents[3]
-# Content of a project folder; sources stay in the package.
+# Content of a project folder. It does not include the sources for `storelab install`.
 PROJECT = ("Makefile", "Snakefile", "config.yaml", "rules", "profiles", "campaigns", "notebooks", "paper", "envs")
 SOURCES = ("envs/go", "envs/hdfs")
-# A new project has no records, so it begins with a campaign that measures some.
+# A new project has no records. Therefore its first campaign is one that measures.
 FIRST = ("campaign: reference ", "campaign: demo            # a file in campaigns/: it says what is measured\n")
+
+# Files of a new project that the checkout has in another form.
+README = """# {name}: a project of storelab
+
+| to do | command |
+|---|---|
+| check this machine | `storelab doctor` |
+| measure the demonstration, and build its paper | `make demo` |
+| measure your own store | add it to `config.yaml`, then `make measure CAMPAIGN=site` |
+| build a paper again from its records | `make paper CAMPAIGN=site` |
+
+`config.yaml` has the stores and limits, `campaigns/` what is measured, `results/<campaign>/raw/` the
+records. Commit these three; everything else can be made again. `storelab --help` lists all commands.
+"""
+IGNORED = """/.venv/
+/.storelab/
+/.snakemake/
+/results/*/*
+!/results/*/raw/
+!/results/*/links.yaml
+__pycache__/
+.ipynb_checkpoints/
+*.tmp
+"""
 
 
 def shipped(name: str) -> Path:
-    """Return the path of a file or folder that comes with the package, in a wheel or a checkout; it may be missing."""
+    """Return the path of a file or folder that belongs to storelab, in a wheel or a checkout. It may not exist."""
     return (PACKED if PACKED.is_dir() else CHECKOUT) / name
 
 
 def files(root: Path | None = None) -> dict[str, Path]:
-    """Return name -> file of a project folder: of the one at `root`, otherwise of those that come with storelab."""
+    """Return the files of the project folder `root` by name; by default, of the files that belong to storelab."""
     out: dict[str, Path] = {}
     for name in PROJECT:
         place = root / name if root else shipped(name)
@@ -40,25 +64,30 @@ def _left_out(name: str) -> bool:
 
 
 def init(folder: Path) -> list[str]:
-    """Write a project folder and return the names of the written files; identical existing files are kept.
+    """Write a project folder, and return the names of the written files. Identical existing files are kept.
 
-    Raises UserError, before anything is written: a file with other content exists.
+    Raises UserError before anything is written, if a file with different content exists.
     """
-    wanted = {name: (path, _content(name, path)) for name, path in files().items()}
+    wanted: dict[str, tuple[Path | None, bytes]] = {
+        name: (path, _content(name, path)) for name, path in files().items()
+    }
     if "Snakefile" not in wanted:
         raise UserError(
             "init", f"{shipped('Snakefile')} does not exist", "install a wheel of storelab, or use a complete checkout"
         )
+    readme = README.format(name=folder.resolve().name).encode()
+    wanted |= {"README.md": (None, readme), ".gitignore": (None, IGNORED.encode())}
     new = [name for name, (_, content) in wanted.items() if not _exists_unchanged(folder, name, content)]
     for name in new:
         source, content = wanted[name]
         records.write_atomic(folder / name, content, sync=False)
-        shutil.copymode(source, folder / name)
+        if source:
+            shutil.copymode(source, folder / name)
     return new
 
 
 def _exists_unchanged(folder: Path, name: str, content: bytes) -> bool:
-    """Return True if the file exists. Raises UserError: it has other content."""
+    """Return whether the file exists. Raises UserError if it has different content."""
     place = folder / name
     above = [p for p in place.parents if p.is_relative_to(folder)]
     taken = next((p for p in above if p.exists() and not p.is_dir()), None)
@@ -66,7 +95,7 @@ def _exists_unchanged(folder: Path, name: str, content: bytes) -> bool:
         return False
     if taken is None and place.is_file() and place.read_bytes() == content:
         return True
-    raise UserError(str(taken or place), "already exists", "give a new folder: `init` does not overwrite files")
+    raise UserError(str(taken or place), "already exists", "use a new folder, because `init` does not overwrite files")
 
 
 def _content(name: str, path: Path) -> bytes:

@@ -1,6 +1,6 @@
-"""Run commands: short ones for their output, and long ones with progress, which end with all their child processes.
+"""Functions that run commands: short commands for their output, and long commands with progress lines.
 
-May import: `host`, `core`.
+A command that is interrupted ends with all its child processes. This module may import `host` and `core`.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import Progress
 
-LONGEST = 3600.0  # maximum seconds of one command
+LONGEST = 3600.0  # time limit of one command in seconds
 EVERY = 20.0  # seconds between two progress lines
 DOWNLOADS = ("go: downloading", "Downloaded ")  # first words of lines in which Go and Cargo report downloads
 MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # first words of lines in which apt, debootstrap, Maven and pip report errors
 
 
 def command_output(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
-    """Return the output of a command. what: name of the command, for messages; seconds: time limit.
+    """Run a command, and return its output. `what` is its name for messages; `seconds` is the time limit.
 
-    Raises UserError: the program does not exist. Raises MeasurementFailed: the command fails (with its message).
+    Raises UserError if the program does not exist, and MeasurementFailed with the command's message if it fails.
     """
     try:
         done = subprocess.run(
@@ -54,18 +54,18 @@ def command_output(command: Sequence[str], what: str, seconds: float, environ: M
 
 
 def require_space(tools: Path, needed: float, what: str) -> None:
-    """Raise UserError if the tools folder has less than `needed` bytes free. what: what needs them, for the message."""
+    """Raise UserError if the tools folder has less than `needed` bytes free. `what` is the reason in the message."""
     if (free := shutil.disk_usage(tools).free) < needed:
         raise UserError(
             "install",
             f"{tools} has {free / 1e9:.1f} GB free; {what}",
-            "free some space, or set another folder in STORELAB_TOOLS",
+            "free space, or set another folder in STORELAB_TOOLS",
         )
 
 
 @contextlib.contextmanager
 def single_build(tools: Path, progress: Progress) -> Iterator[None]:
-    """Allow only one build at a time in a tools folder."""
+    """Wait until no other process builds in this tools folder, and prevent other builds during the block."""
     with folders.lock_file(tools / "lock") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,10 +85,10 @@ def build_once(
 ) -> None:
     """Build one kind, unless it is already `there`, in a scratch folder that is removed afterwards.
 
-    Only one build runs at a time; another one may have installed the same kind meanwhile. room: bytes of disk that the
-    build needs. Raises UserError (too little disk space, tools folder not writable), and errors of the build.
+    Only one build runs at a time. Another build may have installed the same kind before this one starts. Raises
+    UserError with too little disk space or if the tools folder is not writable, and errors of the build.
     """
-    scratch = tools / "cache" / kind  # files of an interrupted build are used again
+    scratch = tools / "cache" / kind  # a new build uses the files of an interrupted build
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
         with single_build(tools, progress), contextlib.ExitStack() as end:
@@ -103,23 +103,23 @@ def build_once(
 
 
 def pip(*arguments: str) -> None:
-    """Run `pip install` for packages pinned by hash; use uv if this Python has no pip (as environments of uv).
+    """Install packages that are pinned by hash with pip. Use uv if this Python has no pip.
 
-    Raises UserError: neither exists. Raises MeasurementFailed: the installation fails.
+    Raises UserError if neither exists, and MeasurementFailed if the installation fails.
     """
     if importlib.util.find_spec("pip"):
         by = [sys.executable, "-m", "pip", "install"]
     elif uv := shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent)):
         by = [uv, "pip", "install", "--python", sys.executable]
     else:
-        raise UserError("install", f"{sys.executable} has no pip, and uv is not in PATH", "python -m ensurepip")
+        raise UserError("install", f"{sys.executable} has no pip, and uv is not in PATH", "run `python -m ensurepip`")
     command_output([*by, "--quiet", "--require-hashes", *arguments], "pip", 1800)
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
-    """Run a command at low priority without showing its output, and report progress from time to time.
+    """Run a command at low priority. Its output is written to a log; progress is reported from time to time.
 
-    Raises MeasurementFailed with its last lines.
+    Raises MeasurementFailed with the last lines of the log if the command fails.
     """
     begun = reported = time.monotonic()
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
@@ -158,14 +158,14 @@ def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: P
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End the command and all its child processes, after Ctrl-C or a time-out."""
+    """End the command and all its child processes, after Ctrl-C or a timeout."""
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(child.pid, signal.SIGINT)
         child.wait(5.0)
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(child.pid, signal.SIGKILL)  # the process group can outlive its leader
+        os.killpg(child.pid, signal.SIGKILL)  # processes of the group can continue when the leader has ended
         child.wait(10.0)
 
 

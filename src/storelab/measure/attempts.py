@@ -3,8 +3,8 @@
 Each attempt has a folder below `work/`, which is removed when its record is in place. A running attempt holds a lock on
 its folder; the kernel releases the lock when the process ends, even by kill -9. The next run removes the folders of
 killed attempts. The folder of a failed attempt stays for inspection until its point is tried again. After a few points
-that fail for the same reason, the others of that store are skipped. May import: `gang`, `workloads`, `stores`,
-`core`.
+that fail for the same reason, the other points of that store are skipped. This module may import `gang`, `workloads`,
+`stores` and `core`.
 """
 
 import fcntl
@@ -30,14 +30,14 @@ from storelab.measure import record
 from storelab.stores.managed import users
 
 ALIVE, FAILED = "alive", "failed"  # files in the folder of an attempt: locked while it runs; present if it failed
-NAME = re.compile("[0-9a-f]{8}")  # of the folder of an attempt
+NAME = re.compile("[0-9a-f]{8}")  # name of an attempt's folder
 
 
 @contextmanager
 def measuring_lock(state: Path) -> Iterator[None]:
-    """Allow one measurement at a time on this machine.
+    """Wait until no other measurement runs on this machine, and prevent others during the block.
 
-    The kernel releases the lock when its holder ends, even by kill -9.
+    The kernel releases the lock when this process ends, even by kill -9.
     """
     folders.trusted(state, "state")
     state.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def measuring_lock(state: Path) -> Iterator[None]:
 
 @contextmanager
 def nothing_measured(config: Config) -> Iterator[None]:
-    """Prevent that a point of the campaign is measured while the caller removes or replaces its data or records.
+    """Prevent measurements of the campaign during the block, in which the caller changes its data or records.
 
     Wait while a point of another campaign is measured on this machine. Raises UserError if this campaign is measured.
     """
@@ -67,7 +67,7 @@ def nothing_measured(config: Config) -> Iterator[None]:
 
 @contextmanager
 def begun(config: Config, key: str) -> Iterator[Path]:
-    """Provide a new folder for an attempt at the point. It is removed at the end, unless the attempt failed."""
+    """Yield a new folder for an attempt at the point. It is removed at the end, unless the attempt failed."""
     work = config.campaign_dir / "work" / key / secrets.token_hex(4)
     top = config.campaign_dir / "work"
     for failed in _attempts(top, work.parent.glob("*")):
@@ -98,9 +98,9 @@ def _remove(work: Path) -> None:
 
 
 def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
-    """Yield the folders that attempts made: they have the name and the marker of an attempt, and no link on the path.
+    """Yield the folders in `found` that attempts created.
 
-    The folders in `found` are below `top`.
+    They have the name and the marker of an attempt, and no symbolic link on the path below `top`.
     """
     for work in found:
         there = (work, *work.parents[: len(work.relative_to(top).parts) - 1])
@@ -110,7 +110,7 @@ def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
         if marker.is_file():
             yield work
         else:
-            with suppress(OSError):  # killed before it made its marker; a folder that is not empty is not storelab's
+            with suppress(OSError):  # it was killed before it made its marker; only an empty folder is removed
                 work.rmdir()
 
 
@@ -127,7 +127,7 @@ def _is_alive(work: Path) -> bool:
 
 
 def sweep(config: Config) -> int:
-    """Remove the folders of killed attempts below `work/`; return their number. The caller holds the measuring lock."""
+    """Remove the folders of killed attempts below `work/`, and return their number. The caller must have the lock."""
     gone = 0
     top = config.campaign_dir / "work"
     for work in _attempts(top, top.glob("*/*/*/*")):
@@ -138,9 +138,9 @@ def sweep(config: Config) -> int:
 
 
 def sweep_raw(config: Config) -> None:
-    """Remove what killed attempts left below `raw/`: unfinished files, and tables that belong to no record."""
+    """Remove files that killed attempts left below `raw/`: unfinished files, and tables without a record."""
     for half in config.raw.rglob(".*.tmp"):
-        pid = half.name.split(".")[-2]  # of the writing process
+        pid = half.name.split(".")[-2]  # pid of the writing process
         if not (pid.isdigit() and Path("/proc", pid).exists()):
             half.unlink(missing_ok=True)
     for folder in {table.parent for table in config.raw.glob("*/*/*/*.parquet")}:
@@ -148,19 +148,19 @@ def sweep_raw(config: Config) -> None:
 
 
 # After `give_up_after` points in a row that fail for the same reason, a run skips the other points of that store. It
-# stops when all stores are skipped. A run is one run of Snakemake: its jobs recognise it by the environment variable
-# RUN, so the next run tries all points again.
+# stops when all stores are skipped. A run is one run of Snakemake, which passes the environment variable RUN to its
+# jobs. Therefore the next run tries all points again.
 
-RUN = "STORELAB_RUN"  # `<pid of Snakemake>:<begin in ns>`
+RUN = "STORELAB_RUN"  # the value of this variable is `<pid of Snakemake>:<begin in ns>`
 
 
 def begun_ns() -> int:
-    """Return when this run began (ns); 0 outside of a run."""
+    """Return the time when this run began, in Unix nanoseconds; 0 outside of a run."""
     return int(os.environ.get(RUN, ":0").partition(":")[2])
 
 
 def failure_kind(reason: str) -> str:
-    """Return the reason without its numbers and the names of attempts, to compare it with another."""
+    """Return the reason without numbers and names of attempts, so that it can be compared with other reasons."""
     return re.sub(r"\b[0-9a-f]{8}\b|\d+(?:\.\d+)?", "#", reason)
 
 
@@ -169,7 +169,7 @@ def _note(config: Config, store: str) -> Path:
 
 
 def _repeated_failures(config: Config, store: str) -> tuple[int, str]:
-    """Return how many points of the store just failed in a row for the same reason in this run, and the reason."""
+    """Return the number of the last points of the store that failed in this run for the same reason, and the reason."""
     try:
         note = json.loads(_note(config, store).read_bytes())
         return (note["count"], note["reason"]) if note["run"] == os.environ.get(RUN) else (0, "")
@@ -178,7 +178,7 @@ def _repeated_failures(config: Config, store: str) -> tuple[int, str]:
 
 
 def reason(config: Config, store: str) -> str:
-    """Return why this run skips the other points of the store; '' if it tries them."""
+    """Return the reason why this run skips the other points of the store; '' if it tries them."""
     count, why = _repeated_failures(config, store)
     return why if RUN in os.environ and count >= config.give_up_after else ""
 
@@ -189,7 +189,7 @@ def record_success(config: Config, store: str) -> None:
 
 
 def record_failure(config: Config, points: Iterable[Point], store: str, why: str) -> None:
-    """Count a failed point. The one that reaches the limit reports the reason and how to continue."""
+    """Count a failed point. At the limit, print the reason and how to continue."""
     count, before = _repeated_failures(config, store)
     count = count + 1 if failure_kind(before) == failure_kind(why) else 1
     records.write_json(_note(config, store), {"run": os.environ.get(RUN), "count": count, "reason": why})
@@ -206,7 +206,7 @@ def record_failure(config: Config, points: Iterable[Point], store: str, why: str
 
 
 def _stop() -> None:
-    """Ask Snakemake to end after its running jobs, if this process descends from it."""
+    """Send Snakemake a signal to end after its running jobs, if it started this process."""
     pid = int(os.environ[RUN].partition(":")[0])
     for process in psutil.Process().parents():
         if process.pid == pid and "snakemake" in " ".join(process.cmdline()):

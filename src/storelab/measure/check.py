@@ -1,8 +1,9 @@
-"""`storelab check`: check a plan before anything is touched.
+"""Checks of a plan before any store is used, for `storelab check` and before each point.
 
-`everything` checks a whole plan and the space that it needs; `one_point` checks the point that is measured next.
+`everything` checks a whole plan and the space that it needs. `one_point` checks the point that is measured next.
 `validate` refuses values of axes that an engine, a store or another axis excludes. The catalogue of engines lists the
-axes that each engine supports. May import: `datasets`, `engines`, `gang`, `host`, `stores`, `workloads`, `core`.
+axes that each engine supports. This module may import `datasets`, `engines`, `gang`, `host`, `stores`, `workloads` and
+`core`.
 """
 
 import math
@@ -36,9 +37,9 @@ from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
 
-FILES_OF_WORKER, OTHER_FILES = 2, 64  # opened by a client: a socket and a body for each worker; other files
+FILES_OF_WORKER, OTHER_FILES = 2, 64  # open files of a client: a socket and a body for each worker, and other files
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
-BINNING = ("loadgen", "obstore")  # engines that keep operations as bins
+BINNING = ("loadgen", "obstore")  # engines that can record counts in bins instead of single operations
 
 
 def everything(
@@ -83,9 +84,9 @@ def refuse_sealed(config: Config) -> None:
 
 
 def one_point(config: Config, points: list[Point], point: Point) -> Store:
-    """Return the store of a point that is about to be measured, as the point deploys it.
+    """Check a point that is measured next, and return its store in the deployment that the point uses.
 
-    Raises UserError where the campaign is sealed, its records were measured with other settings, or the point cannot be
+    Raises UserError if the campaign is sealed, its records were measured with other settings, or the point cannot be
     measured.
     """
     refuse_sealed(config)
@@ -102,7 +103,10 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
 
 
 def _calibrations_last(points: list[Point]) -> list[Point]:
-    """Sort calibrations last: an error is reported for the sweep that causes it, not for the calibration it implies."""
+    """Return the points with calibrations last.
+
+    An error is then reported for the sweep that causes it, and not for the calibration that belongs to the sweep.
+    """
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
 
 
@@ -113,7 +117,7 @@ def named_files(config: Config) -> None:
 
 
 def limits(config: Config, points: list[Point]) -> None:
-    """Compare the plan with `limits`. Raise UserError at the first limit that it exceeds."""
+    """Raise UserError if the plan exceeds one of the configured `limits`."""
     for store in stores_of(config, points):
         total = summarise(points, store)
         for what, value, show in (
@@ -131,9 +135,9 @@ def limits(config: Config, points: list[Point]) -> None:
 
 
 def open_files(config: Config, points: list[Point]) -> None:
-    """Raise UserError if a client may not open the files and sockets that its workers need.
+    """Raise UserError if the limit of open files is too low for the files and sockets of a client's workers.
 
-    The limits of other nodes are checked by `inspect`.
+    `inspect` checks the limits of other nodes.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if config.launcher.kind != "local" or hard == resource.RLIM_INFINITY:
@@ -143,8 +147,8 @@ def open_files(config: Config, points: list[Point]) -> None:
         if (needed := OTHER_FILES + FILES_OF_WORKER * workers) > hard:
             raise UserError(
                 f"sweeps.{p.sweep}",
-                f"a client of {workers} workers opens up to {needed} files, this shell allows {hard}",
-                f"raise its limit (ulimit -Hn {needed}), or sweep fewer workers",
+                f"a client of {workers} workers opens up to {needed} files, but this shell allows only {hard}",
+                f"raise the limit (ulimit -Hn {needed}), or sweep fewer workers",
             )
 
 
@@ -167,13 +171,13 @@ def _within(config: Config, what: str, value: int, problem: str, show: Callable[
 
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
-    """Raise UserError if a store cannot or may not do what the plan asks."""
+    """Raise UserError if a store does not support, or does not allow, what the plan needs."""
     for p in in_parts(_calibrations_last(points)):
-        settings: Any = config.stores[p.store]  # of its kind
+        settings: Any = config.stores[p.store]
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
                 f"sweeps.{p.sweep}",
-                f"workload {p.workload} writes, and store {p.store} is read-only",
+                f"workload {p.workload} writes, but store {p.store} is read-only",
                 "remove the sweep or the store",
             )
         _able(config, p, stores[p.store], workloads[p.workload])
@@ -197,10 +201,9 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
 
 
 def retention(config: Config, stores: Mapping[str, Store]) -> Iterator[str]:
-    """Yield what versioning and object lock mean for the campaign, for each bucket of a store not started by storelab.
+    """Yield one line for each bucket of an existing store whose versioning or object lock affects the campaign.
 
-    Stores that cannot be reached give no line. Neither do buckets that do not exist yet; they are checked when they are
-    created.
+    Stores that cannot be reached are skipped. Buckets that do not exist yet are checked when they are created.
     """
     for name, store in stores.items():
         if store.managed or store.protocol != "s3":
@@ -226,7 +229,7 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
 
 
 def places(stores: Mapping[str, Store]) -> None:
-    """Raise UserError if a managed store has an address of another machine, or its data in another store's folder."""
+    """Raise UserError if the address of a managed store is not of this machine, or if folders of stores overlap."""
     folders: dict[Path, str] = {}
     for name, store in stores.items():
         if not isinstance(store, Managed) or store.daemons.elsewhere():
@@ -241,7 +244,7 @@ def places(stores: Mapping[str, Store]) -> None:
                 why = error.strerror or str(error)
                 raise UserError(
                     f"stores.{name}.{key}",
-                    f"{host} is not an address to listen at ({why[0].lower()}{why[1:]})",
+                    f"this machine cannot listen on {host} ({why[0].lower()}{why[1:]})",
                     "give an address of this machine, such as 127.0.0.1",
                 ) from None
         data = store.data.resolve()
@@ -253,7 +256,7 @@ def places(stores: Mapping[str, Store]) -> None:
 
 
 def _able(config: Config, point: Point, store: Store, workload: Workload) -> None:
-    """Raise UserError if the store, as the point deploys it, cannot do what the point asks."""
+    """Raise UserError if the deployment of the store that the point uses cannot do what the point needs."""
     axes, needs = point.axes, workload.needs
     _null_server(point, store, workload)
     changed(store, axes)
@@ -278,7 +281,7 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
     if allowed and owned > allowed:
         raise UserError(
             place(point, "buckets"),
-            f"an account of store {store.name} may have {allowed} buckets, but the sweep needs {owned}",
+            f"an account of store {store.name} can have {allowed} buckets, but the sweep needs {owned}",
             f"sweep at most {allowed * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // allowed)} `accounts`"
             + factor(config, point, "buckets", allowed * axes.get("accounts", 1)),
         )
@@ -287,7 +290,7 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
 
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
-    """Raise UserError if a calibration has another store than the null server, or another workload has this one."""
+    """Raise UserError unless exactly the calibrations use the near-null server."""
     if ("null_server" in workload.needs) == store.retains_data:
         problem = "stores data" if store.retains_data else "stores nothing"
         hint = "use a store of kind `nullserver`" if store.retains_data else "only the workload `calibrate` can use it"
@@ -299,9 +302,9 @@ def _null_server(point: Point, store: Store, workload: Workload) -> None:
 
 
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
-    """Raise UserError if a program of an engine, or something that a managed store needs, is not installed.
+    """Raise UserError if a program that an engine or a managed store needs is not installed.
 
-    The error names the command that installs it.
+    The error contains the command that installs it.
     """
     used = {STAGING, *(p.axes["engine"] for p in in_parts(points))} & CATALOGUE.keys()
     for name in sorted(used):
@@ -328,7 +331,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
 
 
 def missing_programs(stores: Mapping[str, Store]) -> Iterator[str]:
-    """Yield a note for each store of a sealed campaign that cannot run here. Rebuilding the paper does not need it."""
+    """Yield a note for each store that cannot run on this machine. A sealed campaign does not need its stores."""
     for name, store in stores.items():
         try:
             store.require()
@@ -337,23 +340,23 @@ def missing_programs(stores: Mapping[str, Store]) -> Iterator[str]:
 
 
 def require_space(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
-    """Raise UserError if the stores' disks, the clients' tmpfs or the results' disk have too little space."""
+    """Raise UserError if there is too little space on the disk of a store, on the clients' tmpfs or for the results."""
     for name in stores_of(config, points):
         total, disk = summarise(points, name), stores[name].free_bytes()
         if disk is not None and total.staged_bytes > disk:
             raise UserError(
                 f"stores.{name}",
-                f"the data sets of campaign {config.name} take {units.human_size(total.staged_bytes)}, its disk has "
-                f"{units.human_size(disk)} free",
-                "make room, or lower `objects`",
+                f"the data sets of campaign {config.name} need {units.human_size(total.staged_bytes)}, but its disk "
+                f"has only {units.human_size(disk)} free",
+                "free space, or lower `objects`",
             )
         tmpfs = shutil.disk_usage(scratch.folder(config.scratch)).free
         if total.scratch_bytes > tmpfs:
             raise UserError(
                 "scratch",
-                f"the clients need {units.human_size(total.scratch_bytes)} of tmpfs, {config.scratch} has "
+                f"the clients need {units.human_size(total.scratch_bytes)} of tmpfs, but {config.scratch} has only "
                 f"{units.human_size(tmpfs)} free",
-                "make room, or lower object_size, workers or clients",
+                "free space, or lower object_size, workers or clients",
             )
     folders.require_trusted(config)
     results = _folder("results", config.results)
@@ -362,7 +365,7 @@ def require_space(config: Config, points: list[Point], stores: Mapping[str, Stor
         raise UserError(
             "results",
             f"{config.results!r} has less than 100 MB free or cannot be written",
-            "make room, or name another folder",
+            "free space, or set another folder",
         )
 
 
@@ -374,7 +377,7 @@ def _folder(key: str, given: str) -> Path:
     if not path.is_dir():
         raise UserError(key, f"{given!r}: {path.name} is not a folder", "name another folder, or move the file")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(key, f"{given!r} cannot be written", "name a folder that you may write to")
+        raise UserError(key, f"{given!r} cannot be written", "name a folder with write permission")
     return path
 
 
@@ -382,7 +385,7 @@ def _folder(key: str, given: str) -> Path:
 
 
 def validate(point: Point, store: Store) -> None:
-    """Raise UserError at the first value of an axis that cannot be measured."""
+    """Raise UserError if a value of an axis cannot be measured in this store."""
     for part in point.parts():
         _validate_part(part.point, store)
 
@@ -394,7 +397,7 @@ def place(point: Point, axis: str) -> str:
 
 
 def factor(config: Config, point: Point, axis: str, most: int) -> str:
-    """Return a hint with the `scale` that keeps an axis within `most`; '' if the axis is not scaled."""
+    """Return a hint with the largest `scale` for which an axis is at most `most`; '' if the axis is not scaled."""
     name, _, role = point.sweep.partition(".roles.")
     sweep = config.sweeps.get(name)
     if sweep is None or axis not in (sweep.roles[role] if role else sweep).scale_axes:
@@ -413,8 +416,8 @@ def _validate_part(point: Point, store: Store) -> None:
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
         raise UserError(
             place(point, "arrivals"),
-            f"{point.axes['arrivals']} arrivals need a rate: in a closed loop a worker starts when it is free",
-            "sweep `arrival_rate` too",
+            f"{point.axes['arrivals']} arrivals need a rate, because the loop is closed without one",
+            "set `arrival_rate` too",
         )
     if point.axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
         raise UserError(
@@ -439,7 +442,7 @@ def _require_protocol(point: Point, store: Store) -> None:
 
 
 def _obeyed(point: Point) -> None:
-    """Raise UserError if an axis that the engine does not support is not at its default."""
+    """Raise UserError if an axis that the engine does not support has another value than its default."""
     engine = point.axes["engine"]
     for axis in workloads.workload_of(point).axes:
         able = obeyed(point.workload).get(axis.name)
@@ -450,7 +453,7 @@ def _obeyed(point: Point) -> None:
 
 
 def enough_accounts(point: Point) -> None:
-    """Raise UserError if an account has no bucket, or no client that can sign for it."""
+    """Raise UserError if an account has no bucket, or if no client can sign its requests."""
     requested, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
     role = f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""
     if requested > buckets:
@@ -462,7 +465,7 @@ def enough_accounts(point: Point) -> None:
     kept = point.workload == "rewrite" or point.axes.get("ledger") == "kept"
     if engine.many_accounts and not kept:
         return
-    why = "a ledger belongs to one account" if kept else f"engine {engine.name} signs for one account per client"
+    why = "a ledger belongs to one account" if kept else f"a client of engine {engine.name} uses only one account"
     able = [e.name for e in engines_of(point.workload) if e.many_accounts and not kept]
     hint = f"raise `clients` to {requested}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
     raise UserError(
@@ -471,7 +474,7 @@ def enough_accounts(point: Point) -> None:
 
 
 def _binned(point: Point) -> None:
-    """Raise UserError if the sweep asks for bins and the point's engine does not support them."""
+    """Raise UserError if the sweep sets `bins`, but the engine of the point does not support them."""
     if "bin_ns" in point.fixed and (engine := point.axes["engine"]) not in BINNING:
         sweep = point.sweep.partition(".roles.")[0]
         hint = f"sweep engine {' or '.join(BINNING)}, or remove `bins`"
@@ -492,7 +495,7 @@ def _parts(point: Point, store: Store) -> None:
         raise UserError(
             place(point, "part_size"),
             f"store {store.name} does not support multipart uploads",
-            "remove it: each object is then uploaded by a single PUT",
+            "remove this axis; each object is then uploaded by a single PUT",
         )
 
 
@@ -505,6 +508,6 @@ def root_files(points: list[Point]) -> None:
                 if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
                     raise UserError(
                         f"sweeps.{point.sweep}.axes.engine",
-                        f"root reads TTrees, and {dataset['scale']} is an RNTuple",
+                        f"root reads TTrees, but {dataset['scale']} is an RNTuple",
                         "sweep planned or uproot-s3fs",
                     )

@@ -1,8 +1,8 @@
-"""Cold reads: prepare the store as the point asks, and record whether reads came from its disks.
+"""Cold reads: prepare the store for the point's access mode, and record whether reads came from its disks.
 
-A read counts as cold only by its proof: the bytes that the kernel read from disks for the store's processes, compared
-with the bytes that they served. Without these numbers, no read is called cold. docs/cold.md explains it. May import:
-`workloads`, `stores`, `host`, `core`.
+A read counts as cold only with a proof: the bytes that the kernel read from disks for the store's processes are
+compared with the bytes that these processes served. Without these numbers, no read is called cold; see docs/cold.md.
+This module may import `workloads`, `stores`, `host` and `core`.
 """
 
 import random
@@ -30,22 +30,34 @@ from storelab.workloads.staging import buckets
 from storelab.workloads.staging.written import MARKER
 
 COLD, WARM = "cold", "warm"
-FROM_DISK, FROM_MEMORY = 0.9, 0.1  # disk reads over bytes served: cold from the first on, warm up to the second
-STILL = 0.05  # fraction of the checked places that may still be cached after dropping
-SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # objects that are read twice after the run
+# Disk reads divided by bytes served: a read is cold from the first value on, and warm up to the second value.
+FROM_DISK, FROM_MEMORY = 0.9, 0.1
+STILL = 0.05  # maximum fraction of the checked pages that is still cached after caches were dropped
+SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # maximum number, and total size, of objects that are read twice after the run
 
 
 def access_mode(point: Point) -> str | None:
-    """Return how a point's clients access staged data; the coldest of several roles; None if they read nothing."""
+    """Return how the clients of a point access staged data; None if they read nothing.
+
+    For several roles, return the coldest access.
+    """
     values = [str(part.point.axes["access"]) for part in point.parts() if "access" in part.point.axes]
     return next((v for v in (COLD, "once", WARM) if v in values), None)
 
 
 def proven(share: float, whole: bool, dropped: bool) -> str:
-    """Return `cold`, `warm` or `partly`.
+    """Return whether reads are proven to be `cold`, `warm` or `partly` cold.
 
-    share: disk reads over bytes served; whole: objects are read from begin to end; dropped: the kernel had none of them
-    cached before. Ranges make disks read more than is served, so their bytes prove nothing.
+    For reads of ranges, disks read more bytes than are served. Therefore their bytes are not a proof.
+
+    Parameters
+    ----------
+    share
+        Disk reads divided by bytes served.
+    whole
+        Whether whole objects are read.
+    dropped
+        Whether the kernel had none of the data in its cache before.
     """
     if share <= FROM_MEMORY:
         return WARM
@@ -55,7 +67,7 @@ def proven(share: float, whole: bool, dropped: bool) -> str:
 class CacheCheck:
     """The evidence for cold reads in one attempt.
 
-    Call `cool()` before the clients start, `begin()` at their start, `end()` after them, then `record()`.
+    Call `cool()` before the clients start, `begin()` when they start, `end()` after they have ended, then `record()`.
     """
 
     def __init__(self, config: Config, store: Store, point: Point, job: GangJob):
@@ -76,12 +88,12 @@ class CacheCheck:
             try:
                 page_cache.drop_all()
             except OSError as error:
-                raise UserError("drop_caches", f"the kernel refuses it ({error.strerror})", HINT) from None
-            cooled.done.append("the kernel dropped its caches of files")
+                raise UserError("drop_caches", f"the kernel did not drop its caches ({error.strerror})", HINT) from None
+            cooled.done.append("the kernel dropped its file caches")
         return cooled
 
     def cool(self) -> None:
-        """Remove the store's data from memory if the point asks for it. Raises UserError, MeasurementFailed."""
+        """Remove the store's data from memory if the point needs cold reads. Raises UserError, MeasurementFailed."""
         if self.asked == COLD:
             self.cooled = self._cool()
         if self.asked and self.store.managed:
@@ -112,7 +124,7 @@ class CacheCheck:
         report(f"    all objects were read {self.ended_early_s:.1f} s before the deadline; for a longer run {hint}")
 
     def _served(self, folder: Path) -> int:
-        """Return the bytes that the store was asked for; selections include the gaps between their ranges."""
+        """Return the number of bytes that clients requested. Selections include the gaps between their ranges."""
         import pyarrow.compute as pc
 
         reads = sorted(folder.glob("reads.*.parquet"))
@@ -120,16 +132,16 @@ class CacheCheck:
         return sum(pc.sum(records.read_table(path, [column])[column]).as_py() or 0 for path in files)
 
     def _why(self, served: int) -> str:
-        """Return why disk reads give no evidence; '' if they do."""
+        """Return the reason why disk reads are not evidence; '' if they are."""
         store, folders = self.store, self.store.data_folders()
         if self.roles > 1:
             return "several roles share the store, and its disk reads cannot be assigned to one of them"
         if store.memory_only():
-            return "its data are in memory: no read of them is cold"
+            return "the store's data are in memory, so no read is cold"
         if not folders:
-            return self.cooled.why or "its data are not on disks of this machine: their reads are not known"
+            return self.cooled.why or "the store's data are not on disks of this machine, so disk reads are not known"
         if self.read is None:
-            return "the counters of its processes cannot be read"
+            return "the counters of the store's processes cannot be read"
         if not served:
             return "nothing was read"
         return (
@@ -137,7 +149,7 @@ class CacheCheck:
         )
 
     def record(self, folder: Path) -> dict[str, Any] | None:
-        """Return `cold` of the record; None if nothing is read. folder: with the clients' Parquet files."""
+        """Return the field `cold` of the record; None if nothing is read. `folder` contains the Parquet files."""
         if self.asked is None:
             return None
         served = self._served(folder)
@@ -164,9 +176,9 @@ class CacheCheck:
         return fields | {"step": self._step()}
 
     def _step(self) -> dict[str, Any] | None:
-        """Return the times of first and second accesses to a sample of the objects, after cooling the store again.
+        """Cool the store again, and return the times of first and second accesses to a sample of the objects.
 
-        Return None if the store was not cooled, or the objects are long.
+        Return None if the store was not cooled, or if the objects are large.
         """
         if self.asked != COLD or self.cooled.why or self.roles > 1 or not self.job.manifest:
             return None
@@ -184,7 +196,7 @@ class CacheCheck:
             for i in sample:
                 place = places[columns["bucket"][i]]
                 way, key = ways[place.account], place.prefix + columns["key"][i]
-                way.read(place.name, place.prefix + MARKER)  # opens the connection
+                way.read(place.name, place.prefix + MARKER)  # opens the connection, so that the times do not include it
                 for took in times:
                     begun = time.monotonic_ns()
                     way.read(place.name, key)
@@ -200,21 +212,21 @@ HINT = "run as root, or remove `drop_caches`"
 def check(config: Config, points: list[Point]) -> None:
     """Raise UserError if the kernel would refuse to drop its caches."""
     if config.drop_caches and any(access_mode(p) == COLD for p in points) and not page_cache.may_drop_all():
-        raise UserError("drop_caches", "only root may make the kernel drop its caches of files", HINT)
+        raise UserError("drop_caches", "only root can make the kernel drop its file caches", HINT)
 
 
 def notes(points: list[Point], stores: Mapping[str, Store]) -> list[str]:
-    """Return the notes of `storelab check`: cold accesses that are impossible or cannot be proven, and working sets."""
+    """Return notes for `storelab check`: cold accesses that are impossible or cannot be proven, and working sets."""
     out: dict[str, None] = {}
     memory = psutil.virtual_memory().total
     for p in points:
         if access_mode(p) == COLD:
             store = make(*changed(stores[p.store], p.axes), stores[p.store].state)
             if store.memory_only():
-                line = f"store {store.name} keeps its data in memory: no access is cold, and the records will show it"
+                line = f"store {store.name} has its data in memory, so no access is cold; the records will show this"
                 out[line] = None
             elif not store.managed and store.protocol != "file":
-                line = f"store {store.name} is not managed by storelab: it is not cooled, and its state is not known"
+                line = f"storelab does not manage store {store.name}, so it cannot cool it and does not know its caches"
                 out[line] = None
         if staged := p.axes.get("working_set"):
             times = f"{staged / memory:.2g} times the memory of this host ({units.human_size(memory)})"

@@ -1,6 +1,7 @@
 """The end of a campaign: check that every point is complete, and write `SHA256SUMS` over all raw files.
 
-The sums certify the files from then on, so files that contradict each other are refused. May import: `core`.
+From then on, the checksums certify the files. Therefore files that contradict each other are refused. This module may
+import `core`.
 """
 
 from storelab.core import integrity, records
@@ -11,7 +12,7 @@ from storelab.measure import attempts, plan_file
 
 
 def damaged(config: Config, points: list[Point]) -> dict[str, integrity.IntegrityError]:
-    """Return what is wrong with damaged records, by the keys of their points."""
+    """Return the problems of damaged records, by the key of the point."""
     there = (p for p in points if (config.raw / p.key / "run.json").exists())
     found = {p.key: integrity.first_error(config.raw / p.key, p.identity()) for p in there}
     return {key: damage for key, damage in found.items() if damage}
@@ -38,7 +39,7 @@ def refuse(config: Config, points: list[Point]) -> None:
 
 
 def refuse_altered(config: Config) -> None:
-    """Raise UserError if a file from before files had their own sums was altered after it was collected."""
+    """Raise UserError if an old file, which has no checksum in its record, was altered after it was collected."""
     if not (config.raw / integrity.SUMS).exists():
         return
     listed = integrity.read_sums(config.raw)
@@ -51,7 +52,7 @@ def refuse_altered(config: Config) -> None:
 
 
 def write_sums(config: Config, points: list[Point]) -> int:
-    """Write `SHA256SUMS` over all raw files; return their number. Raise UserError, see `refuse`."""
+    """Write the checksums of all raw files to `SHA256SUMS`, and return their number. Raises UserError like `refuse`."""
     attempts.sweep_raw(config)
     refuse(config, points)
     refuse_altered(config)

@@ -1,9 +1,9 @@
-"""What happens to the stores of a campaign around its points.
+"""Preparation of stores for a point, and removal of the data that the point wrote.
 
-They are brought up, data are staged, and the clients' uploads are noted, counted and removed. A point has a second
+The stores are started, data are staged, and the clients' uploads are noted, counted and removed. A point has a second
 store if its workload needs one.
 
-May import: `gang`, `engines`, `workloads`, `stores`, `core`.
+This module may import `gang`, `engines`, `workloads`, `stores` and `core`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,12 +30,12 @@ from storelab.workloads.staging import buckets, filling, left_over, stage, writt
 
 
 def second_name(point: Point) -> str:
-    """Return the name of the second store; '' if there is none. Roles never have one."""
+    """Return the name of the second store; '' if there is none. Points with roles never have one."""
     return "" if "roles" in point.fixed else workloads.workload_of(point).second_store(point)
 
 
 def second(config: Config, point: Point) -> Store | None:
-    """Return the second store as it is configured; None if there is none."""
+    """Return the configured second store of the point; None if there is none."""
     name = second_name(point)
     return all_stores(config)[name] if name else None
 
@@ -55,7 +55,7 @@ def refuse_second(config: Config, point: Point, stores: Mapping[str, Store]) -> 
 
 
 def second_environ(config: Config, point: Point) -> dict[str, str]:
-    """Return the keys of the second store under the names of their environment variables."""
+    """Return the environment variables with the keys of the second store."""
     store = second(config, point)
     keys = store.credentials() if store else None
     return {name.replace("AWS_", SECOND_STORE): value for name, value in keys.environ().items()} if keys else {}
@@ -98,9 +98,9 @@ def release(store: Store) -> list[int] | None:
 
 
 def bring_up(config: Config, point: Point, store: Store) -> None:
-    """Start the stores of the point, and suspend all other managed stores. store: as the point deploys it.
+    """Start the stores of the point, and pause all other managed stores.
 
-    Raise UserError if credentials expire before the end of the point.
+    `store` is the deployment that the point uses. Raises UserError if credentials expire before the end of the point.
     """
     other = second(config, point)
     ends = [end for one in filter(None, (store, other)) for end in one.credentials_end()]
@@ -111,7 +111,7 @@ def bring_up(config: Config, point: Point, store: Store) -> None:
     for name, one in everywhere(config).items():
         _repair(one)
         if one.managed and name not in wanted:
-            one.suspend()  # takes no CPU while another system is measured
+            one.suspend()  # so that it uses no CPU while another system is measured
     front_ends = point.axes.get("front_ends", 1)
     store.resume()
     choose.require_running(config, store, front_ends)
@@ -122,9 +122,9 @@ def bring_up(config: Config, point: Point, store: Store) -> None:
 
 
 def _repair(store: Store) -> None:
-    """Undo a fault that a killed storelab left behind.
+    """Undo a fault that a killed storelab process left behind.
 
-    An unrepairable fault is reported; only runs that need this store fail (`up`).
+    If this is not possible, print the problem. Only points that need this store fail, in `up`.
     """
     try:
         lines = store.repair()
@@ -135,7 +135,7 @@ def _repair(store: Store) -> None:
 
 
 def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Path], dict[str, Any] | None]:
-    """Stage the data sets that the point reads, and fill the store, which is up.
+    """Stage the data sets that the point reads, and fill the running store to the point's fill level.
 
     Return the manifests by the name of the data set, and the fill level for the record.
     """
@@ -148,7 +148,7 @@ def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Pa
 
 
 def retains_data(point: Point) -> bool:
-    """Return whether the point, or a role of it, uses what earlier parts of its series left in the store."""
+    """Return whether the point, or one of its roles, uses objects of earlier parts of its series."""
     return sweeps.part(point) > 0 and any(sweeps.has_parts(workloads.workload_of(part.point)) for part in point.parts())
 
 
@@ -158,13 +158,13 @@ def is_last(points: list[Point], point: Point) -> bool:
 
 
 def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
-    """Return the roles that write, with their jobs; without roles, the point itself if it writes."""
+    """Return the roles that write, with their jobs. A point without roles is its only role."""
     parts = zip(point.parts(), job.parts, strict=True)
     return [(part, role_job) for part, role_job in parts if workloads.workload_of(part.point).direction == "write"]
 
 
 def note_uploads(config: Config, points: list[Point], point: Point, store: Store, job: GangJob) -> None:
-    """Note what the clients may upload, so that a crash leaves nothing unknown, and limit it by the free space."""
+    """Record what the clients can upload, so that it can be removed after a crash. Limit it by the free space."""
     writing = _writing(point, job)
     writers = sum(len(part.ranks) for part, _ in writing)
     for part, role_job in writing:
@@ -183,7 +183,7 @@ def clear_uploads(
     """Count what the clients left in the store. Remove it when it is much, unless later parts need it."""
     writing = _writing(point, job)
     for part, _ in writing:
-        if "objects" not in workloads.workload_of(part.point).needs:  # else they were created and noted before
+        if "objects" not in workloads.workload_of(part.point).needs:  # if needed, they were noted before
             role_results = [results[rank] for rank in part.ranks]
             left_over.add(
                 config,
@@ -197,7 +197,10 @@ def clear_uploads(
 
 
 def clean(config: Config, store: Store) -> buckets.Removed:
-    """Delete what the campaign created in a store, but no other objects. Raise the errors of `buckets.remove`."""
+    """Delete the campaign's buckets and objects in a store, but no other objects.
+
+    Raises the errors of `buckets.remove`.
+    """
     folders.require_trusted(config)
     ours, foreign = written.noted(config, store), partial(written.foreign, config, store)
     return buckets.remove(store, config.name, ours, foreign)

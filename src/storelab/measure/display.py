@@ -1,6 +1,6 @@
-"""The display of the point that is measured, drawn with rich from the same state file that other programs can read.
+"""The display of the point that is measured. It is drawn with rich from the state file, which other programs can read.
 
-`progress.shown` decides when it is shown.
+`progress.shown` decides whether there is a display.
 """
 
 import os
@@ -26,20 +26,20 @@ WORDS = {
     "measuring": "measuring",
     "checks": "checking and writing",
 }
-FIRST_REPORT_S = 3.0  # clients that report during the run have done so by then
-EVERY_S, AFTER_LINE_S = 1.0, 0.5  # between two drawings; from a line, which may come through a pipe, to the next one
+FIRST_REPORT_S = 3.0  # seconds after which clients have sent their first report, if they report during the run
+EVERY_S, AFTER_LINE_S = 1.0, 0.5  # seconds between two drawings, and from a printed line to the next drawing
 NARROW = 72  # columns; on narrower terminals, a bar has a separate line
 
 
 class Plain(Console):
-    """A console that does not hide the cursor: if this process is killed, nothing would show it again."""
+    """A console that does not hide the cursor, because the cursor would stay hidden if this process is killed."""
 
     def show_cursor(self, show: bool = True) -> bool:
         return False
 
 
 class View:
-    """The lines that show a state. They depend only on the state and the time."""
+    """The lines that show a state. They depend only on the state and on the time."""
 
     def __init__(self, state: dict[str, Any], now_ns: int):
         self.state, self.now_ns = state, now_ns
@@ -64,7 +64,7 @@ class View:
         ]
 
     def numbers(self, width: int, elapsed_s: float) -> list[str]:
-        """Return the rates of the last second and the CPU use; one line each, two on a narrow terminal."""
+        """Return lines with the rates of the last second and the CPU use. A narrow terminal needs more lines."""
         state = self.state
         last = {name: (column or [None])[-1] for name, column in state["seconds"].items()}
         if last["operations_per_s"] is None:
@@ -133,7 +133,7 @@ class Display:
 
     def _run(self) -> None:
         while not self.ended.wait(EVERY_S):
-            with suppress(OSError):  # the terminal may be gone
+            with suppress(OSError):  # the terminal may have been closed
                 self.draw()
 
     def draw(self) -> None:

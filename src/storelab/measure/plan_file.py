@@ -1,6 +1,6 @@
-"""`raw/plan.json` and the changes since it was written: records of one campaign never mix two settings.
+"""`raw/plan.json`, and the changes since it was written: all records of a campaign have the same settings.
 
-May import: `core`, `host`.
+This module may import `core` and `host`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,13 +31,13 @@ def current(config: Config, points: list[Point], workloads: Mapping[str, Workloa
 
 
 def file_of(config: Config) -> str:
-    """Return the campaign file as it is written in the plan: without folders of this machine."""
+    """Return the path of the campaign file for the plan, without folders of this machine."""
     path = Path(config.campaign)
     return path.name if path.is_absolute() else config.campaign
 
 
 def differences(config: Config, points: list[Point]) -> list[str]:
-    """Return one line for each setting that is not an axis and differs from that of measured points."""
+    """Return one line for each setting that differs from the setting of measured points. Axes are not settings."""
     if not (config.raw / integrity.PLAN).exists():
         return []
     old = Plan.from_json(integrity.plan_of(config.raw))
@@ -63,7 +63,7 @@ def differences(config: Config, points: list[Point]) -> list[str]:
 
 
 def _settings(fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a point that are not axes; those of roles with the names of the roles."""
+    """Return the settings of a point that are not axes. Settings of roles have the role's name as prefix."""
     out = {k: v for k, v in fixed.items() if k != "roles"}
     for role in fixed.get("roles", ()):
         settings = {k: v for k, v in role.items() if k in ("workload", "begin_ns", "end_ns")} | role["fixed"]
@@ -101,7 +101,7 @@ def _cut(value: Any, most: int = 100) -> str:
 
 
 def _with_defaults(settings: Any, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a store from an older plan; those that it does not have yet get their defaults."""
+    """Return the settings of a store from an older plan. Settings that are missing there have their defaults."""
     model = type(settings)
     needed = {name: getattr(settings, name) for name, field in model.model_fields.items() if field.is_required()}
     defaults: dict[str, Any] = model.model_validate(needed).model_dump(mode="json")
@@ -117,15 +117,15 @@ def refuse_dropped(config: Config, points: list[Point]) -> None:
     known = {p["key"] for p in before["points"]}.issuperset(dropped)
     count = f"{len(dropped)} {'record' if len(dropped) == 1 else 'records'}"
     if not known:
-        whose = f"{count} that are in no plan"
+        whose = f"{count} without a plan"
     elif before.get("file", file_of(config)) == file_of(config):
         whose = f"{count} that it planned before"
     else:
         whose = f"{count} of campaign file {before['file']}"
     raise UserError(
         f"campaign file {file_of(config)}",
-        f"plans {len(points)} points as {config.name!r} and drops {whose} in {config.raw}, the first is {dropped[0]}",
-        "plan them again, give this campaign another `name`, or remove these records",
+        f"plans {len(points)} points as {config.name!r}, but not {whose} in {config.raw}, the first is {dropped[0]}",
+        "add these points to the plan, give this campaign another `name`, or remove these records",
     )
 
 
@@ -142,7 +142,7 @@ def refuse_differences(config: Config, points: list[Point]) -> None:
         raise UserError(
             f"campaign {config.name}",
             f"its records were measured with other settings: {found[0]}{more}",
-            "set it back, give the campaign another name, or remove its records",
+            "restore the setting, give the campaign another name, or remove its records",
         )
 
 
@@ -152,7 +152,7 @@ def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Work
     if not path.exists() or records.damage(path):
         return False
     now, written = records.as_json(current(config, points, workloads).to_json()), records.read_json(path)
-    written |= {"file": written.get("file", now["file"])}  # older plans do not have it
+    written |= {"file": written.get("file", now["file"])}  # older plans do not have this key
     return bool({k: v for k, v in written.items() if k not in records.SUM_KEYS} == now)
 
 

@@ -1,7 +1,8 @@
-"""One point: decide, prepare, run, accept and record it.
+"""The measurement of one point: decide, prepare, run, accept and record.
 
-A point is done when it has a valid record with the same identity; then `point()` returns at once.
-docs/architecture.md explains the sequence in `measure`. May import: every subpackage of the measuring side and `core`.
+A point is done when it has a valid record with the same identity. Then `point()` returns immediately.
+docs/architecture.md explains the sequence in `measure`. This module may import every subpackage of the measuring side
+and `core`.
 """
 
 import time
@@ -29,14 +30,17 @@ from storelab.workloads.staging import filling
 def point(
     config: Config, points: list[Point], key: str, again: bool = False, spare: choose.Spare = None
 ) -> RunRecord | None:
-    """Measure the point `key` of the plan; return its record, or None if it exists already. spare: see `choose`.
+    """Measure the point with this key, and return its record; None if the point already has a record.
 
-    Raise UserError (not in the plan, sealed, settings changed …) or MeasurementFailed, which leaves `failed.json`.
+    `gang.launchers.choose` explains `spare`. Raises UserError if the point is not in the plan, the campaign is sealed,
+    or settings changed. After MeasurementFailed, the point has a file `failed.json`.
     """
     chosen = next((p for p in points if p.key == key), None)
     if chosen is None:
         raise UserError(
-            "measure", f"there is no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`"
+            "measure",
+            f"there is no point {key!r} in the plan of campaign {config.name!r}",
+            "run `storelab plan` to list the points",
         )
     folders.require_trusted(config)
     folder = config.raw / key
@@ -50,10 +54,10 @@ def point(
         folders.campaign_lock(config.campaign_dir),
         scratch.using(config.scratch),
     ):
-        check.refuse_sealed(config)  # another process may have sealed it while this one waited
+        check.refuse_sealed(config)  # another process may have sealed the campaign while this one waited
         measured = (folder / "run.json").exists()
         damaged = integrity.first_error(folder, chosen.identity()) if measured else None
-        if measured and not damaged and not again:  # another run measured it while this one waited
+        if measured and not damaged and not again:  # another run measured the point while this one waited
             return None
         attempts.sweep(config)
         if why := attempts.reason(config, chosen.store):
@@ -92,9 +96,9 @@ def measure(
     spare: choose.Spare,
     why: str,
 ) -> RunRecord:
-    """Measure one point, from the store to the record. why: the reason to measure it again.
+    """Measure one point, from the start of the store to the record, and return the record.
 
-    Raises MeasurementFailed, UserError.
+    `why` is the reason to measure it again. Raises MeasurementFailed, UserError.
     """
     deployment.bring_up(config, chosen, store)
     state.stage("data")
@@ -118,7 +122,7 @@ def measure(
 
 @dataclass
 class Attempt:
-    """One attempt at a point, with everything that its steps share. work: its folder."""
+    """One attempt at a point, with the objects that its steps share. `work` is the attempt's folder."""
 
     config: Config
     points: list[Point]
@@ -132,7 +136,7 @@ class Attempt:
 
 @dataclass
 class Outcome:
-    """The results of a gang, and what was observed of the store and of this host meanwhile."""
+    """The results of a gang, and the observations of the store and of this host at the same time."""
 
     results: list[ClientResult]
     checks: list[Check]
@@ -141,12 +145,12 @@ class Outcome:
     watch: Monitor
     fault: faults.Runner | None
     durability: dict[str, Any] | None = None
-    servers: list[dict[str, Any]] | None = None  # requests answered by each server
+    servers: list[dict[str, Any]] | None = None  # number of requests that each server answered
     fill: dict[str, Any] | None = None
 
 
 def prepare(attempt: Attempt) -> None:
-    """Note the uploads, let the workload prepare what its clients need, write `job.json`, and cool the store."""
+    """Record the possible uploads, let the workload prepare its clients, write `job.json`, and cool the store."""
     config, chosen, store, job = attempt.config, attempt.point, attempt.store, attempt.job
     deployment.note_uploads(config, attempt.points, chosen, store, job)
     workloads.workload_of(chosen).before(config, store, chosen, job)
@@ -155,7 +159,7 @@ def prepare(attempt: Attempt) -> None:
 
 
 def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
-    """Run the gang until its deadline, then do the workload's checks. Monitor this host meanwhile."""
+    """Run the gang until its deadline while this host is monitored. Then do the workload's checks."""
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     workload, state, duration_ns = workloads.workload_of(chosen), attempt.state, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store, spare)
@@ -193,14 +197,17 @@ def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
 
 
 def accept(attempt: Attempt, outcome: Outcome) -> None:
-    """Count what the clients left in the store. Raise MeasurementFailed if a check failed or a limit was exceeded."""
+    """Count the objects that the clients left in the store. Raises MeasurementFailed after a failed check.
+
+    A limit that was exceeded also raises MeasurementFailed.
+    """
     config, chosen, results = attempt.config, attempt.point, outcome.results
     deployment.clear_uploads(config, attempt.points, chosen, attempt.store, attempt.job, results)
     record.accept(attempt.job.limits, results, outcome.checks, record.reads_staged(chosen))
 
 
 def recorded(attempt: Attempt, outcome: Outcome) -> RunRecord:
-    """Write the monitor's table and return the record. Report what is missing in it, or why it is invalid."""
+    """Write the monitor's table, and return the record. Print the reason if it is incomplete or invalid."""
     config, chosen, store, job, work = attempt.config, attempt.point, attempt.store, attempt.job, attempt.work
     results, watched = outcome.results, outcome.watch.summary
     if columns := outcome.watch.columns():  # numbered after the monitors of other nodes, if there are any

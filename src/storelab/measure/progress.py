@@ -1,8 +1,8 @@
-"""What a user sees while a campaign runs: lines, a state file for other programs, and a display in a terminal.
+"""Output while a campaign runs: lines, a state file for other programs, and a display in a terminal.
 
 The state of the current point is `work/live.json` (`core/campaign/live.py`). It is written when a point begins, changes
-its stage and ends, and once a second while clients work. No result depends on it, and no error in it ends a
-measurement. May import: `workloads`, `engines`, `host`, `core`, `given_up`.
+its stage and ends, and once a second while clients work. No result depends on it, and an error in it does not end a
+measurement. This module may import `workloads`, `engines`, `host`, `core` and `attempts`.
 """
 
 import json
@@ -28,7 +28,7 @@ from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
 from storelab.measure import attempts
 
-MAX_OVERHEAD_S = 86400.0  # a day; a larger value comes from a damaged line
+MAX_OVERHEAD_S = 86400.0  # seconds (a day); a larger value comes from a damaged line
 
 
 class Place(NamedTuple):
@@ -44,9 +44,9 @@ class Place(NamedTuple):
 
 
 def place(config: Config, points: list[Point], chosen: Point) -> Place:
-    """Return the position of a point among those that remain, its description, and the remaining time in s.
+    """Return the position of a point in the campaign, with its description and the remaining time in seconds.
 
-    The time includes the typical overhead of a point.
+    The remaining time includes the typical overhead of each point.
     """
     todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # points that failed in this run are done
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
@@ -80,9 +80,9 @@ def _overheads(config: Config) -> Path:
 
 
 def _typical_overhead(config: Config) -> float:
-    """Return the median overhead (s) of the last points outside of their windows; 2 s before the first.
+    """Return the median overhead of the last points in seconds: their time outside of the window.
 
-    This is an estimate, so damaged or incomplete lines are skipped.
+    Before the first point, it is 2 s. Damaged or incomplete lines are skipped.
     """
     try:
         lines = [line for line in _overheads(config).read_bytes().splitlines() if line.strip()]
@@ -97,8 +97,8 @@ def _typical_overhead(config: Config) -> float:
 
 
 def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
-    """Append the time in s that a point took in addition to its duration."""
-    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe may end before its deadline
+    """Append the time in seconds that a point took in addition to its duration."""
+    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe can end before its deadline
     _overheads(config).parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"key": chosen.key, "overhead_s": overhead})
     with open(_overheads(config), "a") as f:
@@ -111,7 +111,7 @@ def off() -> bool:
 
 
 class State:
-    """The state of one point from begin to end. Its methods are thread-safe."""
+    """The state of one point, from its begin to its end. The methods are thread-safe."""
 
     def __init__(self, config: Config, chosen: Point, at: Place):
         self.folder, self.on = config.campaign_dir, not off()
@@ -151,7 +151,7 @@ class State:
         self.write_state()
 
     def stage(self, name: str, work: Path | None = None) -> None:
-        """Set the stage of the point. work: the folder of the attempt, where clients write their progress."""
+        """Set the stage of the point. Clients write their progress into the attempt's folder `work`."""
         assert name in live.STAGES
         with self.lock:
             self.work = work or self.work
@@ -159,7 +159,7 @@ class State:
         self.write_state()
 
     def starts(self, t0_ns: int) -> None:
-        """Record that the clients start at this time (UTC ns)."""
+        """Record that the clients start at this time (Unix ns)."""
         with self.lock:
             self.state |= {"stage": "measuring", "start_ns": t0_ns}
             self.before = (t0_ns, guard.Done(0, 0, 0), t0_ns, Used(0.0))
@@ -223,14 +223,14 @@ class State:
 
 
 def _run() -> dict[str, Any] | None:
-    """Return the run of Snakemake that this process belongs to."""
+    """Return the run of Snakemake to which this process belongs; None outside of a run."""
     pid, _, begun_ns = os.environ.get(attempts.RUN, "").partition(":")
     return live.process(int(pid)) | {"begun_ns": int(begun_ns)} if pid and begun_ns else None
 
 
 @contextmanager
 def following(config: Config, chosen: Point, at: Place) -> Iterator[State]:
-    """Provide the state of a point until the block ends; then record how the point ended."""
+    """Yield the state of a point, and record at the end of the block how the point ended."""
     state = State(config, chosen, at)
     try:
         yield state

@@ -1,6 +1,6 @@
-"""`storelab quick`: measure a campaign in a temporary folder, and remove everything that it wrote.
+"""The measurement of `storelab quick`: measure a campaign, and remove everything that it wrote into the stores.
 
-May import: every subpackage of the measuring side and `core`.
+This module may import every subpackage of the measuring side and `core`.
 """
 
 import signal
@@ -19,14 +19,14 @@ from storelab.measure import check, collect, deployment, plan_file, point
 from storelab.stores import all_stores, everywhere
 from storelab.workloads import WORKLOADS
 
-IN_A_ROW = 3  # failed points in a row after which the others are expected to fail too
+IN_A_ROW = 3  # after this number of failed points in a row, no other points are tried
 
 
 def measure(config: Config, points: list[Point]) -> float:
-    """Measure all points into `config.raw`, with its plan and sums, and remove everything from the stores.
+    """Measure all points, and remove everything from the stores. Return the duration in seconds.
 
-    Return the duration in seconds. Raise UserError before anything is written, MeasurementFailed if no point, or no
-    further point, can be measured.
+    The records, the plan and the checksums are written to `config.raw`. Raises UserError before anything is written,
+    and MeasurementFailed if no point can be measured, or if IN_A_ROW points in a row fail.
     """
     stores = all_stores(config)
     for name in config.stores_to_measure:
@@ -78,7 +78,7 @@ def _remove(config: Config) -> None:
         try:
             removed = deployment.clean(config, stores[name])
             bare = [bucket for bucket in removed.unmarked if "/" not in bucket]
-            for bucket in bare:  # made by a client that was stopped before it marked it: no other run has this name
+            for bucket in bare:  # a client was stopped before it marked this bucket; no other run uses this name
                 stores[name].access(0).drop_bucket(bucket)
             rest = tuple(bucket for bucket in removed.unmarked if bucket not in bare)
             removed = removed._replace(buckets=removed.buckets + len(bare), unmarked=rest)

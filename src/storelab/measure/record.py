@@ -1,6 +1,6 @@
-"""The record of a point: check the results, write `run.json`, and move the tables into place, the head last.
+"""The record of a point: check the results, move the tables into the point's folder, and write `run.json` last.
 
-May import: `engines`, `host`, `stores`, `core`. Definition: docs/records.md.
+docs/records.md defines the record. This module may import `engines`, `host`, `stores` and `core`.
 """
 
 import re
@@ -20,22 +20,23 @@ from storelab.host import environment
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
-# Classes and messages of errors about a missing object or bucket.
+# Patterns of error classes and messages for a missing object or bucket.
 GONE = re.compile(r"NoSuchKey|NoSuchBucket|NotFound|\b(?:Http)?404\b")
-APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # fields of a client's result that others share
+APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # fields that are equal in the results of all clients
 
 
 def reads_staged(point: Point) -> bool:
-    """Return whether a point, or a role of it, reads staged data."""
+    """Return whether a point, or one of its roles, reads staged data."""
     return any(part.point.dataset for part in point.parts())
 
 
 def budget(config: Config, results: Sequence[ClientResult], staged: bool = False) -> Budget:
-    """Compare the failed operations with the failure budget. staged: the clients read staged data.
+    """Compare the failed operations with the failure budget, and return the result.
 
-    Operations that hang count as errors. A worker whose operation hangs fails only once, however long the operation
-    takes. Therefore `hung_fraction` has the same budget: the fraction of all workers' time, from the start to the
-    deadline, that these operations took. The reason is None within the budget, else one line with the first error.
+    Operations that hang count as errors. But a worker whose operation hangs fails only once, even if the operation
+    lasts until the end. Therefore `hung_fraction` has the same budget. It is the fraction of all workers' time, from
+    the start to the deadline, that hanging operations took. The `reason` is None within the budget, otherwise one line
+    with the first error. `staged` means that the clients read staged data.
     """
     errors, operations = sum(r.errors for r in results), sum(r.operations for r in results)
     known = [r.engine["hung"] for r in results if r.engine.get("hung") is not None]
@@ -47,18 +48,18 @@ def budget(config: Config, results: Sequence[ClientResult], staged: bool = False
         messages = [error for r in results for error in r.engine.get("errors", {}).values()]
         first = (messages or ["no engine reported the cause"])[0]
         words = " ".join((first if isinstance(first, str) else first["message"]).split())
-        if len(words) > 200:  # Go programs print the cause at the end
+        if len(words) > 200:  # keep the end as well, because Go programs print the cause at the end
             words = f"{words[:100]} … {words[-97:]}"
         reason = f"{100 * found.fraction:.3g} % of the operations failed, {most}: {words}"
         found.reason = _hinted(reason, results, staged)
     elif found.hung_fraction > found.failure_budget:
-        held = f"held {100 * found.hung_fraction:.3g} % of the workers' time"
-        found.reason = f"{sum(known)} operations hung and {held}, {most}"
+        lost = f"took {100 * found.hung_fraction:.3g} % of the workers' time"
+        found.reason = f"{sum(known)} operations hung and {lost}, {most}"
     return found
 
 
 def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
-    """Return the reason; if staged objects are missing, add how to stage them again."""
+    """Return the reason, with a hint how to stage objects again if staged objects are missing."""
     kinds = [kind for r in results for kind in r.engine.get("errors", {})]
     if not staged or not any(GONE.search(text) for text in (*kinds, reason)):
         return reason
@@ -96,12 +97,12 @@ def record_of_point(
     checks: Sequence[Check],
     watched: dict[str, Any],
 ) -> RunRecord:
-    """Return the record of a point without its files. watched: summary of the monitor of this host."""
+    """Return the record of a point without its files. `watched` is the summary of this host's monitor."""
     roles = roles_of(config, chosen, results)
     spent = budget(config, results, reads_staged(chosen))
     spent.reason = next((role.budget.reason for role in roles if role.budget.reason), spent.reason)
     clients = []
-    for result in results:  # only what differs between clients; `engine` of the record holds for the whole point
+    for result in results:  # the fields that differ between clients; `engine` of the record is for the whole point
         engine_facts = {name: value for name, value in result.engine.items() if name not in ENGINE}
         facts = {name: value for name, value in result.to_json().items() if name not in APART}
         clients.append(facts | {"engine": engine_facts})
@@ -132,7 +133,7 @@ def record_of_point(
 
 
 def front_end_links(store: Store, job: GangJob) -> list[int] | None:
-    """Return the capacity of each front-end's link in bits/s, as declared or as known to this host.
+    """Return the capacity of each front-end's link in bits/s, from the configuration or from this host.
 
     Return None if one of them is unknown.
     """
@@ -145,7 +146,7 @@ def front_end_links(store: Store, job: GangJob) -> list[int] | None:
 
 
 def roles_of(config: Config, chosen: Point, results: Sequence[ClientResult]) -> list[RoleRecord]:
-    """Return what each role did: the ranks of its clients, its engine and its budget; empty without roles."""
+    """Return the record of each role: ranks of its clients, engine and budget. Without roles, return an empty list."""
     out = []
     for part in chosen.parts() if "roles" in chosen.fixed else ():
         role_results = [results[rank] for rank in part.ranks]
@@ -161,8 +162,8 @@ def roles_of(config: Config, chosen: Point, results: Sequence[ClientResult]) -> 
 def put_in_place(run: RunRecord, work: Path, folder: Path, why: str = records.AGAIN) -> None:
     """Move the tables of an attempt (folder `work`) into the point's folder, and write `run.json` last.
 
-    An existing record stays complete until the new head replaces it: new tables get different names, and the old ones
-    are removed last. `why`: the reason to measure it again.
+    An existing record stays complete until the new `run.json` replaces it, because new tables get different names and
+    old tables are removed last. `why` is the reason to measure the point again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     run.earlier = records.earlier(folder, run.point.to_json(), why)
@@ -179,7 +180,7 @@ def remove_strays(folder: Path) -> None:
     """Remove tables that belong to no record: a killed attempt left them in the point's folder."""
     head = folder / "run.json"
     if head.exists() and records.damage(head):
-        return  # a damaged head does not list its tables
+        return  # a damaged `run.json` does not list its tables
     kept = records.read_json(head)["files"] if head.exists() else ()
     for table in folder.glob("*.parquet"):
         if table.name not in kept:

@@ -1,10 +1,11 @@
-"""Systems under test: one file or folder each, with settings, class and installation recipe.
+"""Stores, the systems under test. Each has one file or folder with its settings, class and installation recipe.
 
-This module has the registry of their kinds, the configured stores and their deployments. `managed/`: the base of stores
-that storelab runs; `protocols/`: access to stores; `config.py`: the configuration with the settings of its stores.
+This module has the registry of the kinds of stores, and returns the configured stores and their deployments. `managed/`
+is the base of stores that storelab runs, `protocols/` accesses stores, and `config.py` is the configuration with the
+settings of the stores.
 
-May import: `install`, `host`, `core`. Client processes import this package for `protocols/`, so modules that are slow
-to import are imported inside functions.
+This package may import `install`, `host` and `core`. Client processes import it for `protocols/`. Therefore modules
+that are slow to import are imported inside functions.
 """
 
 import importlib
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from storelab.core.config_types import StrictModel
     from storelab.stores.base import Store
 
-# Kind -> module and class, which is imported when a store of the kind is configured. storelab runs the kinds that are
-# named after a product. The kinds that are named after a protocol (`s3`, `root`, `http`, `webhdfs`) and `directory`
-# exist already. The interface of the classes is in `stores/base.py`.
+# Kind -> module and class, which is imported when a store of the kind is configured. storelab runs stores whose kind is
+# named after a product. Stores whose kind is named after a protocol (`s3`, `root`, `http`, `webhdfs`) or `directory`
+# exist already. `stores/base.py` defines the interface of the classes.
 KINDS = {
     "seaweedfs": "storelab.stores.seaweedfs:SeaweedFS",
     "ceph": "storelab.stores.ceph.store:Ceph",
@@ -52,15 +53,15 @@ def load(kind: str) -> "type[Store]":
 
 
 def has_ceiling(kind: str) -> bool:
-    """Return whether the S3 clients' ceiling, measured against the near-null server, applies to stores of this kind."""
+    """Return whether the maximum rate of the S3 clients, which the calibration measures, applies to this kind."""
     store = load(kind)
     return store.protocol == "s3" and store.retains_data
 
 
 def parse(given: Any) -> "StrictModel":
-    """Return a store's settings, parsed by the model of its kind; parsed settings are returned unchanged.
+    """Return a store's settings, validated by the model of its kind. Validated settings are returned unchanged.
 
-    Raises ValueError for an unknown kind, and the model's ValidationError.
+    Raises ValueError for an unknown kind, and ValidationError for wrong settings.
     """
     from storelab.core.config_types import StoreEntry, StrictModel
 
@@ -78,15 +79,21 @@ def parse(given: Any) -> "StrictModel":
 def make(name: str, settings: Any, state: Path) -> "Store":
     """Return the store of this name.
 
-    settings: its keys in the configuration, or an instance of its class's `Settings`; state: folder of all managed
-    stores.
+    Parameters
+    ----------
+    name
+        Name of the store.
+    settings
+        The store's keys in the configuration, or validated settings.
+    state
+        Folder of all managed stores.
     """
     kind = load(settings.kind)
     return kind(name, parse(settings), Path(state))
 
 
 def all_stores(config: Any) -> dict[str, "Store"]:
-    """Return name -> store for every configured store, in the order of the configuration."""
+    """Return every configured store by name, in the order of the configuration."""
     return {name: make(name, settings, Path(config.state)) for name, settings in config.stores.items()}
 
 
@@ -103,15 +110,17 @@ class _Deployment:
 
 
 def _noted(store: "Store") -> dict[str, Any]:
-    """Return name -> index and changed settings of every deployment that was ever made."""
+    """Return index and changed settings of every deployment that was ever made, by name."""
     from storelab.core.records import read_as
 
-    hint = "restore it, or remove it with the folders of these deployments next to it"
+    hint = "restore it, or remove it together with the deployments' folders next to it"
     return read_as(_note(store), dict[str, _Deployment], hint) if _note(store).exists() else {}
 
 
 def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
-    """Return name and settings of the deployment of `store` for these axes; its own if the axes change nothing.
+    """Return name and settings of the deployment of `store` for these axes.
+
+    They are the store's own name and settings if the axes change nothing.
 
     Raises UserError if the store cannot be deployed in this way.
     """
@@ -125,7 +134,7 @@ def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _with(store: "Store", changes: dict[str, Any]) -> Any:
-    """Return the store's settings with these changes; validate only the changed fields."""
+    """Return the store's settings with these changes. Raises UserError if a changed value is not valid."""
     from pydantic import TypeAdapter, ValidationError
 
     for name, value in changes.items():
@@ -143,9 +152,9 @@ def _with(store: "Store", changes: dict[str, Any]) -> Any:
 
 
 def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
-    """Return the deployment of `store` for these axes: a separate store with its own ports, folder and data.
+    """Return the deployment of `store` for these axes, a separate store with its own ports, folder and data.
 
-    Its block of ports is recorded next to the stores' folders, so that it is the same next time.
+    A file next to the stores' folders records the index of the deployment, so that it gets the same ports every time.
     """
     name, settings = changed(store, axes)
     if name == store.name:
@@ -163,7 +172,7 @@ def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
 
 
 def deployments(store: "Store") -> list["Store"]:
-    """Return the recorded deployments of a store, without the configured one."""
+    """Return the recorded deployments of a store, without the deployment that is configured."""
     return [
         make(name, store.moved(store.settings.model_copy(update=facts["changes"]), facts["index"]), store.state)
         for name, facts in _noted(store).items()
@@ -171,5 +180,5 @@ def deployments(store: "Store") -> list["Store"]:
 
 
 def everywhere(config: Any) -> dict[str, "Store"]:
-    """Return all stores with their deployments: all that may run, hold data, or need to be suspended."""
+    """Return all configured stores and their recorded deployments by name. Any of them can be running or have data."""
     return {d.name: d for store in all_stores(config).values() for d in (store, *deployments(store))}

@@ -1,8 +1,8 @@
-"""The interface of stores (systems under test), as the measuring side uses it.
+"""The interface of stores (systems under test) that measurements use.
 
-A store consists of one file or folder in `stores/`, with its settings, its class and its installation recipe; one line
-in `stores/__init__.py`; and one test. May import: `core`, `stores.protocols`. Client processes import this module, so
-it must not import pydantic, boto3 or fsspec.
+A new store needs three things: one file or folder in `stores/` with its settings, class and installation recipe; one
+line in `stores/__init__.py`; one test. This module may import `core` and `stores.protocols`. Client processes import
+it, so it must not import pydantic, boto3 or fsspec.
 """
 
 from abc import ABC, abstractmethod
@@ -16,24 +16,28 @@ from storelab.core.axes import DEPLOYMENT
 from storelab.core.errors import UserError, one_line
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
-if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
+if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes import this module
     from storelab.core.config_types import StrictModel
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
 MAX_VERSION = 200  # characters
 MAX_BUCKET_NAME = 63  # characters, in S3
-CONDITION_TIMEOUT_S = 1.0  # seconds; a store that takes longer to report its condition is down
+CONDITION_TIMEOUT_S = 1.0  # seconds; a store that needs longer to report its condition is considered down
 
-# The answers in the capability table, by the probe or by a store's administration.
-# `yes`: it works as defined; `no`: it is missing or refused; `differs`: the store answers, but not as defined;
-# `not tried`: the check was not possible (the evidence gives the reason); `error`: the check failed, nothing is known.
+# The answers in the capability table. The probe or a store's administration gives them.
+# `yes`: the capability works as defined; `no`: it is missing or refused; `differs`: the store answers, but not as
+# defined; `not tried`: the check was not possible (the evidence gives the reason); `error`: the check failed, so that
+# nothing is known.
 YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tried", "error")
 
 
 @dataclass(frozen=True)
 class AdminAnswer:
-    """A report of a store's administration. answer: one of ANSWERS; evidence: one line to check, without secrets."""
+    """The result of a check with a store's administration tools.
+
+    `answer` is one of ANSWERS. `evidence` is one line of text that supports it, without secrets.
+    """
 
     check: str
     answer: str
@@ -44,8 +48,16 @@ class AdminAnswer:
 class Cooling:
     """The steps that removed a store's data from its memory.
 
-    done: the steps, in words; folders: folders of its data on this machine, where disk reads are expected;
-    still_cached: fraction of their pages that the kernel still cached; why: the reason if nothing could be done.
+    Attributes
+    ----------
+    done
+        Descriptions of the steps.
+    folders
+        Folders on this machine that contain the store's data. A cold read must read from their disks.
+    still_cached
+        Fraction of the pages of these folders that the kernel still cached.
+    why
+        Reason if no step was possible.
     """
 
     done: list[str] = field(default_factory=list)
@@ -56,7 +68,7 @@ class Cooling:
 
 @dataclass
 class Status:
-    """The state of a store for `storelab status`: `up`, `down`, `partly` or `external`."""
+    """The state of a store for `storelab status`. `state` is `up`, `down`, `partly` or `external`."""
 
     name: str
     kind: str
@@ -72,28 +84,27 @@ CLEAN, DEGRADED, RECOVERING, DOWN, UNKNOWN = CONDITIONS = ("clean", "degraded", 
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition that a store reports: one of five states, and one line in the store's words."""
+    """The condition that a store reports: one of CONDITIONS, and one line with details."""
 
     state: str = UNKNOWN
     detail: str = ""
 
 
 class Store(ABC):
-    """Interface of a store.
+    """The interface of a store.
 
-    All methods raise UserError for mistakes of the user, MeasurementFailed for a failing system.
-    A setting that is also an axis (`core.axes.DEPLOYMENT`) defines a deployment: a separate store next to this one, see
-    `deployed`.
+    All methods raise UserError for mistakes of the user, and MeasurementFailed if a system fails. Some settings are
+    also axes (`core.axes.DEPLOYMENT`). For another value of such an axis, `deployed` returns a separate store.
     """
 
     Settings: "ClassVar[type[StrictModel]]"  # model of the store's keys in config.yaml; `kind` is one of them
-    recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> what `storelab install` installs
+    recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> parts of the installation
     managed: bool = False
     protocol: str = "s3"  # between the clients and the store
-    port_block: int = 0  # number of ports that one deployment uses, from `settings.port` on
-    second_block: int = 0  # offset of a second block of the same length; 0: none
-    reports_usage: bool = False  # whether `used_bytes` has an answer
-    retains_data: bool = True  # whether written data can be read again: False for the null server
+    port_block: int = 0  # number of ports that one deployment uses, starting at `settings.port`
+    second_block: int = 0  # offset of a second block of the same length; 0 if there is none
+    reports_usage: bool = False  # whether `used_bytes` returns a number
+    retains_data: bool = True  # whether written data can be read again; False for the near-null server
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
@@ -103,13 +114,14 @@ class Store(ABC):
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """Make at least `front_ends` front-ends usable by `accounts` accounts.
 
-        Start what is missing, wait until it is healthy, warm up. Idempotent. External stores are only checked.
+        Start missing daemons, wait until they are healthy, and warm them up. An external store is only checked. A
+        second call has no effect.
         """
 
     def require(self) -> None:
         """Check that this store can be deployed here.
 
-        Raises UserError if a program is missing, with the command that installs it, or if root must run the store.
+        Raises UserError if a program is missing, with the command that installs it, or if the store needs root.
         """
 
     def serves(self, url: str) -> bool:
@@ -117,11 +129,11 @@ class Store(ABC):
         return False
 
     def down(self) -> list[int]:
-        """Stop what storelab started and return the stopped pids. Idempotent; does nothing for external stores."""
+        """Stop the daemons that storelab started, and return their pids. External stores have none."""
         return []
 
     def status(self) -> Status:
-        """Return the state of the store; for an external store, check if its first front-end is usable now."""
+        """Return the state of the store. For an external store, check whether its first front-end is usable now."""
         try:
             self.up()
             version, detail = self.version(), "usable"
@@ -136,13 +148,13 @@ class Store(ABC):
     def version(self) -> str:
         """Return the version that the system reports; '' if it reports none or cannot be reached.
 
-        A server may send any text: the version has one line of at most MAX_VERSION printable characters.
+        The text of the server is reduced to one line of at most MAX_VERSION printable characters.
         """
         return one_line(self._version)[:MAX_VERSION]
 
     @cached_property
     def _version(self) -> str:
-        """The version, requested once."""
+        """The version as the server reports it. It is requested only once."""
         return ""
 
     @abstractmethod
@@ -157,12 +169,12 @@ class Store(ABC):
         return None
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
-        """Return the credentials with a known expiry: (place in the configuration, variable, expiry in UTC seconds)."""
+        """Return place in the configuration, variable, and expiry (Unix seconds) of the credentials that expire."""
         return []
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
-        """Describe the deployment for the records (daemons, front-ends, redundancy, backing), without secrets."""
+        """Return the deployment for the records (daemons, front-ends, redundancy, backing), without secrets."""
 
     @abstractmethod
     def most(self, axis: str) -> int:
@@ -173,7 +185,7 @@ class Store(ABC):
         return 1
 
     def access(self, account: int = 0, front_end: int = 0) -> "Access":
-        """Return access to the store outside of measurements; it refuses to write if the store is read-only."""
+        """Return an object for access outside of measurements. It refuses to write if the store is read-only."""
         from storelab.stores.protocols import open_access
         from storelab.stores.protocols.access import PatientAccess
 
@@ -182,7 +194,7 @@ class Store(ABC):
         return PatientAccess(way)
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
-        """Return the campaign's `index`-th bucket, which belongs to `account`."""
+        """Return the campaign's bucket with this index, which belongs to `account`."""
         external = hasattr(self.settings, "prefix")
         name = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
         if self.protocol == "s3" and len(name) > MAX_BUCKET_NAME:
@@ -195,12 +207,15 @@ class Store(ABC):
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
-        """Return `<prefix>-<campaign>[-a<account>]-<index>`; the first account's buckets have no account number."""
+        """Return the bucket name `<prefix>-<campaign>[-a<account>]-<index>`.
+
+        Buckets of the first account have no account number in their name.
+        """
         owner = f"a{account}-" if account else ""
         return f"{prefix}-{campaign.lower().replace('.', '-')}-{owner}{index:04d}"
 
     def on_this_host(self) -> bool:
-        """Return whether the store uses this machine's cores, at any address."""
+        """Return whether the servers of the store run on this machine and so use its cores."""
         return self.managed
 
     def multipart(self) -> bool:
@@ -212,7 +227,7 @@ class Store(ABC):
         return None
 
     def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings that these axes change; {} for the deployment as configured.
+        """Return the settings that these axes change; {} for the configured deployment.
 
         Raises UserError if this store has no such setting.
         """
@@ -223,8 +238,8 @@ class Store(ABC):
             if axis.setting not in type(self.settings).model_fields:
                 raise UserError(
                     f"axes.{axis.name}",
-                    f"store {self.name} (kind {self.settings.kind}) has no {axis.name} to choose",
-                    "remove it",
+                    f"store {self.name} (kind {self.settings.kind}) has no setting {axis.name}",
+                    "remove this axis",
                 )
             if (wanted := axis.setting_values.get(value, value)) != getattr(self.settings, axis.setting):
                 out[axis.setting] = wanted
@@ -236,7 +251,7 @@ class Store(ABC):
         return [range(start, start + self.port_block) for start in starts]
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Return the settings of this store's `index`-th deployment, with its ports after those of the earlier ones."""
+        """Return the settings of the deployment with this index. Its ports follow the ports of earlier deployments."""
         return (
             settings.model_copy(update={"port": settings.port + index * self.port_block})
             if self.port_block
@@ -244,36 +259,36 @@ class Store(ABC):
         )
 
     def actors(self) -> dict[str, int]:
-        """Return name -> pid of the daemons whose CPU use is recorded and which fault tests can kill."""
+        """Return the pids, by name, of the daemons whose CPU use is recorded. Faults can kill these daemons."""
         return {}
 
     def request_counts(self) -> dict[str, dict[str, int] | None]:
-        """Return name -> request counts since its start, for each server that clients may be sent to.
+        """Return the request counts, by name, of each server to which clients may be redirected.
 
-        The counts are the server's; they include its `pid`. None for a server that does not report; {} if clients use
-        one server only.
+        A server counts its requests since its start; the counts include its `pid`. They are None for a server that does
+        not report. The result is {} if clients use only one server.
         """
         return {}
 
     def command_prefix(self, client: int) -> tuple[str, ...]:
-        """Return the command prefix that runs client `client` of a gang on the host of a data server.
+        """Return the command prefix that runs this client of a gang on the host of a data server.
 
-        () if clients do not run on the data servers.
+        It is empty if clients do not run on the data servers.
         """
         return ()
 
     # Faults: see docs/faults.md
 
     def data_actors(self) -> list[str]:
-        """Return the daemons or drives that hold the data; faults call them `data.0`, `data.1` and so on."""
+        """Return the names of the daemons or drives that store the data. In faults they are `data.0` and so on."""
         return []
 
     def front_actors(self, front_ends: int) -> list[str]:
-        """Return the first `front_ends` front-ends; faults call them `front.0` and so on."""
+        """Return the names of the first `front_ends` front-ends. In faults they are `front.0` and so on."""
         return []
 
     def known_actors(self, front_ends: int) -> list[str]:
-        """Return the names of all possible targets of a fault, running or not."""
+        """Return the names of all possible targets of a fault. They need not be running."""
         return []
 
     def tolerated_failures(self) -> int:
@@ -281,66 +296,69 @@ class Store(ABC):
         return 0
 
     def condition(self) -> Condition:
-        """Return the store's own report of its redundancy now, within about a second."""
+        """Return what the store reports about its redundancy now. The call takes about one second at most."""
         return Condition()
 
     def repair(self) -> list[str]:
-        """Repair what faults of a killed storelab left behind; return lines to print. Idempotent."""
+        """Undo faults that a killed storelab process left in the store, and return lines to print."""
         if not (Path(self.state).absolute() / self.name / "faults.json").exists():
             return []
-        from storelab.stores import faults  # here: planning needs no psutil, which is slow to import
+        from storelab.stores import (
+            faults,
+        )  # imported here, because psutil is slow to import and planning does not need it
 
         return faults.repair(self)
 
     def suspend(self) -> None:
-        """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent; nothing for external stores."""
+        """Pause the daemons (SIGSTOP) while another store is measured. External stores have no daemons to pause."""
 
     def resume(self) -> None:
-        """Undo `suspend`. Idempotent."""
+        """Continue the daemons that `suspend` paused."""
 
     def memory_only(self) -> bool:
-        """Return whether all its data are in memory, so that no read can be cold."""
+        """Return whether all data of the store are in memory, so that no read can be cold."""
         return False
 
     def data_folders(self) -> list[Path]:
-        """Return the folders on this machine that hold its data; [] if the data are elsewhere or in memory."""
+        """Return the folders on this machine with the store's data; [] if the data are elsewhere or in memory."""
         return []
 
     def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
-        """Remove its data from all memory that storelab can reach; the store stays as usable as after `up`."""
+        """Remove the store's data from all caches that storelab can clear. The store stays usable as after `up`."""
         return Cooling(why="storelab did not start this store, so it can neither restart it nor drop its caches")
 
     def free_bytes(self) -> int | None:
-        """Return the free space for data; None if it is unknown."""
+        """Return the free space for data in bytes; None if it is unknown."""
         return None
 
     def capacity_bytes(self) -> int | None:
-        """Return the space for data in the empty store, in bytes; None if it is unknown or shared with others."""
+        """Return the space for data in the empty store in bytes; None if it is unknown or shared with others."""
         return None
 
     def retains_overwritten(self, size_bytes: int) -> bool:
-        """Return whether overwriting an object of this size frees its old space only with `reclaim`."""
+        """Return whether the space of an overwritten object of this size stays in use until `reclaim`."""
         return False
 
     def used_bytes(self) -> int | None:
-        """Return the raw bytes of all copies of the data, on disks or in memory; None if unknown."""
+        """Return the raw bytes of all copies of the data, on disks or in memory; None if they are unknown."""
         return None
 
     def administration(self) -> "list[AdminAnswer]":
-        """Return the reports of the system's tools on users and keys (`managed/accounts.py`); [] if it has none."""
+        """Return what the system's tools report about users and keys (`managed/accounts.py`); [] without such tools."""
         return []
 
     def reclaim(self) -> None:
-        """Free the space of deleted objects if the system does so on request only; never during a measurement."""
+        """Free the space of deleted objects, if the system frees it only on request. Measurements do not call this."""
 
 
-WHOLE, RESTARTED, SILENT = "whole", "restarted", "silent"  # `state` of a server; see docs/records.md
+WHOLE, RESTARTED, SILENT = "whole", "restarted", "silent"  # values of `state` of a server; see docs/records.md
 
 
 class ServerRequests:
-    """The requests that each server of a store answered in a point, by the servers' own counts before and after it.
+    """The number of requests that each server of a store answered in a point, from counts before and after it.
 
-    Create it before the clients start; call `end` after they have stopped. record: None if clients use one server only.
+    Create the object before the clients start, and call `end` after they have stopped. `record` is None if clients use
+    only one server.
     """
 
     def __init__(self, store: Store):
@@ -348,14 +366,17 @@ class ServerRequests:
         self.record: list[dict[str, Any]] | None = None
 
     def end(self) -> None:
-        """Read the counts of the servers again, and set `record` to the differences."""
+        """Read the servers' counts again, and set `record` to the differences."""
         if self.before:
             after = self.store.request_counts()
             self.record = [{"name": name, **difference(was, after.get(name))} for name, was in self.before.items()]
 
 
 def difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, Any]:
-    """Return what a server answered between two counts, or since its start if it restarted or did not report before."""
+    """Return the number of requests between two counts of a server.
+
+    If the server restarted or did not report before, the requests since its start are counted.
+    """
     if after is None:
         return {"state": SILENT}
     same = before is not None and before["pid"] == after["pid"]

@@ -14,7 +14,7 @@ Store = Annotated[Any, PlainValidator(stores.parse)]
 
 
 class Config(config.Config):
-    """The whole configuration: config.yaml with the campaign file merged over it."""
+    """The whole configuration: config.yaml, with the values of the campaign file merged into it."""
 
     stores: dict[Name, Store] = Field(
         min_length=1, description="Stores (systems under test) by name, see docs/reference/store-kinds.md."
@@ -26,10 +26,10 @@ class Config(config.Config):
 
 
 def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
-    """Load and validate files and overrides. Raises UserError with file, key, value and hint."""
+    """Return the validated configuration from files and overrides. A UserError names file, key, value and hint."""
     return config.load(main, extra, overrides, Config)
 
 
 def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> config.Rebuild:
-    """Load what a rebuild needs. Raises UserError, also for an unknown key anywhere."""
+    """Return the part of the configuration that a rebuild needs. Raises UserError, also for any unknown key."""
     return config.load_rebuild(main, extra, overrides, Config)

@@ -1,12 +1,13 @@
-"""Existing stores of folders: endpoints (root://, HTTP/WebDAV, WebHDFS) and mounted file systems.
+"""Existing stores with folders: endpoints (root://, HTTP/WebDAV, WebHDFS) and mounted file systems.
 
-storelab does not start or stop them, and writes only to folders that it made. S3 endpoints are in `s3.py`.
+storelab does not start or stop them, and writes only to folders that it created. S3 endpoints are in `s3.py`.
 """
 
 import os
 import re
 import shutil
 import ssl
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,15 +24,15 @@ from storelab.stores.protocols import filesystems, tokens
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Endpoint
 
-# Labels of letters, digits and '-' (RFC 1123), or an address in brackets; a port of at most 65535.
+# A host name of labels with letters, digits and '-' (RFC 1123), or an address in brackets; then an optional port.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
-RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # S3 allows no bucket name with these prefixes
-MAX_PREFIX = 40  # characters; campaign and number follow in the name of a bucket
+RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # S3 does not allow bucket names with these prefixes
+MAX_PREFIX = 40  # characters; in the name of a bucket, campaign and number follow
 
 
-PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL, without blanks and shell syntax
-# File systems on disks or memory of this machine.
+PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # path of a URL, without blanks and characters of shell syntax
+# Types of file systems on disks or in memory of this machine.
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
 
 
@@ -42,33 +43,33 @@ def is_host(text: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL for a message, without user information, query and fragment, which may contain keys."""
+    """Return the URL without user information, query and fragment, which may contain keys, for a message."""
     head, slashes, rest = url.partition("//") if "//" in url else ("", "", url)
     plain = re.split(r"[?#]", rest.rpartition("@")[2], maxsplit=1)
     return f"{head}{slashes}{'…@' if '@' in rest else ''}{plain[0]}{'?…' if len(plain) > 1 else ''}"
 
 
 class ExternalSettings(StrictModel):
-    """Settings of storelab's behaviour in an existing store."""
+    """Settings that control what storelab does in an existing store."""
 
     prefix: str = Field(
         "storelab",
-        description="Prefix of the names of storelab's buckets or folders; with `bucket`, prefix of keys in it.",
+        description="Prefix of the names of storelab's buckets or folders; with `bucket`, prefix of the keys in it.",
         pattern=r"^[a-z0-9][a-z0-9-]*$",
     )
     link: Rate | None = Field(
         None,
-        description="Capacity of the network link of each front-end, such as 10 Gbit/s. Verdicts name the link as the "
-        "limit if it is saturated.",
+        description="Capacity of the network link of each front-end, for example 10 Gbit/s. Verdicts name the link as "
+        "the limit if it is saturated.",
     )
-    read_only: Boolean = Field(False, description="Never write; read only data that were staged before.")
+    read_only: Boolean = Field(False, description="Never write to the store; read only data that were staged before.")
 
     @field_validator("prefix")
     @classmethod
     def _may_begin_a_bucket(cls, prefix: str) -> str:
         if prefix.startswith(RESERVED):
             raise ValueError(
-                f"{prefix!r} begins with a reserved prefix of buckets ({', '.join(RESERVED)}); choose another one"
+                f"{prefix!r} begins with a prefix that S3 reserves ({', '.join(RESERVED)}); choose another prefix"
             )
         if len(prefix) > MAX_PREFIX:
             raise ValueError(f"{shown(prefix)} has {len(prefix)} characters; use at most {MAX_PREFIX}")
@@ -76,9 +77,9 @@ class ExternalSettings(StrictModel):
 
 
 class External(Store):
-    """A store whose setting `endpoint` is a URL, or the list of its front-ends' URLs."""
+    """An existing store whose setting `endpoint` is a URL, or a list with the URLs of its front-ends."""
 
-    system = ""  # name to print
+    system = ""  # printed name
 
     def check_url(self, url: str) -> None:
         """Raise UserError if the URL is not valid for this kind of store."""
@@ -89,7 +90,7 @@ class External(Store):
 
     @cached_property
     def urls(self) -> list[str]:
-        """The front-ends' URLs. Raises UserError if a URL or `ca_file` is wrong."""
+        """The URLs of the front-ends. Raises UserError if a URL or `ca_file` is wrong."""
         given = self.settings.endpoint
         urls = [given] if isinstance(given, str) else given
         if not urls:
@@ -157,12 +158,12 @@ class Folder(ExternalSettings):
     """Settings of an endpoint with folders instead of buckets."""
 
     endpoint: str | list[str] = Field(
-        description="URL of a folder that you may use, or the list of its URLs at several front-ends."
+        description="URL of a folder that storelab may use, or the list of its URLs at several front-ends."
     )
 
 
 class FolderEndpoint(External):
-    """An endpoint with folders. `schemes`: of the URL; `example`: for messages."""
+    """An endpoint with folders. `schemes` are the allowed URL schemes; `example` is a URL for messages."""
 
     schemes: tuple[str, ...] = ()
     example = ""
@@ -183,10 +184,7 @@ class FolderEndpoint(External):
             )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """List the folder at each front-end; nothing is started or written.
-
-        Raises UserError with the problem.
-        """
+        """Check that the folder can be listed at each front-end. Raises UserError with the problem if it cannot."""
         for i in range(len(self.endpoints(front_ends))):
             try:
                 self.access(front_end=i).bucket_names()
@@ -194,21 +192,21 @@ class FolderEndpoint(External):
                 raise UserError(
                     f"{self.place}.endpoint",
                     str(error).removeprefix(f"{self.place}: "),
-                    "check that this folder exists and that you may list it",
+                    "check that this folder exists and that you have the right to list it",
                 ) from None
 
 
 class RootSettings(Folder):
     """Any XRootD endpoint (`root://host:port//folder`): XRootD, EOS, dCache.
 
-    Credentials are found in the same way as by XRootD's own clients.
+    storelab finds credentials in the same places as XRootD's own clients.
     """
 
     kind: Literal["root"]
 
 
 class Root(FolderEndpoint):
-    """An endpoint that others operate and that speaks the XRootD protocol (root://, roots://)."""
+    """An existing endpoint with the XRootD protocol (root://, roots://)."""
 
     Settings = RootSettings
     system = "XRootD door"
@@ -217,6 +215,8 @@ class Root(FolderEndpoint):
     example = "root://door.example.org:1094//folder"
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
+        with suppress(UserError):  # the client does not use such a file
+            tokens.discover(os.environ)
         sources = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
         return [(self.place, name, when) for _, name, when in tokens.ends(sources, os.environ)]
 
@@ -235,23 +235,26 @@ class HttpSettings(Folder):
 
     kind: Literal["http"]
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
-    ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    ca_file: FolderPath | None = Field(
+        None, description="File of CA certificates (PEM) that verify the server's certificate."
+    )
     token: str | None = Field(
         None,
         description="Name of the environment variable with a bearer token or macaroon. If the name ends in `_FILE`, "
-        "the variable names a file with it, which is read again for every point.",
-        pattern=r"^[A-Z_][A-Z0-9_]*$",
+        "the variable is the path of a file that contains it. This file is read again for every point. `wlcg`: search "
+        "the token as WLCG's token discovery does, see docs/credentials.md.",
+        pattern=r"^([A-Z_][A-Z0-9_]*|wlcg)$",
     )
     certificate: str | None = Field(
         None,
-        description="Name of the environment variable that names a PEM file with a certificate, or proxy, and its "
-        "key: `X509_USER_PROXY`, or a name that ends in `_FILE`.",
+        description="Name of the environment variable with the path of a PEM file, which contains a certificate or "
+        "proxy and its key. The name is `X509_USER_PROXY` or ends in `_FILE`.",
         pattern=r"^(X509_USER_PROXY|[A-Z_][A-Z0-9_]*_FILE)$",
     )
 
 
 class Http(FolderEndpoint):
-    """An HTTP or WebDAV endpoint that others operate."""
+    """An existing HTTP or WebDAV endpoint."""
 
     Settings = HttpSettings
     system = "HTTP/WebDAV door"
@@ -262,12 +265,23 @@ class Http(FolderEndpoint):
     def endpoint(self, url: str) -> Endpoint:
         s = self.settings
         tokens.named(self._wallet(), os.environ)
-        settings = {"token": s.token, "certificate": s.certificate}
+        settings = {"token": self._token(), "certificate": s.certificate}
         return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **settings)
+
+    def _token(self) -> str | None:
+        """Return the variable with the token. Raises UserError if `wlcg` finds none."""
+        if self.settings.token != tokens.WLCG:
+            return self.settings.token
+        if name := tokens.discover(os.environ):
+            return name
+        problem = (
+            f"no token in {', '.join(tokens.XROOTD)}, $XDG_RUNTIME_DIR/bt_u{os.geteuid()} or /tmp/bt_u{os.geteuid()}"
+        )
+        raise UserError(f"{self.place}.token", problem, "get a token, for example with oidc-token or htgettoken")
 
     def _wallet(self) -> dict[str, str]:
         """Return the environment variables of the credentials, by their place in the configuration."""
-        settings = {"token": self.settings.token, "certificate": self.settings.certificate}
+        settings = {"token": self._token(), "certificate": self.settings.certificate}
         return {f"{self.place}.{key}": name for key, name in settings.items() if name}
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
@@ -286,14 +300,14 @@ class Http(FolderEndpoint):
 
 
 class WebHdfsSettings(Folder):
-    """Any WebHDFS (`http://namenode:port/folder`)."""
+    """Any WebHDFS endpoint (`http://namenode:port/folder`)."""
 
     kind: Literal["webhdfs"]
     user: Name = Field("storelab", description="User name in the requests.")
 
 
 class WebHdfs(FolderEndpoint):
-    """A WebHDFS endpoint that others operate."""
+    """An existing WebHDFS endpoint."""
 
     Settings = WebHdfsSettings
     system = "WebHDFS"
@@ -309,7 +323,7 @@ class DirectorySettings(ExternalSettings):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
     kind: Literal["directory"]
-    path: FolderPath = Field(description="An existing folder, in which storelab makes its folders.")
+    path: FolderPath = Field(description="An existing folder in which storelab creates its folders.")
 
 
 class Directory(Store):
@@ -327,14 +341,14 @@ class Directory(Store):
         self.path = Path(settings.path).expanduser().absolute()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Check that the folder exists and can be used; make nothing."""
+        """Check that the folder exists and can be used. Nothing is created."""
         self.require()
 
     def require(self) -> None:
         """Raise UserError if the folder does not exist or cannot be used."""
         if not self.path.is_dir():
             raise UserError(
-                f"{self.place}.path", f"{str(self.path)!r} is not a folder", "make it, or mount its file system"
+                f"{self.place}.path", f"{str(self.path)!r} is not a folder", "create it, or mount its file system"
             )
         wanted = os.R_OK | os.X_OK | (0 if self.settings.read_only else os.W_OK)
         if not os.access(self.path, wanted):
@@ -374,7 +388,7 @@ class Directory(Store):
         return filesystem(self.path) == "tmpfs"
 
     def data_folders(self) -> list[Path]:
-        """Return storelab's folders."""
+        """Return the folders that storelab created; [] on tmpfs."""
         return [] if self.memory_only() else sorted(self.path.glob(f"{self.settings.prefix}-*"))
 
     def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
@@ -391,12 +405,12 @@ class Directory(Store):
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
 
     def capacity_bytes(self) -> int | None:
-        """Return the size of a folder that is a mounted file system; None for other folders."""
+        """Return the space for data in bytes if the folder is the root of a mounted file system; otherwise None."""
         usage = shutil.disk_usage(self.path) if os.path.ismount(self.path) else None
         return usage.used + usage.free if usage else None
 
     def used_bytes(self) -> int | None:
-        """Return the bytes of the blocks of storelab's folders.
+        """Return the bytes that the files in storelab's folders use on disk.
 
         Copies and parity on other machines are not included, because the file system does not report them.
         """

@@ -1,9 +1,10 @@
-"""Faults of a store: kill, hang and restart daemons, remove drives, slow and cut links; and undo all this.
+"""Faults of a store: kill, hang and restart daemons, remove drives, slow and cut links, and undo all of these.
 
-Every fault is written to a journal in the store's folder before it is done, so that it can be undone if storelab itself
-is killed. The process that does faults holds a lock, which the kernel releases when the process ends, even by kill -9.
-So another storelab knows whether the faults in the journal belong to a running experiment or were left behind.
-`Acts.ready` finds what a fault needs (processes, links) in advance, so that the fault itself is a signal or a rename.
+Every fault is written to a journal in the store's folder before it is injected, so that it can be undone if storelab
+itself is killed. The process that injects faults has a lock, which the kernel releases when the process ends, even by
+kill -9. From the lock, another storelab process knows whether the faults in the journal belong to a running experiment
+or were left behind. `Acts.ready` looks up processes and links in advance, so that the fault itself is only a signal or
+a rename.
 """
 
 import fcntl
@@ -23,8 +24,8 @@ from storelab.stores.managed import drives, network
 from storelab.stores.managed.daemons import continue_all, hold, kill
 
 ON_DAEMONS = ("kill", "hang", "resume", "restart")
-COMMAND_S = 120.0  # seconds that a user's command may take
-Act = Mapping[str, Any]  # as from `core.campaign.faults.resolved`
+COMMAND_S = 120.0  # time limit of a user's command in seconds
+Act = Mapping[str, Any]  # an action as `core.campaign.faults.resolved` returns it
 
 
 @dataclass
@@ -35,33 +36,34 @@ class _AppliedFault:
 
 @dataclass
 class _FaultJournal:
-    """The content of `faults.json`; a harm has more fields, which depend on its act."""
+    """The content of `faults.json`. A harm has more fields, which depend on its act."""
 
     harms: list[_AppliedFault]
 
 
 class Journal:
-    """The faults that were done to a store and are not undone yet.
+    """The faults that were injected into a store and are not undone yet.
 
-    Each is {"act", "actor"} and what is needed to undo it.
+    Each fault is a dictionary with `act`, `actor` and the values that are needed to undo it.
     """
 
     def __init__(self, folder: Path):
         self.file, self._lock, self._thread = folder / "faults.json", folder / "faults.lock", threading.RLock()
 
     def harms(self) -> list[dict[str, Any]]:
-        """Return the faults in the order in which they were done. Raises UserError for a damaged file."""
+        """Return the faults in the order in which they were injected. Raises UserError for a damaged file."""
         if not self.file.exists():
             return []
         return read_as(self.file, _FaultJournal, "undo the faults of the store manually, then remove the file")["harms"]
 
     def add(self, harm: dict[str, Any]) -> None:
+        """Write a fault to the journal."""
         with self._thread:
             self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_json(self.file, {"schema": 1, "harms": [*self.harms(), harm]})
 
     def remove(self, harm: dict[str, Any]) -> None:
-        """Remove a fault from the journal, and the file with the last fault."""
+        """Remove a fault from the journal. The file is deleted if it was the last fault."""
         with self._thread:
             rest = self.harms()
             rest.remove(harm)
@@ -72,7 +74,7 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Yield True if this process holds the journal's lock during the block, False if another one holds it."""
+        """Lock the journal during the block. Yield False if another process has the lock, otherwise True."""
         if not self.file.parent.exists():
             self.file.parent.mkdir(parents=True, mode=0o700)
         with folders.lock_file(self._lock) as lock:
@@ -85,7 +87,7 @@ class Journal:
 
     @contextmanager
     def taken(self, place: str) -> Iterator[None]:
-        """Raise UserError if another process injects faults into this store."""
+        """Lock the journal during the block. Raises UserError if another process injects faults into this store."""
         with self.held() as locked:
             if not locked:
                 raise UserError(
@@ -100,7 +102,10 @@ def journal_of(store: Any) -> Journal:
 
 
 def resolve(store: Any, actor: str, front_ends: int, place: str) -> str:
-    """Return the store's name of an actor, given as `data.0`, `front.0`, `osd.0` or `osd-0`. Raises UserError."""
+    """Return the store's name of an actor that a user calls `data.0`, `front.0`, `osd.0` or `osd-0`.
+
+    Raises UserError, with `place` for the message, if the store has no such actor.
+    """
     known = store.known_actors(front_ends)
     kind, dot, number = actor.rpartition(".")
     groups = {"data": store.data_actors(), "front": store.front_actors(front_ends)}
@@ -122,13 +127,13 @@ def resolve(store: Any, actor: str, front_ends: int, place: str) -> str:
 
 
 class Acts:
-    """The faults that can be done to one store."""
+    """The faults that can be injected into one store."""
 
     def __init__(self, store: Any):
         self.store, self.journal = store, journal_of(store)
 
     def require(self, act: Act, actor: str, place: str) -> None:
-        """Raise UserError if this act cannot be done to this actor; change nothing."""
+        """Check that this act is possible for this actor. Raises UserError if it is not; nothing is changed."""
         kind, store = act["act"], self.store
         if kind in USER_ACTS:
             return
@@ -151,9 +156,9 @@ class Acts:
                 network.require_slow(act, place)
 
     def ready(self, act: Act, actor: str) -> Callable[[], str]:
-        """Return the call that does the act at its time and returns a text for the record.
+        """Return a function that does the act and returns a text for the record.
 
-        Raises MeasurementFailed or OSError if it cannot be done now.
+        Raises MeasurementFailed or OSError if the act is not possible now.
         """
         kind = act["act"]
         if kind in UNDOES:
@@ -171,7 +176,7 @@ class Acts:
         return command(act["command"])
 
     def _facts(self, act: Act, actor: str) -> dict[str, Any]:
-        """Return the facts that are needed to undo the act."""
+        """Return the values that are needed to undo the act."""
         kind, store = act["act"], self.store
         if kind == UPGRADE:
             return {"was": store.version_of(actor), "to": store.reported_version(act["to"])}
@@ -183,12 +188,12 @@ class Acts:
         return {}
 
     def _fault_action(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
-        """Return the call that does the act, with everything looked up in advance."""
+        """Return a function that does the act. Processes and links are looked up here, in advance."""
         kind, actor, store = harm["act"], harm["actor"], self.store
         if kind in ("kill", "hang"):
             whole = store.daemons.family_of(actor)
             if not whole:
-                raise MeasurementFailed(f"{actor} does not run")
+                raise MeasurementFailed(f"{actor} is not running")
             return lambda: kill(whole) if kind == "kill" else hold(whole)
         if kind == "remove_drive":
             return lambda: _with_text(drives.remove(Path(harm["drive"]), harm["how"]), harm["how"])
@@ -212,9 +217,9 @@ class Acts:
         return ""
 
     def _restart(self, name: str) -> str:
-        """Start a daemon with its own command; first stop it if it still runs, or kill it if it hangs.
+        """Restart a daemon with the same command. A running daemon is stopped first; a hanging daemon is killed.
 
-        Facts that were noted in its record, apart from the process, are kept.
+        Notes in the daemon's record that do not describe the process are kept.
         """
         daemons = self.store.daemons
         mine = [h for h in self.journal.harms() if h["actor"] == name and h["act"] in UNDOES["restart"]]
@@ -236,7 +241,7 @@ class Acts:
         return f"pid {pid}"
 
     def _run_as(self, name: str, version: str | None) -> str:
-        """Stop a daemon, start it with another version (None: the configured one), and wait until it is healthy.
+        """Restart a daemon with another version, or with the configured version for None, and wait until it is healthy.
 
         Raises MeasurementFailed if it does not become healthy.
         """
@@ -249,16 +254,16 @@ class Acts:
         return message
 
     def take_back(self, harm: dict[str, Any], restart: bool = True) -> str:
-        """Undo a fault and remove it from the journal; return a text for the record.
+        """Undo a fault and remove it from the journal. Return a text for the record.
 
-        restart: whether to start a killed daemon again. Raises MeasurementFailed, OSError; the fault then stays in the
-        journal.
+        With `restart`, start a killed daemon again. If undoing raises MeasurementFailed or OSError, the fault stays in
+        the journal.
         """
         kind, actor = harm["act"], harm["actor"]
         if kind == "kill" and restart:
             return self._restart(actor)
         message = ""
-        if kind == UPGRADE and restart:  # without restart, `up` notices that it runs another program than configured
+        if kind == UPGRADE and restart:  # without restart, `up` notices that the daemon runs another program
             message = self._downgrade(actor)
         elif kind == "hang":
             continue_all(self.store.daemons.family_of(actor))
@@ -276,21 +281,21 @@ class Acts:
         return message
 
     def _downgrade(self, name: str) -> str:
-        """Undo the upgrade of a daemon; do nothing if it was not done, or is undone already."""
+        """Undo the upgrade of a daemon, if it runs the other version now."""
         self.store.versions.pop(name, None)
         runs = self.store.daemons.records().get(name, {}).get("argv")
         return "" if runs == list(self.store.daemon(name).argv) else self._run_as(name, None)
 
     def take_all_back(self, restart: bool) -> Iterator[tuple[dict[str, Any], Callable[[], str]]]:
-        """Yield every fault that is not undone, last one first, with the call that undoes it."""
+        """Yield every fault that is not undone, from last to first, with a function that undoes it."""
         for harm in reversed(self.journal.harms()):
             yield harm, lambda harm=harm: self.take_back(harm, restart)  # type: ignore[misc]
 
 
 def repair(store: Any) -> list[str]:
-    """Undo faults that a killed storelab left in this store; return lines to print.
+    """Undo faults that a killed storelab process left in this store, and return lines to print.
 
-    Faults of a running storelab stay. Killed daemons are not restarted here, but by `up`.
+    Faults of a running storelab process are not undone. `up` restarts killed daemons later.
     """
     journal, lines = journal_of(store), []
     if not journal.file.exists():
@@ -314,7 +319,7 @@ def _name(harm: Mapping[str, Any]) -> str:
 
 
 def command(line: str) -> str:
-    """Run a user's command line; return the end of its output. Raises MeasurementFailed if it fails."""
+    """Run a user's command line, and return the end of its output. Raises MeasurementFailed if it fails."""
     done = processes.run_command(["/bin/sh", "-c", line], COMMAND_S)
     if done.returncode:
         raise MeasurementFailed(f"`{line[:60]}` ended with status {done.returncode}: {processes.words(done)[:120]}")

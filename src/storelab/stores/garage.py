@@ -1,8 +1,8 @@
-"""Garage on this machine: 1..7 nodes that hold data, and up to ten that answer S3, one process each.
+"""Garage on this machine: up to ten nodes that answer S3, of which one to seven store data. Each is one process.
 
-An AGPL program, run unmodified as a separate process. Every node is a front-end. Front-ends beyond the number of data
-nodes hold no data (Garage's gateways). Nodes communicate on loopback, and are administered there over HTTP (Garage's
-API v2). See docs/stores/garage.md.
+Garage is an AGPL program, which storelab runs unmodified as a separate process. Every node is a front-end. Front-ends
+beyond the number of data nodes store no data (Garage calls them gateways). Nodes communicate on loopback, and storelab
+administers them there over HTTP (Garage's API v2). See docs/stores/garage.md.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import ListeningSettings
 
-CAPACITY = 10**12  # of each node that holds data: a weight, not a limit
+CAPACITY = 10**12  # of each data node; Garage uses it as a weight, not as a limit
 JOIN_TIMEOUT_S = 30.0  # seconds until all nodes must know each other and the layout
 
 
 @dataclass(frozen=True)
 class Node:
-    """The administration interface of one node. place: of the store, for messages; token: for administration."""
+    """The administration interface of one node. `place` names the store in messages; `token` gives access."""
 
     place: str
     name: str
@@ -41,9 +41,9 @@ class Node:
     token: str = field(repr=False)
 
     def ask(self, call: str, body: Any = None, seconds: float = TOOL_S) -> Any:
-        """Return the JSON answer to a call of the API.
+        """Call the API, and return its JSON answer.
 
-        Raises MeasurementFailed if the call is refused or not answered within `seconds`.
+        Raises MeasurementFailed if the node refuses the call or does not answer within `seconds`.
         """
         method, data = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -60,7 +60,7 @@ class Node:
             raise MeasurementFailed(f"{what} was not answered ({type(error).__name__})") from None
 
     def lives(self) -> bool:
-        """Return whether the node answers; 503 is the answer of a cluster without a layout, or with too few nodes."""
+        """Return whether the node answers. It answers 503 if the cluster has no layout or too few nodes."""
         try:
             return network.get(self.host, self.port, "/health", 1.0)[0] in (200, 503)
         except (OSError, http.client.HTTPException):
@@ -68,10 +68,16 @@ class Node:
 
 
 def layout_changes(known: Mapping[str, Any], wanted: Mapping[str, str], storage: int) -> list[dict[str, Any]]:
-    """Return the roles that the layout lacks.
+    """Return the roles that are missing in the layout.
 
-    known: answer of GetClusterLayout; wanted: id of each node by name, in order; storage: how many of them, from the
-    first on, hold data, each in a separate zone. The others only answer S3.
+    Parameters
+    ----------
+    known
+        The answer of GetClusterLayout.
+    wanted
+        The id of each node by name, in order.
+    storage
+        Number of data nodes. They come first, each in a separate zone. The other nodes only answer S3.
     """
     there = {role["id"]: role["capacity"] for role in known["roles"]}
     out = []
@@ -83,9 +89,9 @@ def layout_changes(known: Mapping[str, Any], wanted: Mapping[str, str], storage:
 
 
 def join(nodes: Sequence[Node], ids: Mapping[str, str], peers: Sequence[str], storage: int) -> None:
-    """Join running nodes to one cluster; wait until each knows the layout and is connected to all data nodes.
+    """Join running nodes to one cluster. Wait until each knows the layout and is connected to all data nodes.
 
-    peers: `id@address` of each. Idempotent. Raises MeasurementFailed.
+    `peers` contains `id@address` of each node. Joined nodes stay as they are. Raises MeasurementFailed.
     """
     first = nodes[0]
     for node in nodes if len(nodes) > 1 else ():
@@ -108,7 +114,7 @@ def _knows(node: Node, version: int, storage: int) -> bool:
 
 
 def allow(node: Node, access_key: str, secret_key: str, name: str) -> None:
-    """Import a key that may make buckets. Raises MeasurementFailed."""
+    """Import a key that has the right to create buckets. Raises MeasurementFailed."""
     node.ask("ImportKey", {"accessKeyId": access_key, "secretAccessKey": secret_key, "name": name})
     node.ask(f"UpdateKey?id={access_key}", {"allow": {"createBucket": True}})
 
@@ -129,7 +135,7 @@ PROGRAM = cargo.Program(
     2e9,
 )
 COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
-# No scrub and no snapshot during a point. The region must be that of storelab's clients.
+# Garage must not scrub or make snapshots during a point. The region must be the one that storelab's clients use.
 CONFIGURATION = """metadata_dir = "{data}/{name}/meta"
 data_dir = "{data}/{name}/data"
 db_engine = "lmdb"
@@ -151,8 +157,10 @@ class Settings(ListeningSettings):
     """A cluster of Garage nodes on this machine, one process each; every node answers S3."""
 
     kind: Literal["garage"]
-    port: int = Field(26000, ge=1024, le=32000, description="First port; three per node, in a block of 32 ports.")
-    servers: int = Field(1, ge=1, le=7, description="Number of nodes that hold data, each in a separate zone.")
+    port: int = Field(
+        26000, ge=1024, le=32000, description="First port of a block of 32 ports; each node uses three of them."
+    )
+    servers: int = Field(1, ge=1, le=7, description="Number of nodes that store data, each in a separate zone.")
     redundancy: Literal["none", "replica-2", "replica-3"] = Field(
         "none", description="Copies of every object, on different nodes."
     )
@@ -192,7 +200,7 @@ class Garage(Managed):
     def _nodes(self) -> int:
         """Return the number of nodes that must run: data nodes, and gateways in the layout.
 
-        A majority of all nodes decides on buckets and keys, so a missing gateway would count against it.
+        Changes of buckets and keys need a majority of all nodes, including gateways. So all of them must run.
         """
         note = self.data / "layout.json"
         return max(self.settings.servers, self._layout()["nodes"] if note.exists() else 0)
@@ -206,7 +214,7 @@ class Garage(Managed):
         return (sorted(names, key=self._number),)
 
     def _address(self, name: str, what: str) -> str:
-        """Return address and port of a node for `s3`, for the other nodes (`rpc`), or for administration (`admin`)."""
+        """Return address and port of a node for S3 (`s3`), other nodes (`rpc`), or administration (`admin`)."""
         number = self._number(name)
         host = self.address(number) if what == "s3" else LOOPBACK
         return f"{host}:{self.settings.port + ('s3', 'rpc', 'admin').index(what) * NODES + number - 1}"
@@ -231,7 +239,7 @@ class Garage(Managed):
             write_json(note, old | {"servers": s.servers})
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the node `node-1` … runs.
+        """Return the definition of the node with this name (`node-1`, …).
 
         The shared secret of the nodes and the administration token are in the environment, because all users can see
         command lines.
@@ -246,9 +254,9 @@ class Garage(Managed):
             "RUST_LOG": "garage=warn,netapp=warn",
         }
         argv = (str(self.program()), "-c", str(self.folder / f"{name}.toml"), "server")
-        return Daemon(name, argv, host, (int(port), *ports), self._asked(name).lives, 10.0, environ)
+        return Daemon(name, argv, host, (int(port), *ports), self._admin(name).lives, 10.0, environ)
 
-    def _asked(self, name: str) -> Node:
+    def _admin(self, name: str) -> Node:
         host, _, port = self._address(name, "admin").rpartition(":")
         return Node(self.place, name, host, int(port), self.root_keys().secret_key)
 
@@ -256,17 +264,17 @@ class Garage(Managed):
         self.daemons.note(daemon.name, configuration=self._configuration(daemon.name))
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Return whether a running node can continue; it must have been started with the current configuration."""
+        """Return whether a running node answers and was started with the current configuration."""
         known = self.daemons.records().get(daemon.name, {}).get("configuration")
         return known == self._configuration(daemon.name) and daemon.healthy(3.0)
 
     def make_accounts(self, accounts: int) -> None:
-        """Make the accounts, after joining the nodes to one cluster, whose majority keeps the keys."""
+        """Join the nodes to one cluster, and then create the accounts in it."""
         names, note = self.front_ends(), self.data / "layout.json"
         ids = {name: (self.data / name / "meta" / "node_key.pub").read_bytes().hex() for name in names}
         peers = [f"{node}@{self._address(name, 'rpc')}" for name, node in ids.items()]
         write_json(note, self._layout() | {"nodes": len(names)})
-        nodes = [self._asked(name) for name in names]
+        nodes = [self._admin(name) for name in names]
         join(nodes, ids, peers, self.settings.servers)
         there = keys_of(nodes[0])
         for i, keys in enumerate(self.make_keys(accounts)):
@@ -275,8 +283,8 @@ class Garage(Managed):
 
     def administration(self) -> list[AdminAnswer]:
         keys = [self.credentials(i).access_key for i in range(self.accounts())]
-        evidence = "Garage has keys and no users; a bucket can be opened to several keys"
-        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), keys), AdminAnswer(KEYS, NO, evidence)]
+        evidence = "Garage has keys but no users; several keys can get access to a bucket"
+        return [listed("ListKeys", keys_of(self._admin(self.front_ends()[0])), keys), AdminAnswer(KEYS, NO, evidence)]
 
     # Faults
 
@@ -287,15 +295,15 @@ class Garage(Managed):
         return COPIES[self.settings.redundancy] - 1
 
     def condition(self) -> Condition:
-        """Return the condition by the first node that answers: connected nodes, and blocks in queues.
+        """Return the condition that the first answering node reports: connected nodes, and blocks in queues.
 
-        The queues are only information: Garage checks every block again after it was written, so they are seldom empty,
-        and a node that was away does not count its missing blocks. Therefore RECOVERING is never returned.
+        The queues do not show a recovery. Garage checks every block again after it was written, so they are seldom
+        empty; and a node that was down does not count its missing blocks. Therefore RECOVERING is never returned.
         """
         for name in self.front_ends():
             try:
-                health = self._asked(name).ask("GetClusterHealth", seconds=CONDITION_TIMEOUT_S)
-                status = self._asked(name).ask("GetClusterStatus", seconds=CONDITION_TIMEOUT_S)
+                health = self._admin(name).ask("GetClusterHealth", seconds=CONDITION_TIMEOUT_S)
+                status = self._admin(name).ask("GetClusterStatus", seconds=CONDITION_TIMEOUT_S)
             except MeasurementFailed:
                 continue
             up, servers = health["storageNodesUp"], self.settings.servers
@@ -310,7 +318,7 @@ class Garage(Managed):
         return super().deployment() | {"gateways": max(0, len(self.front_ends()) - self.settings.servers)}
 
     def retains_overwritten(self, size_bytes: int) -> bool:
-        """Return True for large objects: unused blocks are deleted after ten minutes, which cannot be made faster."""
+        """Return True for large objects, because Garage deletes unused blocks only after ten minutes."""
         return size_bytes >= INLINE
 
     def ask_version(self, program: Path) -> str:

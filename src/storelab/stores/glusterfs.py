@@ -1,8 +1,8 @@
 """GlusterFS on this machine: glusterd from its package, a brick for each server, and clients that mount the volume.
 
-glusterd makes the volume and starts the bricks and the self-heal daemon, also after its own restart. storelab finds
-them among the processes of the namespace and records them, so that each can be suspended, killed and hung. It restarts
-a killed one with the same arguments as glusterd. See docs/stores/glusterfs.md.
+glusterd creates the volume, and starts the bricks and the self-heal daemon, also after a restart of glusterd. storelab
+finds these processes in the network namespace and records them, so that faults can suspend, kill and hang each of
+them. It restarts a killed process with the same arguments as glusterd. See docs/stores/glusterfs.md.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, is_stoppe
 
 VOLUME = "storelab"
 PORT = 24007  # of glusterd; bricks use ports from 49152 on
-# Number of bricks of a set, arguments of `volume create`, and how many bricks of a set may be lost.
+# Number of bricks of a set, arguments of `volume create`, and number of bricks of a set that can be lost.
 SETS = {
     "none": (1, (), 0),
     "replica-2": (2, ("replica", "2"), 1),
@@ -35,9 +35,9 @@ SETS = {
     "ec-2-1": (3, ("disperse", "3", "redundancy", "1"), 1),
 }
 TIMEOUTS = {"network.ping-timeout": "5"}  # seconds until a silent brick is considered lost; the default is 42
-TOOL_S = 60.0  # seconds that glusterd's tool may take
+TOOL_S = 60.0  # time limit of the tool `gluster` in seconds
 FOUND_S = 30.0  # seconds until glusterd must have started the processes of the volume
-# Shell: mount three folders at GlusterFS's fixed paths, visible only to the program after it.
+# Shell script: mount three folders at GlusterFS's fixed paths, then run a program. Only this program sees the mounts.
 ENTER = (
     'mount --bind "$1" /var/lib/glusterd && mount --bind "$2" /run && mount --bind "$3" /var/log/glusterfs && shift 3 '
     '&& exec "$@"'
@@ -57,7 +57,7 @@ end-volume
 
 
 class Settings(MountedSettings):
-    """A GlusterFS volume whose bricks are processes on this machine, mounted through FUSE; needs root."""
+    """A GlusterFS volume whose bricks are processes on this machine, mounted through FUSE. It needs root."""
 
     kind: Literal["glusterfs"]
     servers: int = Field(3, ge=1, le=12, description="Number of bricks: a multiple of the set size of `redundancy`.")
@@ -66,7 +66,7 @@ class Settings(MountedSettings):
     )
     subnet: str = Field(
         "10.213.85.0/30",
-        description="Subnet of a link with two addresses, of this host and of the servers; must not be in use.",
+        description="Unused subnet with two addresses, for the link between this host and the servers.",
         pattern=r"^[\d.]+/30$",
     )
 
@@ -103,7 +103,7 @@ class GlusterFS(Mounted):
         return [f"brick-{i}" for i in range(1, self.settings.servers + 1)]
 
     def _helpers(self) -> list[str]:
-        """Return the self-heal daemon; [] without redundancy."""
+        """Return the name of the self-heal daemon; [] without redundancy."""
         return [] if self.settings.redundancy == "none" else ["heal-1"]
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
@@ -111,7 +111,7 @@ class GlusterFS(Mounted):
 
     @property
     def _spool(self) -> Path:
-        """Return the folder in which glusterd's programs keep their runtime files."""
+        """The folder of the runtime files of glusterd's programs."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:
@@ -125,7 +125,7 @@ class GlusterFS(Mounted):
             argv = (str(self.program()), "-N", "-f", str(self.folder / "glusterd.vol"), *log)
             prefix = (*self.namespace.prefix, *enter)
             return Daemon(name, argv, host, (PORT,), self._answers, 10.0, prefix=prefix, elsewhere=True)
-        # glusterd starts it as a separate daemon, which is recognised by its arguments without the program
+        # glusterd starts bricks and the self-heal daemon. storelab recognises them by their arguments.
         words = self._started_by_glusterd().get(name, (f"--{name}-was-never-started",))
         which = "glusterfsd" if kind == "brick" else "glusterfs"
         prefix = (*self._inside(), str(program(which, "glusterfs", self.place)), "-N")
@@ -134,7 +134,7 @@ class GlusterFS(Mounted):
         return Daemon(name, words, host, (port,) if port else (), health, prefix=prefix, elsewhere=True)
 
     def _mount(self, name: str) -> Daemon:
-        """Return a client of the volume, outside of the namespace, so that all users see its mount."""
+        """Return the definition of a client, which runs outside of the namespace, so that all users see its mount."""
         place = self.mount_point(name)
         argv = (
             *(str(program("glusterfs", "glusterfs", self.place)), "-N", "--process-name", "fuse"),
@@ -149,14 +149,14 @@ class GlusterFS(Mounted):
         folders += [self._spool / "run", self._spool / "log"]
         folders += [self.mount_point(name) for name in self.front_actors(self.most_front_ends)]
         for folder in folders:
-            if not mounted(folder):  # a mount whose program hangs does not answer
+            if not mounted(folder):  # access to a mount whose program hangs would block
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / "glusterd.vol").write_text(CONFIGURATION)
         if "glusterd-1" not in self.daemons.running():
             self._remove_stale_pids()
 
     def _remove_stale_pids(self) -> None:
-        """Remove stale pid files: glusterd considers a killed process alive until its parent reaps it."""
+        """Remove pid files of ended processes, because glusterd considers a killed process alive until it is reaped."""
         alive = {str(p.pid) for p in self.namespace.processes()}
         for path in (self._spool / "run").rglob("*.pid"):
             if path.read_text().strip() not in alive:
@@ -195,7 +195,7 @@ class GlusterFS(Mounted):
         return [f"{self.namespace.server}:{self.data / name}" for name in self._bricks()]
 
     def _make_volume(self) -> None:
-        """Make the volume once and start it. Raises UserError if the data belong to another volume."""
+        """Create the volume if it does not exist, and start it. Raises UserError if the data are of another volume."""
         info = self._ask("volume", "info", VOLUME)
         if info.returncode:
             how = SETS[self.settings.redundancy][1]
@@ -214,7 +214,7 @@ class GlusterFS(Mounted):
             self._run_tool("volume", "start", VOLUME, "force")
 
     def _kind(self) -> str:
-        """Return glusterd's name of the type of volume, e.g. `Distributed-Replicate`."""
+        """Return glusterd's name for the type of the volume, e.g. `Distributed-Replicate`."""
         of_set, words, _ = SETS[self.settings.redundancy]
         name = {"replica": "Replicate", "disperse": "Disperse"}[words[0]] if words else "Distribute"
         return f"Distributed-{name}" if words and self.settings.servers > of_set else name
@@ -226,7 +226,7 @@ class GlusterFS(Mounted):
         return self.folder / "started.json"
 
     def _started_by_glusterd(self) -> dict[str, tuple[str, ...]]:
-        """Return name of each brick and of the self-heal daemon -> its arguments at glusterd's last start of it."""
+        """Return the arguments, by name, with which glusterd last started each brick and the self-heal daemon."""
         if not self._note.exists():
             return {}
         found = read_as(self._note, dict[str, list[str]], f"run `storelab down {self.name}`, then remove it")
@@ -250,12 +250,12 @@ class GlusterFS(Mounted):
             self.daemons.take(daemon, found[name])
 
     def _name_of(self, process: Any) -> str:
-        """Return the name of the daemon of a process in the namespace; '' for other and for starting processes."""
+        """Return the daemon's name of a process in the namespace; '' for other processes and during their start."""
         import psutil
 
         try:
             words = process.cmdline()
-            if os.getsid(process.pid) != process.pid:  # its parent, which waits until it runs
+            if os.getsid(process.pid) != process.pid:  # the parent, which waits until the daemon runs
                 return ""
         except (OSError, psutil.Error):
             return ""
@@ -264,12 +264,12 @@ class GlusterFS(Mounted):
         return "heal-1" if "glustershd" in words else ""
 
     def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
-        """Keep the processes that glusterd has just started itself."""
+        """Return whether a daemon can keep running. Bricks can, because glusterd has just started them."""
         return super()._keep_running(daemon, stale and daemon.name.startswith("mount-"))
 
     # Faults, see docs/faults.md
 
-    _hurt = False  # a brick was lost, and some files are not healed yet
+    _hurt = False  # whether a brick was lost and some files are not healed yet
 
     def data_actors(self) -> list[str]:
         return self._bricks()
@@ -281,14 +281,14 @@ class GlusterFS(Mounted):
         return dict(TIMEOUTS)
 
     def condition(self) -> Condition:
-        """Return the condition by running processes, and by the bricks' lists of files to heal in their set."""
+        """Return the condition from the running processes, and from the bricks' lists of files to heal."""
         pids = self.daemons.running()
         alive = [n for n in self._bricks() if n in pids and not is_stopped(pids[n])]
         pending = sum(map(self._pending, self._bricks()))
         detail = f"bricks running {len(alive)} of {self.settings.servers}; files to heal: {pending}"
         if not alive:
             return Condition(DOWN, detail)
-        # A file that is being written is briefly listed too, which is not a recovery.
+        # A file is also listed for a short time while it is written, which is not a recovery.
         lost = len(alive) < self.settings.servers
         self._hurt = lost or (self._hurt and pending > 0)
         return Condition(DEGRADED if lost else RECOVERING if self._hurt else CLEAN, detail)

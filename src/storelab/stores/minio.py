@@ -1,7 +1,7 @@
-"""MinIO on this machine: one server over 1..16 drives, which are folders.
+"""MinIO on this machine: one server with up to 16 drives, which are folders.
 
-An AGPL program, run unmodified as a separate process. Each account has its own policy, limited to the names of its
-buckets (see Store.bucket_name); none of them is the administrator. See docs/stores.md.
+MinIO is an AGPL program, which storelab runs unmodified as a separate process. Each account has a policy that allows
+only its own buckets (see Store.bucket_name). No account is the administrator. See docs/stores.md.
 """
 
 import json
@@ -55,10 +55,10 @@ class Settings(ListeningSettings):
     tls: Boolean = TLS
     drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["minio"]
-    port: int = Field(23500, ge=1024, le=32000, description="Its port; the console uses the next one.")
+    port: int = Field(23500, ge=1024, le=32000, description="Port of the server; the console uses the next port.")
     servers: int = Field(4, ge=1, le=16, description="Number of drives; a single drive has no redundancy.")
     redundancy: Literal["none", "ec-2-2", "ec-3-1", "ec-9-3"] = Field(
-        "ec-2-2", description="Data and parity shards; together the number of drives."
+        "ec-2-2", description="Number of data and parity shards. Their sum must be the number of drives."
     )
 
 
@@ -69,7 +69,7 @@ class MinIO(Managed):
     system = "MinIO"
     version_pattern = r"RELEASE\.(\S+)"
     front = "minio-"
-    # Front-ends: one, since several servers on loopback do not form a cluster.
+    # There is only one front-end, because several servers on loopback do not form a cluster.
     most_accounts = 32
     port_block = 16
     start_timeout = 30.0
@@ -84,7 +84,7 @@ class MinIO(Managed):
             raise UserError(f"{self.place}.redundancy", f"{s.redundancy} is not possible on {s.servers} drives", hint)
 
     def ask_version(self, program: Path) -> str:
-        """Return the release; for a build from a Go module, which prints none, date and commit of the source."""
+        """Return the release. A build from a Go module prints none; then return date and commit of the source."""
         version = super().ask_version(program) or golang.module_version(program, PROGRAM.module)
         return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
 
@@ -111,7 +111,7 @@ class MinIO(Managed):
                 shutil.copy(source, target)
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the one server `minio-1` runs.
+        """Return the definition of the only server, `minio-1`.
 
         The administrator's keys are in the environment, because all users can see command lines.
         """
@@ -124,8 +124,8 @@ class MinIO(Managed):
             "MINIO_ROOT_USER": root.access_key,
             "MINIO_ROOT_PASSWORD": root.secret_key,
             "MINIO_STORAGE_CLASS_STANDARD": f"EC:{self._parity()}",
-            # Accept folders on the system's disk as drives. MINIO_CI_CD would do that too, but limits buffers and slows
-            # down deletion.
+            # This lets MinIO accept folders on the system's disk as drives. MINIO_CI_CD would do this too, but it
+            # limits buffers and makes deletion slower.
             "MINIO_ROOTDRIVE_THRESHOLD_SIZE": "1",
             "MINIO_SCANNER_SPEED": "slowest",  # its first scan starts after half an hour, not during a point
             "MINIO_UPDATE": "off",
@@ -141,17 +141,18 @@ class MinIO(Managed):
         self.daemons.note(daemon.name, parity=self._parity())
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Return whether a running server can continue, even if it lost drives.
+        """Return whether a running server answers and was started with the configured redundancy.
 
-        A server that was started for another redundancy cannot; its command line does not show the redundancy.
+        A server that lost drives is healthy. The recorded parity is compared, because the command line does not
+        show it.
         """
         lives = network.answers(daemon.host, daemon.ports[0], LIVE, 3.0, daemon.tls)
         return lives and self.daemons.records().get(daemon.name, {}).get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
-        """Make the accounts once in the lifetime of a server.
+        """Create the accounts, once in the lifetime of a server.
 
-        Each request to its administration needs 64 MiB and 50 ms to derive a key.
+        Each request to the administration interface needs 64 MiB and 50 ms to derive a key.
         """
         name = f"{self.front}1"
         if self.daemons.records().get(name, {}).get("accounts", 0) >= accounts:
@@ -187,7 +188,7 @@ class MinIO(Managed):
         return self.data / actor if actor in self.data_actors() else None
 
     def condition(self) -> Condition:
-        """Return the condition by the administration's list of drives and their healing."""
+        """Return the condition from the administration's list of drives and their healing."""
         from minio.error import MinioException
         from urllib3.exceptions import HTTPError
 
@@ -212,7 +213,7 @@ class MinIO(Managed):
         finally:
             user.delete_service_account(key)
         several = AdminAnswer(
-            KEYS, DIFFERS, "one pair of keys; further ones are service accounts, made and listed by the user itself"
+            KEYS, DIFFERS, "a user has one pair of keys; more keys are service accounts, which the user itself manages"
         )
         return [users, several if there else AdminAnswer(KEYS, NO, "a new service account is not listed")]
 
@@ -220,8 +221,8 @@ class MinIO(Managed):
     def policy(account: int) -> dict[str, Any]:
         """Return the policy of an account.
 
-        The first one may make and access every bucket (as in SeaweedFS); each other one only buckets with its number in
-        the name.
+        The first account can create and access every bucket (as in SeaweedFS). Another account can do this only for
+        buckets with its number in their name.
         """
         names = "*" if account == 0 else f"storelab-*-a{account}-*"
         resources = [f"arn:aws:s3:::{names}", f"arn:aws:s3:::{names}/*"]
@@ -231,14 +232,14 @@ class MinIO(Managed):
         return super().deployment() | {"drives": self.settings.servers, "parity": self._parity()}
 
     def reclaim(self) -> None:
-        """Empty the folder of deleted objects on each drive, which the server itself does every five minutes."""
+        """Delete the content of each drive's trash folder, which the server itself does only every five minutes."""
         for drive in self.drive_folders():
             for path in (drive / TRASH).glob("*"):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _admin(end: Endpoint, keys: Credentials, seconds: float = TOOL_S) -> "MinioAdmin":
-    """Return the administration interface with these keys. seconds: time-out of an answer."""
+    """Return the administration interface with these keys. `seconds` is the timeout of an answer."""
     from minio import MinioAdmin
     from minio.credentials import StaticProvider
     from urllib3 import PoolManager

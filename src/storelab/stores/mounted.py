@@ -1,8 +1,8 @@
-"""Base of the file systems that storelab starts: servers in a separate network namespace, and FUSE mounts.
+"""Base class of file systems that storelab starts: servers in a separate network namespace, and FUSE mounts.
 
-The front-ends `mount-1` … are programs that mount the file system, each at its own path in the store's folder, visible
-to all users of this machine. Data of the servers with fixed paths in the system are kept in the store's folder, and
-mounted over these paths for the servers only. All processes in the namespace are storelab's, recorded or not.
+The front-ends `mount-1`, … are programs that mount the file system, each at its own path in the store's folder. All
+users of this machine see these mounts. Servers with fixed data paths find folders of the store at these paths; other
+processes do not see this. storelab started all processes in the namespace, even if they are not recorded.
 """
 
 import ipaddress
@@ -27,27 +27,27 @@ from storelab.stores.protocols.endpoint import Endpoint
 DEVICE = Path("/dev/fuse")
 ENDING_S = 10.0  # seconds until all processes in the namespace must have ended
 ODD = r"[^A-Za-z0-9_/.+@=~-]"  # characters that cause errors in command lines and lists of mounts
-# Shell: first remove a mount whose program is gone.
+# Shell script: unmount a path whose program has ended, then run a program.
 REMOUNT = ("/bin/sh", "-c", 'umount -l "$1" 2>/dev/null; shift; exec "$@"', "sh")
 
 
 class MountedSettings(ManagedSettings):
-    """A managed store whose servers have a separate network namespace."""
+    """Settings of a managed store whose servers have a separate network namespace."""
 
     subnet: str = Field(
-        description="Subnet of a link with two addresses, of this host and of the servers; must not be in use.",
+        description="Unused subnet with two addresses, for the link between this host and the servers.",
         pattern=r"^[\d.]+/30$",
     )
 
 
 def mounted(place: Path) -> bool:
-    """Return whether something is mounted here, without access to it, because a dead FUSE mount never answers."""
+    """Return whether a file system is mounted at this path. The path is not accessed, because that can block."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(place) for line in lines)
 
 
 def listens(host: str, port: int) -> bool:
-    """Return whether a server accepts connections there."""
+    """Return whether a server accepts connections at this address."""
     try:
         with socket.create_connection((host, port), 1.0):
             return True
@@ -69,7 +69,7 @@ class Mounted(Managed):
 
     protocol = "file"
     front = "mount-"
-    needs = ("ip", "mount", "umount", "nsenter", "unshare")  # programs in addition to its own
+    needs = ("ip", "mount", "umount", "nsenter", "unshare")  # programs of the system that are required
 
     @cached_property
     def namespace(self) -> Namespace:
@@ -77,7 +77,7 @@ class Mounted(Managed):
         return Namespace(name, self.settings.subnet, self.place, self.installed_by or self.settings.kind)
 
     def require(self) -> None:
-        """Raise UserError if root, a program, namespaces or FUSE are missing."""
+        """Raise UserError if root rights, a program, namespaces or FUSE are missing."""
         self.require_paths(ODD, self.data, self.folder)
         instead = f"or mount a {self.system} and measure it with kind `directory`"
         if os.geteuid() != 0:
@@ -91,11 +91,11 @@ class Mounted(Managed):
             raise UserError(self.place, problem, f"load the kernel's module fuse, {instead}")
         done = processes.run_command(["unshare", "--mount", "--net", "true"])
         if done.returncode:
-            problem = f"{self.system} needs namespaces, which cannot be made here ({processes.words(done)})"
+            problem = f"{self.system} needs namespaces, which cannot be created here ({processes.words(done)})"
             raise UserError(self.place, problem, f"use a host or a container that allows them, {instead}")
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Return settings with a subnet after those of earlier deployments, because each has its own namespace."""
+        """Return the settings of the deployment with this index, with its own subnet for its network namespace."""
         network = ipaddress.IPv4Network(settings.subnet, strict=False)
         return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
 
@@ -109,7 +109,7 @@ class Mounted(Managed):
         return self.shown(self.mount_point())
 
     def shown(self, mount: Path) -> Path:
-        """Return the folder of the buckets below a mount point."""
+        """Return the folder below a mount point that contains the buckets."""
         return mount
 
     def endpoint(self, name: str) -> Endpoint:
@@ -119,7 +119,7 @@ class Mounted(Managed):
         self.namespace.up()
 
     def dismantle(self) -> None:
-        """End the processes in the namespace, unmount, then remove the namespace."""
+        """End the processes in the namespace, unmount the file system, and remove the namespace."""
         if os.geteuid() != 0:
             return
         self._end_all()
@@ -127,14 +127,14 @@ class Mounted(Managed):
             while mounted(place):
                 done = processes.run_command(["umount", "-l", str(place)])
                 if done.returncode:
-                    raise MeasurementFailed(f"{self.place}: {place} stays mounted: {processes.words(done)}")
+                    raise MeasurementFailed(f"{self.place}: {place} cannot be unmounted: {processes.words(done)}")
             with suppress(OSError):
                 place.rmdir()
         self.namespace.down()
 
     def _end_all(self) -> None:
-        """Kill all processes in the namespace, also unrecorded ones that a killed storelab left."""
-        from storelab.stores.managed import daemons  # here: planning does not need psutil, which is slow to import
+        """Kill all processes in the namespace, including unrecorded ones that a killed storelab process left."""
+        from storelab.stores.managed import daemons  # imported here, because psutil is slow to import
 
         end = time.monotonic() + ENDING_S
         while found := self.namespace.processes():
@@ -144,7 +144,7 @@ class Mounted(Managed):
             time.sleep(0.02)
 
     def used_bytes(self) -> int | None:
-        """Return the bytes of the blocks in the data folder; a file with several names counts once."""
+        """Return the bytes that the files of the data folder use on disk. Hard links count once."""
         if not self.data.exists():
             return None
         os.sync()
@@ -153,7 +153,7 @@ class Mounted(Managed):
             try:
                 facts = path.lstat()
             except FileNotFoundError:
-                continue  # it was deleted meanwhile
+                continue  # the file was deleted meanwhile
             found[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
         return sum(found.values())
 

@@ -1,7 +1,7 @@
-"""nginx with WebDAV over a folder: 1..16 front-ends, each a separate nginx (master and workers) over the same data.
+"""nginx with WebDAV for a folder: up to 16 front-ends, each a separate nginx (master and workers) for the same data.
 
-It comes closest to a server without cost, and is one of the few that answer a multi-range GET. It runs as the user who
-starts it and requires no credentials, so use it on loopback. See docs/stores.md.
+nginx does less work per request than the other stores, and is one of the few servers that answer a multi-range GET. It
+runs as the user who starts it and does not require credentials. Therefore use it on loopback. See docs/stores.md.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ MODULES = [
 ]
 DAV_EXT = "ngx_http_dav_ext_module.so"
 FRONT_ENDS = 16
-# Uploads are renamed from `incoming` to their place, so both are on one file system. A DELETE removes folders with all
-# their content, except for the root. 64k of header lines are enough for about 3000 ranges in one GET. No timer closes a
-# connection between operations.
+# Uploads are renamed from `incoming` to their final path, so both are on the same file system. A DELETE removes a
+# folder with its content, except for the root folder. Header lines of 64k can contain about 3000 ranges of one GET.
+# The long timeouts prevent nginx from closing a connection between operations.
 CONFIGURATION = """daemon off;
 pid "{run}/{name}.pid";
 error_log stderr error;
@@ -83,12 +83,14 @@ HTTPS = """        ssl_certificate "{chain}";
 
 
 class Settings(ListeningSettings):
-    """An nginx with WebDAV over a folder; it comes closest to a server without cost."""
+    """An nginx with WebDAV for a folder. It does less work per request than the other stores."""
 
     tls: Boolean = TLS
     drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["nginx"]
-    port: int = Field(24000, ge=1024, le=32000, description="First port; one per front-end, in a block of 16 ports.")
+    port: int = Field(
+        24000, ge=1024, le=32000, description="First port of a block of 16 ports; each front-end uses one."
+    )
     processes: int = Field(2, ge=1, description="Number of worker processes.")
 
 
@@ -128,7 +130,7 @@ class Nginx(Managed):
             processes=s.processes,
             user="user root;\n"
             if os.geteuid() == 0
-            else "",  # otherwise the workers cannot enter root's private folders
+            else "",  # without this line, workers of a root master cannot enter root's private folders
             module=self._module(),
             listen=f"{host}:{port}" + (" ssl" if s.tls else ""),
             tls=HTTPS.format(chain=folder / "server.pem", key=folder / "server.key") if s.tls else "",
@@ -141,14 +143,14 @@ class Nginx(Managed):
         return self.settings.port + self._number(name) - 1
 
     def _configuration(self, name: str) -> Path:
-        """Return the path of a front-end's configuration. Its name contains a hash of its content.
+        """Return the path of a front-end's configuration. Its name contains a hash of the content.
 
-        So the command line shows if a front-end runs with other settings than the current ones.
+        Therefore the command line shows whether a running front-end was started with other settings.
         """
         return self.folder / "conf" / f"{name}-{hashlib.sha256(self._text(name).encode()).hexdigest()[:8]}.conf"
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the front-end `http-1` … runs."""
+        """Return the definition of the front-end with this name (`http-1`, …)."""
         host, port = self.settings.address, self._port(name)
         argv = (str(self.program()), "-e", "stderr", "-p", f"{self.folder}/", "-c", str(self._configuration(name)))
         return Daemon(name, argv, host, (port,), "/", tls=self.settings.tls)
@@ -162,7 +164,8 @@ class Nginx(Managed):
             wanted.add(path)
             path.write_text(self._text(name))
             for rest in (self.data / "incoming" / name).glob("*") if name not in running else ():
-                # A partial upload of a killed front-end; the folder stays, because an unrecorded front-end may use it.
+                # This is a partial upload of a killed front-end. The folder is not removed, because an unrecorded
+                # front-end could still use it.
                 rest.unlink()
         for path in set((self.folder / "conf").iterdir()) - wanted:
             path.unlink()

@@ -1,8 +1,8 @@
-"""The near-null S3 server of the calibration: one process that answers at almost no cost.
+"""The near-null S3 server of the calibration: one process that answers with almost no work.
 
-This is storelab's Go program `loadgen/cmd/nullserver`. Objects exist without being written: the last but one component
-of a key names a body. Uploads are discarded, folders of keys are listed by their name, and signatures are not checked.
-See docs/calibration.md.
+The server is storelab's Go program `loadgen/cmd/nullserver`. Clients can read objects that were never written: the
+second last component of a key names the file with the object's content. The server discards uploads and does not check
+signatures. See docs/calibration.md.
 """
 
 import os
@@ -21,15 +21,17 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 
 class Settings(ListeningSettings):
-    """A server that answers S3 at almost no cost and stores nothing.
+    """A server that answers S3 with almost no work and stores nothing.
 
-    The rate that clients reach against it is their own ceiling. Only the workload `calibrate` uses it; calibrated
-    campaigns include it automatically.
+    The rate that clients reach with this server is their maximum rate. Only the workload `calibrate` uses it;
+    calibrated campaigns include it automatically.
     """
 
     tls: Boolean = TLS
     kind: Literal["nullserver"]
-    port: int = Field(25000, ge=1024, le=32000, description="Its port; a second server for https uses the next one.")
+    port: int = Field(
+        25000, ge=1024, le=32000, description="Port of the server; a second server for https uses the next port."
+    )
 
 
 class NullServer(Managed):
@@ -53,9 +55,9 @@ class NullServer(Managed):
         self.bodies.mkdir(exist_ok=True, mode=0o700)
 
     def add_bodies(self, files: Iterable[Path]) -> None:
-        """Offer the contents of these files as objects.
+        """Make the contents of these files available as objects.
 
-        The files are on tmpfs; the server maps a file into memory at its first request.
+        The files are on tmpfs. The server maps a file into memory at its first request.
         """
         for file in files:
             link, fresh = self.bodies / file.name, self.bodies / f".{file.name}.{os.getpid()}"
@@ -72,7 +74,7 @@ class NullServer(Managed):
         return Daemon(name, argv, s.address, (s.port,), "/health", tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
-        self.make_keys(accounts)  # clients sign with them as usual; the server ignores signatures
+        self.make_keys(accounts)  # clients sign their requests as usual, but the server ignores signatures
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Do nothing: the server is usable as soon as it is healthy."""
+        """Do nothing, because the server is usable as soon as it is healthy."""

@@ -1,9 +1,9 @@
-"""OpenAFS on this machine: a cell of one server, and a client in user space (`afsd.fuse`) that mounts it.
+"""OpenAFS on this machine: a cell of one server, and a client in user space (`afsd.fuse`) that mounts the cell.
 
-The servers use only fixed paths (/etc/openafs, /var/lib/openafs, /vicepa), so each runs in its own root directory: the
-system's folders, with the store's folders at these paths. They start in the order of their dependencies, without
-`bosserver`, because a file server that asks for rights too early waits 30 s. There is no authentication (no Kerberos),
-and all users have all rights in the cell's volume. See docs/stores/openafs.md.
+The servers use fixed paths (/etc/openafs, /var/lib/openafs, /vicepa). Therefore each runs in its own root directory
+with the system's folders, and with the store's folders at these paths. storelab starts the servers in the order of
+their dependencies, without `bosserver`, because a file server that asks the others too early waits for 30 s. There is
+no authentication (no Kerberos): all users have all rights in the cell's volume. See docs/stores/openafs.md.
 """
 
 import os
@@ -42,12 +42,12 @@ WORDS = {
     "salvager": ("salvageserver",),
     "volserver": ("davolserver", "-p", "16"),
 }
-CACHE_KB = 100_000  # of the client's memory
-TOOL_S = 30.0  # seconds that one of its tools may take
-READY_S = 60.0  # seconds until its servers must know each other
-QUIT_S = 30.0  # seconds until a file server must have put its volumes off-line
-ADMINISTRATORS, ANY_USER = (struct.pack("!i", number) for number in (-204, -101))  # as in access lists
-# Shell: make a root directory of the system's folders, with the store's folders at the fixed paths of OpenAFS.
+CACHE_KB = 100_000  # size of the client's cache in memory
+TOOL_S = 30.0  # time limit of an OpenAFS tool in seconds
+READY_S = 60.0  # seconds until the servers must know each other
+QUIT_S = 30.0  # seconds until a file server must have taken its volumes off-line
+ADMINISTRATORS, ANY_USER = (struct.pack("!i", number) for number in (-204, -101))  # group numbers in access lists
+# Shell script: create a root directory of the system's folders, with the store's folders at the fixed paths of OpenAFS.
 ENTER = """set -e
 root=$1 own=$2 data=$3
 shift 3
@@ -66,8 +66,9 @@ exec chroot "$root" "$@"
 
 
 def answers(host: str, port: int, timeout: float = 1.0) -> bool:
-    """Return whether a server of Rx reports its version there."""
-    request = struct.pack("!5I4B2H", 0x1000, 0, 0, 0, 0, 13, 1 | 4, 0, 0, 0, 0) + b"\0"  # 13: version; first and last
+    """Return whether a server at this address answers a request for its version in the Rx protocol."""
+    # 13 is the packet type of version requests; 1 | 4 marks the packet as the client's and the last one.
+    request = struct.pack("!5I4B2H", 0x1000, 0, 0, 0, 0, 13, 1 | 4, 0, 0, 0, 0) + b"\0"
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.settimeout(timeout)
@@ -79,12 +80,12 @@ def answers(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 class Settings(MountedSettings):
-    """An OpenAFS cell of one server on this machine, mounted through FUSE; needs root."""
+    """An OpenAFS cell of one server on this machine, mounted through FUSE. It needs root."""
 
     kind: Literal["openafs"]
     subnet: str = Field(
         "10.213.89.0/30",
-        description="Subnet of a link with two addresses, of this host and of the servers; must not be in use.",
+        description="Unused subnet with two addresses, for the link between this host and the servers.",
         pattern=r"^[\d.]+/30$",
     )
 
@@ -110,7 +111,7 @@ class OpenAFS(Mounted):
             program(str(SERVERS / words[0]), "openafs", self.place)
 
     def ask_version(self, program: Path) -> str:
-        """Return the version in the program file: without a cell configured here, its tools print none."""
+        """Return the version from the program file, because OpenAFS tools print none if no cell is configured."""
         found = re.search(rb"OpenAFS +(\d[\w.+~-]*)", program.read_bytes())
         return found.group(1).decode() if found else ""
 
@@ -121,7 +122,7 @@ class OpenAFS(Mounted):
 
     @property
     def _runtime(self) -> Path:
-        """Return the folder in which its programs keep runtime files and their configuration."""
+        """The folder of the programs' runtime files and configuration."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:
@@ -137,7 +138,10 @@ class OpenAFS(Mounted):
         return Daemon(name, argv, host, ports, health, prefix=(*self.namespace.prefix, *enter), elsewhere=True)
 
     def _mount(self, name: str) -> Daemon:
-        """Return the client, in the servers' network but outside of their root, so that all users see its mount."""
+        """Return the definition of the client.
+
+        It runs in the servers' network namespace but not in their root directory, so that all users see its mount.
+        """
         place = self.mount_point(name)
         argv = (
             *(str(program("afsd.fuse", "openafs", self.place)), "-dynroot", "-fakestat", "-memcache"),
@@ -148,11 +152,11 @@ class OpenAFS(Mounted):
         return Daemon(name, argv, self.namespace.server, (), lambda: self._shows(place), prefix=prefix, elsewhere=True)
 
     def _shows(self, place: Path) -> bool:
-        """Return whether the mount works; check it in another process, because a hanging mount would block this one."""
+        """Return whether the mount works. Another process checks it, because a hanging mount would block this one."""
         return mounted(place) and processes.run_command(["stat", str(self.shown(place))], 5.0).returncode == 0
 
     def shown(self, mount: Path) -> Path:
-        """Return the cell's volume, at its writable path."""
+        """Return the writable path of the cell's volume."""
         return mount / f".{CELL}"
 
     def make_ready(self) -> None:
@@ -165,7 +169,7 @@ class OpenAFS(Mounted):
             self.data / "vicepa",
         ]
         folders += [self.data / "lib" / name for name in ("local", "db")]
-        if not mounted(self.mount_point()):  # a mount whose program hangs does not answer
+        if not mounted(self.mount_point()):  # access to a mount whose program hangs would block
             folders.append(self.mount_point())
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -185,11 +189,11 @@ class OpenAFS(Mounted):
             self._make_volume()
 
     def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
-        """Keep a file server, which finds the others again by itself."""
+        """Return whether a daemon can keep running. A file server can, because it finds restarted servers again."""
         return super()._keep_running(daemon, stale and not daemon.name.startswith("fileserver-"))
 
     def _stop(self, names: list[str]) -> list[int]:
-        """Stop daemons; a file server gets SIGQUIT first, because killing it leaves volumes that must be salvaged."""
+        """Stop daemons. A file server gets SIGQUIT first, because its volumes need a repair after it was killed."""
         clients = [n for n in names if n.startswith(self.front)]
         pids = super()._stop(clients)
         for process in self.daemons.family_of("fileserver-1") if "fileserver-1" in names else ():
@@ -216,7 +220,7 @@ class OpenAFS(Mounted):
         return done.stdout
 
     def _await(self, tool: str, *words: str, has: str = "") -> None:
-        """Repeat a query until it succeeds with `has` in the output. Raises MeasurementFailed."""
+        """Repeat a query until it succeeds with `has` in the output. Raises MeasurementFailed after READY_S."""
         end = time.monotonic() + READY_S
         while (done := self._ask(tool, *words)).returncode or has not in done.stdout:
             if time.monotonic() > end:
@@ -225,9 +229,9 @@ class OpenAFS(Mounted):
             time.sleep(0.1)
 
     def _make_volume(self) -> None:
-        """Make the cell's volume once, with all rights for all users and without quota.
+        """Create the cell's volume if it does not exist, with all rights for all users and without quota.
 
-        A client of FUSE cannot change access lists, so the list of a volume is changed in its dump.
+        The FUSE client cannot change access lists. Therefore the access list is changed in a dump of the volume.
         """
         server = self.namespace.server
         self._await("vos", "listaddrs", has=server)

@@ -1,7 +1,7 @@
-"""`rclone serve s3` on this machine: one server over one folder, for comparison with systems that are made for S3.
+"""`rclone serve s3` on this machine: one server for one folder, to compare it with systems that are made for S3.
 
-Objects are plain files. All keys reach all buckets, because it has one name space and no owners. It has one front-end,
-because a second one would not see for minutes what the first one wrote. See docs/stores/rclone.md.
+Objects are plain files. Every key gives access to all buckets, because they have no owners. There is only one
+front-end, because a second one would see new objects of the first one only after minutes. See docs/stores/rclone.md.
 """
 
 from pathlib import Path
@@ -20,11 +20,11 @@ ACCOUNTS = 32  # number of keys that the server gets when it starts
 
 
 class Settings(ListeningSettings):
-    """`rclone serve s3` over a folder, started and stopped by storelab."""
+    """The program `rclone serve s3` for a folder, which storelab starts and stops."""
 
     tls: Boolean = TLS
     kind: Literal["rclone"]
-    port: int = Field(26500, ge=1024, le=32000, description="Its port.")
+    port: int = Field(26500, ge=1024, le=32000, description="Port of the server.")
 
 
 class Rclone(Managed):
@@ -45,10 +45,9 @@ class Rclone(Managed):
         self.make_keys(ACCOUNTS)
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the one server `s3-1` runs.
+        """Return the definition of the only server, `s3-1`.
 
-        The keys are in the environment, because all users can see command lines. Empty folders stay, because they are
-        buckets.
+        The keys are in the environment, because all users can see command lines.
         """
         s = self.settings
         host, port = self.address(self._number(name)), s.port
@@ -59,7 +58,7 @@ class Rclone(Managed):
         pairs = ",".join(f'"{keys["access_key"]},{keys["secret_key"]}"' for keys in self.keyring.known())
 
         def answers() -> bool:
-            """Return whether it refuses a request without keys; it has no health check."""
+            """Return whether the server refuses a request without keys. rclone has no health check."""
             try:
                 return network.get(host, port, "/", 1.0, s.tls)[0] in (400, 403)
             except OSError:

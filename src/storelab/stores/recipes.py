@@ -1,4 +1,4 @@
-"""What `storelab install NAME` can install: a kind of store with a recipe, an engine, or a testbed."""
+"""The list of all names that `storelab install NAME` accepts: kinds of stores, engines and testbeds."""
 
 import importlib
 from pathlib import Path
@@ -7,8 +7,8 @@ from storelab import stores
 from storelab.core.errors import UserError
 from storelab.install import Part
 
-# Installable programs other than stores: name -> module and function(tools folder) -> list of parts. `root` is ROOT,
-# not the kind of store of that name.
+# Programs other than stores: name -> module and function, which gets the tools folder and returns a list of parts.
+# `root` is the ROOT framework, not the kind of store with this name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "sshd": ("storelab.install.debian", "sshd"),
@@ -22,12 +22,12 @@ OTHERS = {
 
 
 def names() -> list[str]:
-    """Return the names of all that can be installed, stores first."""
+    """Return all names that can be installed, stores first."""
     return [*(kind for kind in stores.KINDS if stores.load(kind).recipe), *OTHERS]
 
 
 def parts(name: str, tools: Path) -> list[Part]:
-    """Return the parts of a recipe. Raises UserError for a kind that needs no installation, or is unknown."""
+    """Return the parts of a recipe. Raises UserError if the name is unknown or needs no installation."""
     tools = Path(tools).expanduser()
     if name in OTHERS:
         module, function = OTHERS[name]
@@ -36,5 +36,5 @@ def parts(name: str, tools: Path) -> list[Part]:
         raise UserError("install", f"{name!r} cannot be installed", f"use one of: {', '.join(names())}")
     recipe = stores.load(name).recipe
     if recipe is None:
-        raise UserError("install", f"{name} needs no installation", "`make setup` installs what it needs")
+        raise UserError("install", f"{name} needs no installation", "leave it out; `make setup` installs its clients")
     return recipe(tools)

@@ -1,4 +1,4 @@
-"""Any existing S3 endpoint; storelab does not start or stop it. See docs/stores.md."""
+"""The kind `s3`: any existing S3 endpoint, which storelab does not start or stop. See docs/stores.md."""
 
 import os
 import re
@@ -29,23 +29,33 @@ ENDINGS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 
 class KeyProgram(subprocess.Popen[bytes]):
-    """The `credential_process` of a profile. It may ask for a code on the terminal, and has 60 s."""
+    """The `credential_process` of a profile. It can ask for a code on the terminal, and is killed after 60 s."""
 
     def communicate(self, *_: Any, **__: Any) -> tuple[bytes, bytes]:
         try:
             return super().communicate(timeout=patience.STALLED_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            problem = f"the profile's `credential_process` does not end in {patience.STALLED_S:.0f} s"
-            raise UserError("stores", problem, "run it by hand; log in again") from None
+            problem = f"the profile's `credential_process` did not end within {patience.STALLED_S:.0f} s"
+            raise UserError("stores", problem, "run it in a terminal to see why, or log in again") from None
 
 
 @dataclass(frozen=True)
 class Preset:
     """An S3 system and its limits.
 
-    front_ends: of the documented installation, None if unknown; buckets_per_account: maximum; multipart: whether it
-    supports uploads in parts; multi_range: whether it answered a GET of several ranges with all of them.
+    Attributes
+    ----------
+    system
+        Printed name.
+    front_ends
+        Number of front-ends of the documented installation; None if unknown.
+    buckets_per_account
+        Maximum number of buckets of one account.
+    multipart
+        Whether the system supports multipart uploads.
+    multi_range
+        Whether the answer to a GET of several ranges contained all of them.
     """
 
     system: str
@@ -74,53 +84,56 @@ class Settings(ExternalSettings):
     preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
         None,
         description=(
-            "A known system with its documented limits, see docs/stores.md; `storelab check` compares the plan with "
-            "them."
+            "A known system with documented limits, see docs/stores.md. `storelab check` compares the plan with these "
+            "limits."
         ),
     )
     buckets_per_account: int | None = Field(
-        None, ge=1, description="Maximum number of buckets of one account; default: the preset's, else no limit."
+        None, ge=1, description="Maximum number of buckets of one account; default: limit of the preset, or no limit."
     )
     multipart: Boolean | None = Field(
         None,
         description=(
-            "Whether the server supports multipart uploads; if not, large objects are written in one PUT. Default: "
-            "the preset's, else true."
+            "Whether the server supports multipart uploads. If not, large objects are written in one PUT. Default: "
+            "value of the preset, or true."
         ),
     )
     endpoint: str | list[str] = Field(
-        description="URL, or the list of the front-ends' URLs, such as `https://s3.example.org`."
+        description="URL such as `https://s3.example.org`, or the list of the front-ends' URLs."
     )
     resolve_all: Boolean = Field(
-        False, description="Resolve the DNS name to all its addresses and distribute the clients over them."
+        False, description="Resolve the DNS name to all of its addresses, and distribute the clients over them."
     )
-    region: Name = Field("us-east-1", description="Region for the signature.")
+    region: Name = Field("us-east-1", description="Region in the signature of requests.")
     addressing: Literal["path", "virtual"] = Field(
         "path", description="`path`: host/bucket/key; `virtual`: bucket.host/key."
     )
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
-    ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    ca_file: FolderPath | None = Field(
+        None, description="File of CA certificates (PEM) that verify the server's certificate."
+    )
     proxy: Literal["none", "environment"] = Field(
         "none",
         description=(
             "`environment`: all clients and staging use the proxy that `http_proxy`, `https_proxy`, `all_proxy` and "
-            "`no_proxy` define. Never for loopback."
+            "`no_proxy` define. Loopback addresses never use a proxy."
         ),
     )
     profile: Text | None = Field(
         None,
         description=(
-            "AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
+            "AWS profile with the credentials. Default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN "
+            "if they are set, otherwise AWS_PROFILE."
         ),
     )
     profiles: Annotated[list[Text], Once] = Field(
         default_factory=list,
-        description="AWS profiles of further accounts, for sweeps over `accounts`; `profile` stays the first.",
+        description="AWS profiles of further accounts, for sweeps over `accounts`. `profile` is the first account.",
     )
     bucket: str | None = Field(
         None,
-        description="The only bucket that you may use; storelab writes below `prefix` in it. Default: storelab makes "
-        "buckets.",
+        description="An existing bucket. storelab uses only this bucket, and writes below `prefix` in it. Default: "
+        "storelab creates buckets.",
     )
 
     @field_validator("bucket")
@@ -131,8 +144,8 @@ class Settings(ExternalSettings):
         ):
             return bucket
         raise ValueError(
-            f"{shown(bucket)} is not a valid S3 bucket name; use 3 to 63 lower-case letters, digits, '-' and '.', and "
-            "no IP address"
+            f"{shown(bucket)} is not a valid S3 bucket name; use 3 to 63 lower-case letters, digits, '-' and '.', but "
+            "not an IP address"
         )
 
 
@@ -162,7 +175,10 @@ class S3(External):
         return self._resolve(urls) if self.settings.resolve_all else urls
 
     def _resolve(self, urls: list[str]) -> list[str]:
-        """Return one URL per address of the name; certificates and virtual hosts are not possible with addresses."""
+        """Return one URL for each address of the host name.
+
+        Raises UserError if settings need a host name: verified certificates and virtual hosts.
+        """
         place, s = f"{self.place}.resolve_all", self.settings
         if len(urls) > 1:
             raise UserError(place, f"{len(urls)} URLs are listed", "set one URL, or set resolve_all to false")
@@ -185,7 +201,7 @@ class S3(External):
             raise UserError(
                 f"{self.place}.endpoint",
                 f"the name {parts.hostname!r} cannot be resolved",
-                "check the spelling and DNS",
+                "check the spelling, and DNS",
             ) from None
         hosts = sorted({f"[{a[4][0]}]" if a[0] == socket.AF_INET6 else str(a[4][0]) for a in found})
         return [f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "") for host in hosts]
@@ -211,7 +227,7 @@ class S3(External):
 
         Raises UserError if there are none.
         """
-        import botocore.session  # here: planning only reads the settings, and botocore is slow to import
+        import botocore.session  # imported here, because botocore is slow to import and planning does not need it
 
         from storelab.stores.protocols.s3 import ERRORS, KEYS, explain
 
@@ -231,8 +247,8 @@ class S3(External):
         try:
             session = botocore.session.Session(profile=profile)
             providers = session.get_component("credential_provider")
-            for asks_the_network in ("container-role", "iam-role"):
-                providers.remove(asks_the_network)
+            for metadata_service in ("container-role", "iam-role"):
+                providers.remove(metadata_service)
             providers.get_provider("custom-process")._popen = KeyProgram
             found = session.get_credentials()
             keys = found.get_frozen_credentials() if found else None
@@ -244,10 +260,10 @@ class S3(External):
             AttributeError,
             LookupError,
             RuntimeError,
-        ) as error:  # not its text: it may hold keys
+        ) as error:  # the message does not include the text of this error, because it can contain keys
             named = f"the keys of {profile or os.environ['AWS_PROFILE']!r} cannot be read"
             kind = "they have expired" if "expired" in str(error) else type(error).__name__
-            hint = "log in again, or see what the profile's `credential_process` prints"
+            hint = "log in again, or run the profile's `credential_process` to see its output"
             raise UserError(f"{self.place}.profile", f"{named} ({kind})", hint) from None
         if not keys or not keys.access_key:
             raise UserError(
@@ -256,7 +272,7 @@ class S3(External):
         return Credentials(keys.access_key, keys.secret_key, keys.token).checked(f"{self.place}.profile")
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
-        """Return the expiry of session tokens, from the variables of `aws configure export-credentials`."""
+        """Return the expiry of the session token, if AWS_CREDENTIAL_EXPIRATION gives it."""
         if self.settings.profile or not os.environ.get("AWS_SESSION_TOKEN"):
             return []
         with suppress(KeyError, ValueError):
@@ -273,7 +289,7 @@ class S3(External):
     def require(self) -> None:
         """Raise UserError if a configured profile does not exist, or if a proxy in the environment is not valid.
 
-        Keys are read only when they are needed.
+        The keys themselves are not read.
         """
         for url in self.urls:
             environment.proxy(self.endpoint(url))
@@ -296,32 +312,29 @@ class S3(External):
                 )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Send one signed list to each front-end, which must answer like S3; nothing is started or written.
-
-        Raises UserError with the problem.
-        """
+        """Send one signed LIST request to each front-end. Raises UserError if it does not answer like S3."""
         keys, *_ = [self.credentials(i) for i in range(accounts)]
         with ThreadPoolExecutor(16) as pool:
             self._version, *_ = pool.map(lambda e: self._greet(e, keys), self.endpoints(front_ends))
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
-        """Return the `Server` header of the answer to a signed list, which must be S3's."""
+        """Return the `Server` header of the answer to a signed LIST request. Raises UserError if it is not from S3."""
         from storelab.stores.protocols.s3 import server_header
         from storelab.stores.protocols.s3_clients import client
 
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
         try:
             return patience.call(
-                f"{self.place}: the first list",
+                f"{self.place}: the first LIST request",
                 lambda: server_header(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/"),
             )
         except MeasurementFailed as stalled:
             problem = str(stalled).removeprefix(f"{self.place}: ")
-            raise UserError(f"{self.place}.endpoint", problem, "check the server, and the network to it") from None
+            raise UserError(f"{self.place}.endpoint", problem, "check the server and the network") from None
 
     @cached_property
     def _version(self) -> str:
-        """The server's `Server` header; '' if it sends none or cannot be reached."""
+        """The `Server` header of the server; '' if it sends none or cannot be reached."""
         with suppress(UserError):
             return self._greet(self.endpoints()[0], self.credentials())
         return ""

@@ -1,7 +1,8 @@
-"""SeaweedFS on this machine: master, volume servers, filer and 1..23 S3 front-ends, one process each.
+"""SeaweedFS on this machine: master, volume servers, filer and up to 23 S3 front-ends, one process each.
 
-Only the front-ends require keys, so only they listen on `address`; the other daemons stay on loopback. They start in
-stages, because a daemon that does not find its master waits for seconds before it retries. See docs/stores.md.
+Only the front-ends require keys. Therefore only they listen on `address`, and the other daemons on loopback. The
+daemons start in stages, because a daemon that does not find its master waits several seconds before it retries. See
+docs/stores.md.
 """
 
 import json
@@ -27,14 +28,14 @@ from storelab.stores.managed.settings import DRIVE_SIZE, TLS, DriveSize, Listeni
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read when they start
-REPLICATION = {"none": "000", "replica-2": "010", "replica-3": "020"}  # copies in other racks of the one data centre
+REPLICATION = {"none": "000", "replica-2": "010", "replica-3": "020"}  # copies in other racks of the only data centre
 GARBAGE = 0.0001  # a vacuum rewrites volumes with at least this fraction of deleted bytes
-LAST = "/.storelab-last-deletion"  # a file of the filer
-# Vacuum only when `reclaim` requests it, not during a point. The first option is the interval between automatic vacuums
-# in seconds. Versions before 4.48 have a threshold of garbage instead, which no volume reaches.
+LAST = "/.storelab-last-deletion"  # path of a file in the filer
+# SeaweedFS must vacuum only when `reclaim` requests it, not during a point. The first option is the interval between
+# automatic vacuums in seconds. Versions before 4.48 have a garbage threshold instead, which no volume can reach.
 NO_VACUUM, NO_VACUUM_BEFORE = "-vacuumIntervalSeconds=100000000", "-garbageThreshold=1"
-# Files in the working folder have priority over a system-wide /etc/seaweedfs. They also switch off maintenance during
-# a point.
+# Configuration files in the working folder, which have priority over a system-wide /etc/seaweedfs. They also switch
+# automatic maintenance off, so that it does not run during a point.
 TOML = {
     "security.toml": "# nothing: loopback only\n",
     "master.toml": (
@@ -55,7 +56,7 @@ class Settings(ListeningSettings):
         18300,
         ge=1024,
         le=22000,
-        description="First port; it uses a block of 32 ports from here, and gRPC at port + 10000.",
+        description="First port of a block of 32 ports; the gRPC ports are 10000 higher.",
     )
     servers: int = Field(1, ge=1, le=7, description="Number of volume servers, each in a separate rack.")
     redundancy: Literal["none", "replica-2", "replica-3"] = Field(
@@ -63,8 +64,8 @@ class Settings(ListeningSettings):
     )
     version: Text | None = Field(
         None,
-        description="Version of its program; default: that of the environment. Install others with `storelab install "
-        "seaweedfs`.",
+        description="Version of the program; default: the version in storelab's environment. `storelab install "
+        "seaweedfs` installs another version.",
     )
     volume_size: Annotated[Size, at_least("1 MiB")] = Field(
         "1 GB", description="Size limit of one volume; a bucket uses at least one volume."
@@ -73,14 +74,14 @@ class Settings(ListeningSettings):
         6500,
         ge=8,
         description=(
-            "Maximum number of volumes of a volume server (a volume uses space as it fills, and two open files)."
+            "Maximum number of volumes of a volume server. A volume uses two open files, and space as it fills."
         ),
     )
     volumes_per_bucket: int = Field(
         3,
         ge=1,
         le=7,
-        description="Number of volumes that a new bucket gets and writes to; one if `max_volumes` is below 400.",
+        description="Number of volumes to which a new bucket writes; one if `max_volumes` is below 400.",
     )
 
 
@@ -119,7 +120,7 @@ class SeaweedFS(Managed):
         return self.settings.port + offset + int(number or 0)
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the daemon `master`, `volume-1` …, `filer` or `s3-1` … runs."""
+        """Return the definition of the daemon with this name (`master`, `filer`, `volume-1`, …, `s3-1`, …)."""
         s, port = self.settings, self._port(name)
         version = self.versions.get(name, s.version or "")
         vacuum = NO_VACUUM_BEFORE if version in wheels.SEAWEEDFS else NO_VACUUM
@@ -155,7 +156,7 @@ class SeaweedFS(Managed):
             f"-port={port}",
             *options,
         )
-        # The filer never ends on SIGTERM; its writes are in the kernel by then.
+        # The filer does not end on SIGTERM. A kill is safe after this time, because the kernel has its writes.
         grace = 0.5 if kind in ("filer", "s3") else 10.0
         health = "/cluster/healthz" if kind == "master" else "/healthz"
         return Daemon(name, argv, host, (port, port + self.second_block), health, grace, tls=kind == "s3" and s.tls)
@@ -169,8 +170,8 @@ class SeaweedFS(Managed):
         path = self.folder / "s3.json"
         if path.exists() and len(self.keyring.known()) >= ACCOUNTS:
             return
-        # An action without a bucket is valid for all buckets. Only the first account has them, because it owns what it
-        # makes. The others are limited to names with their number (see Store.bucket_name).
+        # An action without a bucket is valid for all buckets. Only the first account has such actions. The others are
+        # limited to bucket names with their account number (see Store.bucket_name).
         acts = ["Admin", "Read", "Write", "List", "Tagging"]
         identities = [
             {
@@ -186,16 +187,16 @@ class SeaweedFS(Managed):
         temporary.replace(path)
 
     def healthy(self, daemon: Daemon) -> bool:
-        # /dir/status needs the lock of the topology, so it detects a deadlocked master, which still passes its health
-        # check.
+        # A deadlocked master still passes its health check. /dir/status needs the lock of the topology, so it detects
+        # the deadlock.
         locked = daemon.name == "master" and not network.answers(daemon.host, daemon.ports[0], "/dir/status", 3.0)
         return daemon.healthy(3.0) and not locked
 
     def started(self, daemon: Daemon) -> None:
-        """Restart a master that would refuse all writes for about 20 s.
+        """Restart the master if it would refuse all writes for about 20 s after its start.
 
-        This is a race in its start, seen on busy machines: it resumes its state and is elected before it listens for
-        the election. A restart is quick, and happens before other daemons depend on it.
+        This happens on busy machines because of a race: the master resumes its state and is elected before it listens
+        for the election. A restart is quick, and no other daemon depends on the master yet.
         """
         for _ in range(8):
             if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0)[1]:
@@ -205,7 +206,7 @@ class SeaweedFS(Managed):
             self.daemons.wait_healthy(daemon)
 
     def make_accounts(self, accounts: int) -> None:
-        """Wait until the master knows all racks, because copies go to other racks."""
+        """Wait until the master knows all racks, because copies are written to other racks."""
         end = time.monotonic() + 20
         while self.settings.servers > 1:
             status = json.loads(self._ask("master", "/dir/status", 5.0)[1])
@@ -230,7 +231,7 @@ class SeaweedFS(Managed):
         return self.data / actor if actor in self._volumes() else None
 
     def condition(self) -> Condition:
-        """Return the condition by the master's topology: volume servers, and volumes with too few copies."""
+        """Return the condition from the master's topology: volume servers, and volumes with too few copies."""
         try:
             topology = json.loads(self._ask("master", "/dir/status", CONDITION_TIMEOUT_S)[1])["Topology"]
         except (MeasurementFailed, ValueError, LookupError):
@@ -250,9 +251,9 @@ class SeaweedFS(Managed):
         }
 
     def administration(self) -> list[AdminAnswer]:
-        """Return the users that `weed shell` reports.
+        """Return the check of the users that `weed shell` lists.
 
-        The front-ends have their users from a static file (`weed s3 -config`); storelab supports only this.
+        storelab gives the front-ends their users in a static file (`weed s3 -config`), so the list does not show them.
         """
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
         done = processes.run_command(
@@ -271,7 +272,7 @@ class SeaweedFS(Managed):
                 f"s3.user.list of weed shell: {len(found)} users; users in the static file of the front-ends are not "
                 "listed",
             ),
-            AdminAnswer(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab writes one"),
+            AdminAnswer(KEYS, NOT_TRIED, "the static file can list several keys of a user; storelab writes one key"),
         ]
 
     def retains_overwritten(self, size_bytes: int) -> bool:
@@ -279,10 +280,10 @@ class SeaweedFS(Managed):
         return True
 
     def reclaim(self, timeout: float = 180.0) -> None:
-        """Vacuum until no volume has more than 0.02 % of deleted bytes, for up to `timeout` s.
+        """Vacuum until no volume has more than 0.02 % of deleted bytes, but at most `timeout` seconds.
 
-        Volumes learn of deletions with a delay. With thousands of volumes one round takes minutes. A later call does
-        the rest, so a timeout does not fail the point.
+        Volumes learn of deletions with a delay. With thousands of volumes, one round takes minutes. A timeout is not an
+        error, because a later call continues the work.
         """
         end = time.monotonic() + timeout
         try:
@@ -294,9 +295,9 @@ class SeaweedFS(Managed):
                 raise
 
     def _vacuum(self, end: float) -> None:
-        """Vacuum until two checks find no volume to rewrite, or until the time `end`.
+        """Vacuum until two checks in a row find no volume to rewrite, or until the time `end`.
 
-        The volume of the filer's log grows and always has a few deleted bytes, which are tolerated.
+        The volume of the filer's log always has a few deleted bytes, which the threshold tolerates.
         """
         clean = 0
         while clean < 2 and time.monotonic() < end:
@@ -309,9 +310,9 @@ class SeaweedFS(Managed):
     def _pass_on_deletions(self, end: float) -> None:
         """Wait until the volumes know of all deletions so far, or until the time `end`.
 
-        The filer forwards them in order, about once a second. The last one is the deletion of a small file that this
-        method writes: when its volume has deleted it, all earlier ones are done. A full store accepts no file; then
-        this returns at once.
+        The filer forwards deletions in order, about once a second. This method writes a small file and deletes it. When
+        the volume has deleted this file, all earlier deletions are done. If the store is full and does not accept the
+        file, the method returns immediately.
         """
 
         def file(query: str = "", method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
@@ -338,7 +339,7 @@ class SeaweedFS(Managed):
 
 
 def volumes_of(text: str) -> list[int]:
-    """Return the volume numbers in the master's list for a server, such as `1-3 7`; [] if the list is abbreviated."""
+    """Return the numbers in the master's list of a server's volumes, such as `1-3 7`; [] if the list is abbreviated."""
     out: list[int] = []
     for word in text.split():
         first, _, last = word.partition("-")

@@ -1,7 +1,7 @@
-"""The Versity S3 gateway on this machine: 1..24 gateways, one process each, over one folder.
+"""The Versity S3 Gateway on this machine: up to 24 gateways for one folder, one process each.
 
-Objects are plain files, their metadata are extended attributes. All gateways share the folder of accounts, so they all
-know an account that was made through one of them. See docs/stores.md.
+Objects are plain files with their metadata in extended attributes. All gateways share the folder of accounts, so that
+an account created at one gateway is valid at all of them. See docs/stores.md.
 """
 
 import os
@@ -30,16 +30,18 @@ PROGRAM = golang.Program(
     "Go modules, 110 MB to download; 1 to 4 minutes on two cores, 1.2 GB of disk to build, 45 MB afterwards; no root",
     1.5e9,
 )
-ROLE = "userplus"  # may make buckets and access only its own
+ROLE = "userplus"  # this role can create buckets, and can access only its own buckets
 
 
 class Settings(ListeningSettings):
-    """A Versity S3 gateway over a folder, started and stopped by storelab; several gateways share the folder."""
+    """One or more Versity S3 gateways for one folder, which storelab starts and stops."""
 
     tls: Boolean = TLS
     drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["versitygw"]
-    port: int = Field(23000, ge=1024, le=32000, description="First port; one per front-end, in a block of 32 ports.")
+    port: int = Field(
+        23000, ge=1024, le=32000, description="First port of a block of 32 ports; each front-end uses one."
+    )
 
 
 class Versitygw(Managed):
@@ -55,7 +57,7 @@ class Versitygw(Managed):
     recipe = PROGRAM.parts
 
     def ask_version(self, program: Path) -> str:
-        """Return the version of the module if the program reports `git`, as one built by `storelab install` does."""
+        """Return the version. A program built by `storelab install` reports none; then return the module's version."""
         return super().ask_version(program) or golang.module_version(program, PROGRAM.module)
 
     def make_ready(self) -> None:
@@ -71,7 +73,7 @@ class Versitygw(Managed):
             ) from None
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the gateway `s3-1` … runs.
+        """Return the definition of the gateway with this name (`s3-1`, …).
 
         The administrator's keys are in the environment, because all users can see command lines.
         """
@@ -99,7 +101,7 @@ class Versitygw(Managed):
         return Daemon(name, argv, host, (port,), "/health", environ=environ, tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
-        """Make all accounts through one gateway, because concurrent changes could be lost."""
+        """Create all accounts through one gateway, because concurrent changes could be lost."""
         there = self._users()
         for keys in self.make_keys(accounts):
             if keys["access_key"] not in there:
@@ -112,7 +114,7 @@ class Versitygw(Managed):
         user_names = [self.credentials(i).access_key for i in range(self.accounts())]
         return [
             listed("list-users", self._users(), user_names),
-            AdminAnswer(KEYS, NO, "a user is an access key, with only one pair"),
+            AdminAnswer(KEYS, NO, "a user is an access key and has only one pair of keys"),
         ]
 
     def _users(self) -> set[str]:
@@ -121,7 +123,7 @@ class Versitygw(Managed):
         return {e.text or "" for e in users.iter() if e.tag.rpartition("}")[2] == "Access"}
 
     def _ask(self, action: str, body: bytes = b"") -> bytes:
-        """Return the answer of the administration interface to a request as administrator. Raises MeasurementFailed."""
+        """Send a request as administrator, and return the answer. Raises MeasurementFailed."""
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials

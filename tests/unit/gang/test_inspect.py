@@ -80,7 +80,7 @@ def test_nodes_report_what_keeps_them_from_measuring(tmp_path, monkeypatch):
     problems = rows[2]["problem"].split("; ")
     assert [p.split(":")[0] for p in problems[1:3]] == ["http", f"the folder {tmp_path} (`scratch`) does not exist"]
     assert problems[0].startswith("other python: python 3.0") and problems[3].startswith("1023 open files")
-    assert rows[3]["problem"].startswith("its clock is +2.000 s from this one") and rows[3]["link"] == "unknown"
+    assert rows[3]["problem"].startswith("its clock differs by +2.000 s from") and rows[3]["link"] == "unknown"
     nothing = dict.fromkeys(inspect.COLUMNS, "-")
     assert rows[4] == nothing | {"host": "n4", "problem": "setup failed"}
     assert rows[5] == nothing | {"host": "node 5", "problem": "error: n5: task 5: Killed"}

@@ -309,7 +309,7 @@ def test_addresses_and_folders_of_managed_stores(tmp_path):
     for host in ("192.0.2.1", "no-such-host.invalid", "2001:db8::1"):
         for key, value in (("address", host), ("front_end_addresses", ["127.0.0.1", host])):
             message = places(a=kind | {key: value})
-            assert message.startswith(f"stores.a.{key}: {host} is not an address to listen at ("), message
+            assert message.startswith(f"stores.a.{key}: this machine cannot listen on {host} ("), message
     for second in (data, f"{data}/", f"{data}/inside", str(tmp_path)):
         message = places(a=kind | {"directory": data}, b=other | {"directory": second})
         assert message.startswith("stores.b.directory: ") and "overlaps with the folder of store a" in message, second
@@ -333,9 +333,9 @@ def test_workers_fit_into_the_limit_of_open_files(tmp_path, monkeypatch):
         monkeypatch.setattr(check.resource, "getrlimit", lambda _, hard=hard: (64, hard))
         config, points = made(tmp_path, sweep(workers=workers))
         message = refusal(check.open_files, config, points)
-        found = f"a client of {workers} workers opens up to {64 + 2 * workers} files, this shell allows {hard}"
+        found = f"a client of {workers} workers opens up to {64 + 2 * workers} files, but this shell allows only {hard}"
         assert (
-            message.startswith(f"sweeps.s: {found}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+            message.startswith(f"sweeps.s: {found}; raise the limit (ulimit -Hn 464)") if refused else message == NONE
         )
     monkeypatch.setattr(check.resource, "getrlimit", lambda _: (64, check.resource.RLIM_INFINITY))
     assert refusal(check.open_files, *made(tmp_path, sweep(workers=10_000))) == NONE

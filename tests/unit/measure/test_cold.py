@@ -58,7 +58,7 @@ def test_check_notes_stores_that_cannot_be_cold(tmp_path):
     for store, words in (
         ({"kind": "ceph"}, "in memory"),
         ({"kind": "seaweedfs", "backing": "tmpfs", "directory": "/dev/shm/x"}, "in memory"),
-        (URL, "is not managed by storelab"),
+        (URL, "storelab does not manage store a"),
     ):
         config = configured(GET | axes, store, state=str(tmp_path))
         (line,) = cold.notes(plan.make(config, WORKLOADS), all_stores(config))

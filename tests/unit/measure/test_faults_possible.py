@@ -29,7 +29,7 @@ def test_impossible_acts_are_refused(tmp_path):
         ("ceph", [KILL | {"act": "remove_drive"}], "osd-0 of store ceph (kind ceph)"),
         ("minio", [KILL | {"act": "remove_drive", "actor": "front.0"}], "minio-1 of store minio (kind minio)"),
         ("sw", [KILL | {"act": "resume"}], "resume of volume-1 has no hang before it"),
-        ("sw", [KILL, AGAIN], "kill is done twice to volume-1"),
+        ("sw", [KILL, AGAIN], "kill of volume-1 occurs twice"),
         ("sw", [KILL, AGAIN | {"act": "return_drive"}], "has no remove_drive"),
         ("sw", [KILL | {"act": "fill"}], "a disk that others use"),
         ("ceph", [KILL | {"act": "fill", "actor": "mon"}], "mon has no separate disk"),

@@ -227,7 +227,7 @@ def asked(tmp_path, cluster, monkeypatch):
     """Return a store of three nodes with data, two of which run; the first does not answer."""
     s = store(tmp_path, servers=3, redundancy="replica-3")
     monkeypatch.setattr(s, "front_ends", lambda: ["node-1", "node-2"])
-    monkeypatch.setattr(s, "_asked", {"node-1": GONE, "node-2": cluster[0]}.__getitem__)
+    monkeypatch.setattr(s, "_admin", {"node-1": GONE, "node-2": cluster[0]}.__getitem__)
     return s
 
 

@@ -51,7 +51,7 @@ def test_daemons_have_separate_ports_and_folders(tmp_path, monkeypatch):
 def test_settings_that_cannot_be_are_refused(tmp_path):
     for servers, redundancy in ((1, "replica-2"), (2, "replica-3")):
         message = refusal(store(tmp_path, servers=servers, redundancy=redundancy).require)
-        assert message.startswith("stores.h.servers: ") and f"{servers} DataNodes" in message
+        assert message.startswith("stores.h.servers: ") and f"DataNodes, but there are {servers};" in message
     check_refused("stores.h: ", "' '", store(tmp_path / "my data").up)
 
 

@@ -115,7 +115,7 @@ STRANGERS = [
     ((403, {"Content-Type": "text/html"}, b"<html><title>Access denied</title>"), '"Access denied" (HTTP 403)'),
     ((503, HTML, BAD), "an HTML page of nginx/1.24.0"),
     ((200, {}, b""), "an empty body (HTTP 200)"),
-    ((103, {"link": "</x>; rel=preload"}, b""), "an interim response (HTTP 103) before its answers"),
+    ((103, {"link": "</x>; rel=preload"}, b""), "interim responses (HTTP 103) before its answers"),
     ((200, {"Content-Type": "application/json"}, b'{"ok": true}'), "application/json"),
     ((200, {}, b"<feed><entry/></feed>"), "<feed>"),
     ((302, LOGIN, b""), "(302) to https://login.example.org/sso,"),
@@ -279,7 +279,7 @@ def test_program_that_gives_no_keys_is_named(keys, monkeypatch, tmp_path):
     old = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "my-secret", "Expiration": "2020-01-01T00:00:00Z"}
     program = tmp_path / "program"
     for script, words in (
-        ("exec sleep 30", "does not end in 0 s"),
+        ("exec sleep 30", "did not end within 0 s"),
         ("echo my-secret", "cannot be read (JSONDecodeError)"),
         ("echo '[\"my-secret\"]'", "cannot be read (AttributeError)"),
         ("printf '\\377my-secret'", "cannot be read (UnicodeDecodeError)"),

@@ -85,7 +85,7 @@ def lines(text: str) -> list[str]:
 
 def test_configuration_of_each_daemon(tmp_path):
     cluster = store(tmp_path, servers=3)
-    cluster._asked = 2
+    cluster._requested = 2
     server, redirector = lines(cluster.text("s2")), lines(cluster.text("r2"))
     assert [line for line in server if line.startswith("all.manager")] == [
         "all.manager all 10.213.77.2:10941",

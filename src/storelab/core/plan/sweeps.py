@@ -130,10 +130,10 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
     times = {
         name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0
         for name in ("duration", "warm_up")
-        if isinstance(sweep, Sweep)
+        if hasattr(sweep, name)  # a role has none
     }
-    if isinstance(sweep, Sweep) and sweep.bins:
-        times["bins"] = max(MIN_BIN_NS, round(sweep.bins * factor / ms) * ms)
+    if bins := getattr(sweep, "bins", None):
+        times["bins"] = max(MIN_BIN_NS, round(bins * factor / ms) * ms)
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]

@@ -1,6 +1,4 @@
-"""Launchers start the clients: as processes on this host, over ssh, by Slurm's srun, or by HTCondor.
+"""Launchers, which start clients as processes on this host, over ssh, with Slurm's srun, or with HTCondor.
 
-`choose` selects one.
-
-May import: the same as `gang`.
+`choose` selects the launcher. The imports of `gang` are allowed here too.
 """

@@ -1,4 +1,4 @@
-"""Choose the launcher that the configuration asks for, and check whether this host can use it."""
+"""Functions that select the configured launcher, and check whether this host can use it."""
 
 import os
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ LOCAL = "local"
 
 
 def spare(config: Config, point: Point | None) -> AbstractContextManager[Spare]:
-    """Start a process for `make` that loads the modules of the point's clients while the point is prepared.
+    """Yield a process for `make`, which imports the modules of the point's clients while the point is prepared.
 
-    It is None without a point, and if no client starts on this host.
+    It is None if there is no point, or if no client starts on this host.
     """
     if point is None or config.launcher.kind != LOCAL:
         return nullcontext()
@@ -36,9 +36,10 @@ def make(
     store: Store | None = None,
     spare: Spare = None,
 ) -> Any:
-    """Return the launcher of one point's gang. store: may require the clients on its own hosts.
+    """Return the launcher of one point's gang. Some stores require that clients run on the hosts of their servers.
 
-    Raise UserError if the launcher is missing or there are too few nodes, MeasurementFailed if too little time is left.
+    Raises UserError if the batch system is missing or there are too few nodes, and MeasurementFailed if the job has too
+    little time left.
     """
     settings = config.launcher
     if settings.kind == LOCAL:
@@ -73,13 +74,14 @@ def make(
 
 
 def most_nodes(config: Config) -> int:
-    """Return how many nodes a gang may have. Raise UserError if that is unknown, or more are wanted than exist."""
+    """Return the maximum number of nodes of a gang.
+
+    Raises UserError if it is unknown, or if the configuration asks for more nodes than there are.
+    """
     if config.launcher.kind == "htcondor":
         condor.require()
         if config.launcher.nodes is None:
-            raise UserError(
-                "launcher.nodes", "HTCondor does not report how many nodes a gang may have", "give a number"
-            )
+            raise UserError("launcher.nodes", "HTCondor does not report the number of available nodes", "set a number")
         return config.launcher.nodes
     if config.launcher.kind == "ssh":
         ssh.require()
@@ -89,8 +91,8 @@ def most_nodes(config: Config) -> int:
         if (there := srun.cluster()) is not None and there < config.launcher.nodes:
             raise UserError(
                 "launcher.nodes",
-                f"{config.launcher.nodes} nodes are wanted, but the cluster has {there}",
-                f"give at most {there}",
+                f"{config.launcher.nodes} nodes are configured, but the cluster has {there}",
+                f"set at most {there}",
             )
         return config.launcher.nodes
     around = srun.allocation(os.environ)
@@ -98,38 +100,41 @@ def most_nodes(config: Config) -> int:
     if wanted > around:
         raise UserError(
             "launcher.nodes",
-            f"{wanted} nodes are wanted, but the allocation has {around}",
+            f"{wanted} nodes are configured, but the allocation has {around}",
             "ask for a larger allocation",
         )
     return wanted
 
 
 def _within_list(wanted: int | None, listed: int) -> int:
-    """Return how many of the listed hosts a gang may have. Raises UserError."""
+    """Return the maximum number of hosts of a gang. Raises UserError if it is more than the listed hosts, or none."""
     if not listed:
         raise UserError(ssh.PLACE, "the list is empty, but launcher.kind is ssh", "list the hosts of the clients")
     if wanted and wanted > listed:
         raise UserError(
-            "launcher.nodes", f"{wanted} nodes are wanted, but launcher.hosts has {listed}", "list more hosts"
+            "launcher.nodes", f"{wanted} nodes are configured, but launcher.hosts has {listed}", "list more hosts"
         )
     return wanted or listed
 
 
 def nodes_of(config: Config, point: Point) -> int:
-    """Return how many nodes the gang of a point needs, on hosts over ssh or as a separate job. Raises UserError."""
+    """Return the number of nodes that the gang of a point needs, for hosts over ssh and for points as separate jobs.
+
+    Raises UserError if there are too few nodes.
+    """
     return len(_spread(point, config.launcher.nodes or len(config.launcher.hosts) or point.clients))
 
 
 def _spread(point: Point, nodes: int) -> list[list[int]]:
-    """Return the ranks of the point's clients by node. Raise UserError if there are too few nodes."""
+    """Return the ranks of the point's clients for each node. Raises UserError if there are too few nodes."""
     place = f"sweeps.{point.sweep}" + (".roles" if "roles" in point.fixed else ".axes.clients")
     return remote.spread(point.clients, point.axes.get("clients_per_node", 0), nodes, place)
 
 
 def require_running(config: Config, store: Store, front_ends: int) -> None:
-    """Raise UserError if a managed store is down in a measuring job.
+    """Raise UserError if a managed store is down when a measuring job starts.
 
-    A store started there would share the clients' node and end with the job.
+    If the job started the store, it would run on a node of the clients, and end with the job.
     """
     if store.managed and config.launcher.kind == "srun" and srun.on_node(os.environ):
         try:
@@ -137,8 +142,8 @@ def require_running(config: Config, store: Store, front_ends: int) -> None:
         except UserError as error:
             raise UserError(
                 error.place,
-                f"{error.problem}, and no store is started in a measuring job",
-                "`storelab up --planned` on its host first",
+                f"{error.problem}, and a measuring job does not start stores",
+                "run `storelab up --planned` on the store's host first",
             ) from None
 
 
@@ -159,10 +164,10 @@ def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
         if len(_spread(p, nodes)) == 1 and nodes == 1:
             continue
         store = stores[p.store]
-        here = LOOPBACK.match(config.launcher.address or "")  # the nodes are on this host
+        here = LOOPBACK.match(config.launcher.address or "")  # all nodes are on this host
         if not here and store.managed and LOOPBACK.match(getattr(store.settings, "address", "")):
             raise UserError(
                 f"stores.{p.store}.address",
-                f"{store.settings.address} is reachable from this host only, but clients run on other nodes",
-                "give an address of this host that the nodes can reach",
+                f"{store.settings.address} can only be reached from this host, but clients run on other nodes",
+                "set an address of this host that the nodes can reach",
             )

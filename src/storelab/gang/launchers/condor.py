@@ -1,10 +1,10 @@
-"""Launcher `htcondor`: N jobs in the vanilla universe that meet, or one gang in HTCondor's parallel universe.
+"""The launcher `htcondor`: N jobs in HTCondor's vanilla universe, or one job in its parallel universe.
 
-HTCondor starts vanilla jobs when it has slots, which may take minutes: the gang waits `gang_timeout`, then names the
-missing jobs. Several jobs may fit into one machine. Therefore each job gets a separate share of the pool's machines.
-While jobs wait, they also get machines that join the pool, and machines that running jobs do not need. HTCondor's
-commands are used instead of its bindings, because their version is the pool's. The submit description contains no
-secrets; without a shared folder, HTCondor transfers the file with the relay server's ticket.
+HTCondor starts vanilla jobs when it has free slots, which can take minutes. The gang waits for `gang_timeout`; then the
+error names the missing jobs. Several jobs could fit into one machine. Therefore each job gets a separate share of the
+pool's machines. Waiting jobs also get machines that join the pool, and machines that running jobs do not need.
+HTCondor's commands are used instead of its Python bindings, because the commands have the version of the pool. The
+submit description contains no secrets. Without a shared folder, HTCondor transfers the relay server's token file.
 """
 
 import json
@@ -23,15 +23,15 @@ from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
-SCRIPT = "agent.sh"  # the site's setup lines, then the agent
-LOOK_S = 5.0  # between two queries of the queue while a gang runs
-SHARE_S = 9.0  # between two queries of the pool while jobs wait
-REMOVAL_TIMEOUT_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
-SPARE_S = 600  # a job removes itself this long after its gang's coordinator should have ended
-MAX_MACHINES = 200  # of one job
+SCRIPT = "agent.sh"  # script with the site's setup lines, which then runs the agent
+LOOK_S = 5.0  # seconds between two queries of the queue while a gang runs
+SHARE_S = 9.0  # seconds between two queries of the pool while jobs wait
+REMOVAL_TIMEOUT_S = 8.0  # seconds until removed jobs must have left the queue; then they are removed by force
+SPARE_S = 600  # seconds from the latest end of the coordinator until a remaining job removes itself
+MAX_MACHINES = 200  # maximum number of machines in the share of one job
 RUNNING, REMOVED, HELD, SENDING = 2, 3, 5, 6  # states of a job (HTCondor manual, JobStatus)
 REQUIREMENTS = re.compile(r"\s*requirements\s*=\s*(.*)", re.IGNORECASE)
-NOWHERE = "-"  # no machine yet
+NOWHERE = "-"  # share of a job that has no machine yet
 
 
 def require() -> None:
@@ -46,18 +46,18 @@ def require() -> None:
 
 
 def quoted(words: list[str]) -> str:
-    """Return the arguments in the syntax of a submit description, with any characters."""
+    """Return the arguments in the syntax of a submit description. They can contain any characters."""
     each = ["'" + w.replace("'", "''") + "'" if re.search(r"[\s']", w) or not w else w for w in words]
     return '"' + " ".join(each).replace('"', '""') + '"'
 
 
 def share_out(machines: list[str], jobs: int) -> list[list[str]]:
-    """Return the machines by job; each machine belongs to one job."""
+    """Return the machines for each job. Each machine belongs to only one job."""
     return [machines[n::jobs][:MAX_MACHINES] for n in range(jobs)]
 
 
 class Job(NamedTuple):
-    """A job in the queue. machine: where it runs, '' if it does not run; reason: why it is held."""
+    """A job in the queue. `machine` is '' if the job does not run; `reason` is why it is held."""
 
     state: int
     machine: str
@@ -75,17 +75,17 @@ class CondorLauncher(RemoteLauncher):
     look_s = 0.5
     cluster: str | None = None
     _looked = _shared = 0.0
-    _shares: list[list[str]]  # machines by job
-    _given: set[str]  # machines that were ever in a share: a waiting job may start on one that was taken from it
+    _shares: list[list[str]]  # machines of each job
+    _given: set[str]  # machines that were ever in a share; a waiting job can start on a machine of its old share
     _gone_since: float | None = None
 
     def longest_s(self) -> float:
-        """Return the seconds that a job may take from its submission."""
+        """Return the maximum time in seconds from the submission of a job to its end."""
         job = GangJob.read(self.folder)
         return (2 * job.timeout_ns + job.point.fixed["duration_ns"]) / 1e9 + SPARE_S
 
     def description(self, shares: list[list[str]]) -> str:
-        """Return the submit description. shares: machines by job."""
+        """Return the submit description. `shares` contains the machines of each job."""
         parallel = self.settings.universe == "parallel"
         before = [str(self.folder.resolve() / SCRIPT)] if self.settings.setup else []
         executable, *arguments = [*before, *self.agent(), "$(Node)" if parallel else "$(ProcId)"]
@@ -123,12 +123,12 @@ class CondorLauncher(RemoteLauncher):
         return "\n".join([*text, "queue Machines from (", *queue, ")"]) + "\n"
 
     def _requirements(self) -> str:
-        """Return the requirements in `launcher.options`."""
+        """Return the requirements from `launcher.options` as one expression."""
         return " && ".join(f"({m[1]})" for o in self.settings.options if (m := REQUIREMENTS.fullmatch(o)))
 
     def _machines(self) -> list[str]:
-        """Return the machines that may run a job of the gang, idle ones first. Raises MeasurementFailed."""
-        constraint = f"({self._requirements() or 'true'}) =!= false"  # conditions on the job only are undefined here
+        """Return the machines that can run a job of the gang, idle ones first. Raises MeasurementFailed."""
+        constraint = f"({self._requirements() or 'true'}) =!= false"  # conditions on the job are undefined here
         if self.settings.universe == "parallel":
             constraint += " && DedicatedScheduler =!= undefined"
         done = self._command("condor_status", "-constraint", constraint, "-af", "Machine", "State", "Cpus")
@@ -140,7 +140,7 @@ class CondorLauncher(RemoteLauncher):
         return sorted(idle, key=lambda m: (not idle[m], m))
 
     def launch(self) -> None:
-        """Submit the jobs. Raise MeasurementFailed with HTCondor's message."""
+        """Submit the jobs. Raises MeasurementFailed with HTCondor's message."""
         if self.settings.setup:
             (self.folder / SCRIPT).write_text(f"#!/bin/bash -l\n{script(self.settings.setup)}")
             (self.folder / SCRIPT).chmod(0o755)
@@ -150,7 +150,7 @@ class CondorLauncher(RemoteLauncher):
         path.write_text(self.description(self._shares))
         try:
             done = self._command("condor_submit", "-terse", str(path))
-        except BaseException:  # Ctrl-C: the job's number is unknown, but only its jobs use the gang's folder
+        except BaseException:  # after Ctrl-C the number is unknown, but only these jobs use the gang's folder
             self._command("condor_rm", "-constraint", f"Iwd == {json.dumps(str(self.folder.resolve()))}")
             raise
         found = re.search(r"^(\d+)\.\d+", done.stdout, re.MULTILINE)
@@ -160,7 +160,7 @@ class CondorLauncher(RemoteLauncher):
         self._looked = time.monotonic()
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
-        """Run the command. Ctrl-C does not reach it, so that jobs are removed in order."""
+        """Run a command of HTCondor. It does not get Ctrl-C, so that jobs are removed in order."""
         return processes.run_command(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
 
     def _queue(self) -> dict[int, Job] | None:
@@ -173,7 +173,10 @@ class CondorLauncher(RemoteLauncher):
         return {n: job if not job.waits else job._replace(machine="") for n, job in found.items()}
 
     def _ended_early(self, now: float) -> str:
-        """Return which job was held or removed or has ended, and why; or ''. The queue may be down for a while."""
+        """Return a message about a job that was held or removed or has ended, or ''.
+
+        If the queue does not answer for some time, return ''.
+        """
         if self.cluster is None or now - self._looked < LOOK_S:
             return ""
         queue = self._queue()
@@ -190,11 +193,11 @@ class CondorLauncher(RemoteLauncher):
         return self._last_report(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
 
     def _gone(self, queue: dict[int, Job]) -> list[int]:
-        """Return the jobs that have left the queue, and whose nodes have not reported their end."""
+        """Return the jobs that have left the queue, but whose nodes have not reported their end."""
         return sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
 
     def _share_more(self, queue: dict[int, Job]) -> None:
-        """Give machines that no job needs to jobs that still wait."""
+        """Add machines that are not needed by other jobs to the shares of waiting jobs."""
         waiting = [n for n, job in sorted(queue.items()) if job.waits]
         if not waiting or time.monotonic() - self._shared < SHARE_S:
             return
@@ -203,7 +206,7 @@ class CondorLauncher(RemoteLauncher):
             there = self._machines()
         except MeasurementFailed:
             return
-        waiting.sort(key=lambda n: len(set(self._shares[n]) & set(there)))  # those with fewest machines first
+        waiting.sort(key=lambda n: len(set(self._shares[n]) & set(there)))  # jobs with the fewest machines first
         free = [m for m in there if m not in self._given]
         for n, job in queue.items():
             if job.machine and self._shares[n] != [job.machine]:
@@ -215,12 +218,12 @@ class CondorLauncher(RemoteLauncher):
             *rest, last = [m for m in self._shares[donor] if m in there] or [""]
             free += [last] if rest and self._set_share(donor, rest) else []
         for n, machines in zip(waiting, share_out(free, len(waiting)), strict=True):
-            # They replace the old ones: a dead machine stays in the pool for a while, and is matched repeatedly.
+            # The new share replaces the old one. HTCondor would try a dead machine repeatedly while it is in the pool.
             if machines:
                 self._set_share(n, machines)
 
     def _set_share(self, job: int, machines: list[str]) -> bool:
-        """Let the job run on these machines only; return whether HTCondor accepted that."""
+        """Restrict the job to these machines. Return whether HTCondor accepted this."""
         done = self._command("condor_qedit", f"{self.cluster}.{job}", "StorelabMachines", f'"{",".join(machines)}"')
         if done.returncode == 0:
             self._shares[job] = machines
@@ -228,7 +231,7 @@ class CondorLauncher(RemoteLauncher):
         return done.returncode == 0
 
     def _last_report(self, job: int) -> str:
-        """Return what HTCondor knows of a job that has left the queue, and the agent's last output."""
+        """Return how a job that has left the queue ended, and the last output of its agent."""
         done = self._command(
             "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
         )
@@ -240,10 +243,10 @@ class CondorLauncher(RemoteLauncher):
         else:
             how = f"ended with status {code}" if code.isdigit() else "has left the queue"
         last = "".join(f" ({line[:200]})" for line in processes.log_lines(self.folder / f"agent.{job}.err")[-1:])
-        return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
+        return f"job {self.cluster}.{job} (node {job}) {how} before its clients had written their results{last}"
 
     def last_words(self) -> str:
-        """Return why missing jobs still wait or have gone, if that is known."""
+        """Return why missing jobs still wait or have left the queue, if this is known, or ''."""
         queue = self._queue() if self.cluster is not None else None
         if queue is not None and (gone := self._gone(queue)):
             return self._last_report(gone[0])
@@ -256,12 +259,12 @@ class CondorLauncher(RemoteLauncher):
         return f"jobs {', '.join(f'{self.cluster}.{job}' for job in waiting)} still wait for a slot" if waiting else ""
 
     def running(self) -> bool:
-        """Return whether agents may still run; waiting jobs have none."""
+        """Return whether agents can still be running. Waiting jobs have no agents."""
         queue = self._queue() if self.cluster is not None else {}
         return queue is None or not all(job.waits for job in queue.values())
 
     def stop(self) -> None:
-        """End the agents, and remove all jobs from the queue, whatever their state."""
+        """End the agents, and remove all jobs from the queue."""
         super().stop()
         if self.cluster is None or self._queue() == {}:
             return

@@ -1,4 +1,4 @@
-"""Launcher `local`: the clients are processes on this host. A node's agent (`agent.py`) uses it for its clients."""
+"""The launcher `local`, whose clients are processes on this host. The agent of a node also uses it for its clients."""
 
 import contextlib
 import json
@@ -16,12 +16,12 @@ from storelab.gang.coordinator import Launcher
 from storelab.host import processes
 from storelab.stores.protocols import environment
 
-Spare = subprocess.Popen | None  # a process started by `spare`
+Spare = subprocess.Popen | None  # a process that was started by `spare`
 
 
 @dataclass
 class Started:
-    """A process that forks clients (`gang/prefork.py`), and what it has printed about them by rank."""
+    """A process that forks clients (`gang/prefork.py`), with its output about the clients by rank."""
 
     process: subprocess.Popen
     ranks: list[int]
@@ -30,9 +30,9 @@ class Started:
     begun: bytes = b""  # an incomplete line
 
     def listen(self) -> None:
-        """Read what the process has printed about the clients.
+        """Read the output of the process about the clients.
 
-        If it has ended, its clients have ended too. A client whose status it has not printed gets the status of the
+        If the process has ended, its clients have ended too. A client without a printed status gets the status of the
         process.
         """
         ended = self.process.poll()
@@ -46,12 +46,15 @@ class Started:
     def _output(self) -> bytes:
         try:
             return os.read(self.process.stdout.fileno(), 65536)
-        except (BlockingIOError, ValueError):  # nothing to read yet, or closed
+        except (BlockingIOError, ValueError):  # there is no output yet, or the pipe is closed
             return b""
 
 
 def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subprocess.Popen:
-    """Start a process that will fork clients. command: enters its host; words: arguments of `gang/client.py`."""
+    """Start a process that will fork clients.
+
+    `command` is the command prefix that enters its host; `words` are the arguments of `gang/client.py`.
+    """
     return subprocess.Popen(
         [*command, sys.executable, "-m", "storelab.gang.client", *words],
         stdin=subprocess.PIPE,
@@ -65,9 +68,9 @@ def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subpr
 
 @contextlib.contextmanager
 def spare(places: Collection[str]) -> Iterator[subprocess.Popen]:
-    """Start a process that loads these classes of clients (`module:name`) while this process prepares the point.
+    """Yield a process that imports these classes of clients (`module:name`) while this process prepares the point.
 
-    The launcher forks the clients from it. It ends at the latest with this context.
+    The launcher forks the clients from it. It ends at the end of the block, if it still runs.
     """
     with _begun((), places, subprocess.DEVNULL) as process:
         try:
@@ -77,11 +80,18 @@ def spare(places: Collection[str]) -> Iterator[subprocess.Popen]:
 
 
 class LocalLauncher(Launcher):
-    """A launcher that starts the clients of these ranks on this host. They end with this process, even by kill -9.
+    """A launcher that starts clients on this host. They end with this process, even if it is killed (kill -9).
 
-    ranks: or their number, to start from 0. environs: variables by account; client i uses account i mod n. beside:
-    command that enters the separate host of a rank, () if that is this host. spare: forks the clients of this host, if
-    it still runs.
+    Parameters
+    ----------
+    ranks
+        Ranks of the clients, or their number.
+    environs
+        Variables of each account. Client i uses account i mod n.
+    beside
+        Function that returns the command prefix to enter the host of a rank; () for this host.
+    spare
+        Process that forks the clients of this host, if it still runs.
     """
 
     name, noun = "local", "client"
@@ -99,7 +109,7 @@ class LocalLauncher(Launcher):
         self.participants = len(self.ranks)
         self.environs = environs
         self.started: list[Started] = []
-        self.hearing = threading.Lock()  # the monitor's thread reads the output too
+        self.hearing = threading.Lock()  # needed, because the monitor's thread also reads the output
 
     def start(self) -> None:
         hosts: dict[tuple[str, ...], list[int]] = {}
@@ -131,7 +141,7 @@ class LocalLauncher(Launcher):
         return {rank: status for started in self._updated() for rank, status in started.statuses.items()}
 
     def stop(self) -> None:
-        """End all clients: SIGTERM, and SIGKILL after a few seconds. Idempotent."""
+        """End all clients by SIGTERM, and by SIGKILL after a few seconds."""
         for started in self.started:
             if started.process.poll() is None:
                 started.process.terminate()

@@ -1,4 +1,4 @@
-"""The common part of launchers on several nodes: ranks by node, signs of life, versions, clock, credentials."""
+"""The common part of launchers for several nodes: ranks of each node, heartbeats, versions, clocks, credentials."""
 
 import contextlib
 import os
@@ -20,40 +20,46 @@ from storelab.gang.nodes import ClockServer, other_versions
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
-SETTLE_S = 5.0  # for the nodes' last files to appear
-END_S = 15.0  # for the agents to end their clients, before the batch system is asked to end them
-ALIVE_S = 3.0  # between two signs of the coordinator's life
+SETTLE_S = 5.0  # seconds until the nodes' last files must appear
+END_S = 15.0  # seconds until the agents must have ended their clients; then the batch system ends them
+ALIVE_S = 3.0  # seconds between two heartbeats of the coordinator
 SETUP, STOP_REQUESTED = "launcher.setup", "was asked to end"
 
 
 def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
-    """Return the ranks by node: client i is on node i mod n. per_node: 0: spread evenly over all nodes.
+    """Return the ranks of each node: client i is on node i mod n. If `per_node` is 0, all nodes are used.
 
-    Raise UserError if there are too few nodes.
+    Raises UserError if there are too few nodes.
     """
     wanted = -(-clients // per_node) if per_node else min(clients, nodes)
     if wanted > nodes:
         raise UserError(
             place,
             f"{clients} clients, {per_node} on a node, need {wanted} nodes, but there are {nodes}",
-            "ask for more nodes, or fewer clients",
+            "request more nodes, or sweep fewer clients",
         )
     return [list(range(n, clients, wanted)) for n in range(wanted)]
 
 
 def host_names(configured: str | None) -> list[str]:
-    """Return the names by which other nodes may find this host."""
+    """Return the names and addresses with which other nodes can try to reach this host."""
     return [configured] if configured else list(dict.fromkeys([socket.gethostname(), socket.getfqdn()]))
 
 
 def prepared(setup: str | None, command: list[str], *number: str) -> list[str]:
-    """Return the command after the site's setup lines, in a login shell (which defines `module`), or unchanged."""
+    """Return a command that runs the site's setup lines first, in a login shell, which defines `module`.
+
+    Without setup lines, the command is unchanged.
+    """
     return ["/bin/bash", "-l", "-c", script(setup, *number), SETUP, *command] if setup else command
 
 
 def script(setup: str, number: str = "${SLURM_PROCID:-?}") -> str:
-    """Return a shell script: the setup lines, then the command given as arguments. A failing line names its node."""
-    # The sleep: a batch system may lose output written just before the end.
+    """Return a shell script that runs the setup lines, and then the command in its arguments.
+
+    If a setup line fails, the script prints the number and name of the node.
+    """
+    # The script sleeps, because a batch system can lose output that is written just before the end.
     failed = f'echo "storelab: node {number} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
     return f"trap '{failed}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
 
@@ -64,7 +70,7 @@ def manifests(job: GangJob) -> list[Path]:
 
 
 class SignsOfLife:
-    """The coordinator's signs of life in the gang's folder until `close()`. Without them, agents end after a while."""
+    """A thread that writes the coordinator's heartbeats into the gang's folder. Agents end if the heartbeats stop."""
 
     def __init__(self, folder: Path):
         self.place = Folder(folder)
@@ -74,7 +80,7 @@ class SignsOfLife:
 
     def _give(self) -> None:
         while True:
-            with contextlib.suppress(OSError):  # the file system may be away for a while
+            with contextlib.suppress(OSError):  # the file system may be down for some time
                 self.place.put("coordinator", {"time_ns": time.time_ns()})
             if self._closed.wait(ALIVE_S):
                 return
@@ -85,14 +91,15 @@ class SignsOfLife:
 
 
 class RemoteLauncher(Launcher):
-    """A launcher that starts one agent on each node, by a command of a batch system.
+    """A launcher that starts one agent on each node with a command of a batch system.
 
-    nodes: ranks by node; environs: variables by account; settings: `launcher` of the configuration.
+    `nodes` contains the ranks of each node, `environs` the variables of each account, and `settings` the section
+    `launcher` of the configuration.
     """
 
     name, noun = "remote", "node"
-    module = "storelab.gang.agent"  # runs on a node
-    look_s = 0.05  # between two checks whether the agents have ended
+    module = "storelab.gang.agent"  # module that runs on each node
+    look_s = 0.05  # seconds between two checks whether the agents have ended
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
@@ -105,23 +112,25 @@ class RemoteLauncher(Launcher):
         self.met = False
         self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
-        self._signs: dict[int, tuple[dict[str, Any], float]] = {}  # node -> its last sign of life, and when it was seen
-        self._over: float | None = None  # when this process first saw that the command has ended
+        self._signs: dict[
+            int, tuple[dict[str, Any], float]
+        ] = {}  # last heartbeat of each node, and the time when it was seen
+        self._over: float | None = None  # time when this process first saw that the command had ended
 
     @abstractmethod
     def launch(self) -> None:
-        """Ask the batch system to start all agents. Raise MeasurementFailed if it refuses."""
+        """Request the start of all agents from the batch system. Raises MeasurementFailed if it refuses."""
 
     def agent(self) -> list[str]:
-        """Return the command of one agent without its number."""
+        """Return the command of one agent, without the number of the node."""
         place = self.relay_server.url if self.relay_server else str(self.folder.resolve())
         return [self.settings.python or sys.executable, "-m", self.module, place]
 
     def start(self) -> None:
-        """Start the agents. Raise UserError or MeasurementFailed if the command is missing, or the system refuses."""
+        """Start the agents. Raises UserError or MeasurementFailed if this is not possible."""
         job = GangJob.read(self.folder)
         job.nodes, job.clock_bound_ns = self.nodes, self.settings.clock_bound
-        # A coordinator may be silent while it waits for the batch system.
+        # The coordinator can stop sending heartbeats while it waits for the batch system.
         job.silence_ns = 2 * self.settings.heartbeat_timeout
         self.serve(job)
         job.write(self.folder)
@@ -130,7 +139,7 @@ class RemoteLauncher(Launcher):
         self.launch()
 
     def serve(self, job: GangJob) -> None:
-        """Start what the agents use to reach this host, and note its addresses in the job."""
+        """Start the servers that agents use, and write their addresses into the job."""
         self.clock = ClockServer(host_names(self.settings.address), self.settings.port)
         job.clock_addresses = self.clock.addresses
         if not self.settings.shared_folder:
@@ -140,7 +149,7 @@ class RemoteLauncher(Launcher):
             credentials.send(self.folder, "ticket", self.relay_server.access())
 
     def run(self, command: list[str]) -> None:
-        """Run the command that starts all agents and ends with them; its output goes to a log."""
+        """Start the command that starts all agents and ends when they have ended. Its output is written to a log."""
         with open(self.folder / "launcher.log", "wb") as log:
             self.process = subprocess.Popen(
                 command,
@@ -153,9 +162,10 @@ class RemoteLauncher(Launcher):
             )
 
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """Return why the gang must not start, or ''.
+        """Return the reason why the gang must not start, or ''.
 
-        Each node must be a separate host, with its own clients, this host's versions, and a sufficiently known clock.
+        Each node must be a separate host with the expected clients and the same versions as this host. The offset of
+        its clock must be known well enough.
         """
         credentials.forget(self.folder)
         self.met = True
@@ -185,7 +195,7 @@ class RemoteLauncher(Launcher):
         return {rank: (place.get(f"ended.{rank}") or {}).get("status", -1) for rank in place.present("ended")}
 
     def trouble(self) -> str:
-        """Return the node that failed or gave no sign of life, or that the command ended too early; or ''."""
+        """Return a message if a node failed or sent no heartbeat, or if the command ended too early; otherwise ''."""
         place = Folder(self.folder)
         for n in sorted(place.present("failed")):
             report = place.get(f"failed.{n}") or {}
@@ -196,30 +206,30 @@ class RemoteLauncher(Launcher):
             if self._signs.get(n, (None, 0.0))[0] != sign:
                 self._signs[n] = sign, now
             elif now - self._signs[n][1] > seconds:
-                return f"node {n} ({sign.get('host')}) has given no sign of life for {seconds:g} s: it is lost"
+                return f"node {n} ({sign.get('host')}) is lost: it has sent no heartbeat for {seconds:g} s"
         return self._ended_early(now)
 
     def _ended_early(self, now: float) -> str:
-        """Return that the batch system's command ended too early, or ''. Wait for the nodes' last files first."""
+        """Return a message if the batch system's command ended too early, or ''. Wait for the nodes' last files."""
         if self.process is None or (status := self.process.poll()) is None:
             return ""
         self._over = self._over or now
         if now - self._over < SETTLE_S:
             return ""
         words = self.last_words()
-        return f"{self.name} ended with status {status} before all clients had left their results" + (
+        return f"{self.name} ended with status {status} before all clients had written their results" + (
             f" ({words})" if words else ""
         )
 
     def last_words(self) -> str:
-        """Return the reason from agents that cannot reach the coordinator, or from the batch system's command."""
+        """Return the last message of agents that cannot reach the coordinator, or of the batch system's command."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
         lines = [line for log in logs for line in processes.log_lines(log)]
-        lines = [line for line in lines if STOP_REQUESTED not in line]  # a consequence of another failure
+        lines = [line for line in lines if STOP_REQUESTED not in line]  # these are consequences of another failure
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:
-        """Return the line with the reason: an agent's message, else the last line."""
+        """Return the line that contains the reason: the message of an agent, or else the last line."""
         first = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
         if not first.endswith(f"{SETUP} failed"):
             return first
@@ -227,11 +237,11 @@ class RemoteLauncher(Launcher):
         return f"{first} ({detail})" if detail else first
 
     def running(self) -> bool:
-        """Return whether agents may still run."""
+        """Return whether agents can still be running."""
         return self.process is not None and self.process.poll() is None
 
     def stop(self) -> None:
-        """Wait for the agents to end, or end them. Idempotent."""
+        """Wait until the agents have ended, and end those that have not."""
         credentials.forget(self.folder)
         begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
         clock.wait_for(lambda: not self.running(), END_S if begun else 0.0, self.look_s)

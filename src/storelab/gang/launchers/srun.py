@@ -1,4 +1,4 @@
-"""Launcher `srun`: one step of a Slurm job on all its nodes, in an allocation or a job of Snakemake's executor."""
+"""The launcher `srun`: one step of a Slurm job on all its nodes, in an allocation or a job of Snakemake's executor."""
 
 import os
 import re
@@ -14,12 +14,12 @@ from storelab.host import processes
 
 TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's messages
 NOISE = "cluster configuration lacks support for cpu binding"
-OVERHEAD_S = 60  # overhead of a point in addition to its window; it must fit into the walltime too
-KEPT = "STORELAB_SLURM_CONF"  # passes SLURM_CONF into a job of Snakemake's executor, which drops SLURM_…
+OVERHEAD_S = 60  # seconds that a point needs in addition to its window; they must fit into the walltime too
+KEPT = "STORELAB_SLURM_CONF"  # passes SLURM_CONF to jobs of Snakemake's executor, which drops variables SLURM_…
 
 
 def keep(environ: dict[str, str] | os._Environ) -> None:
-    """Remember where Slurm's configuration is, before jobs are submitted."""
+    """Store the path of Slurm's configuration in the variable KEPT, before jobs are submitted."""
     if "SLURM_CONF" in environ:
         environ[KEPT] = environ["SLURM_CONF"]
 
@@ -30,12 +30,12 @@ def inside(environ: dict[str, str] | os._Environ) -> bool:
 
 
 def on_node(environ: dict[str, str] | os._Environ) -> bool:
-    """Return whether this process runs on a node of the job, not on the host that requested it (salloc)."""
+    """Return whether this process runs on a node of the job, and not on the host that requested the job (salloc)."""
     return inside(environ) and "SLURMD_NODENAME" in environ
 
 
 def require(environ: dict[str, str] | os._Environ) -> None:
-    """Make Slurm's commands usable. Raise UserError if they are missing."""
+    """Check that Slurm's commands exist, and restore SLURM_CONF. Raises UserError if they are missing."""
     if shutil.which("srun") is None:
         raise UserError(
             "launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher"
@@ -45,7 +45,7 @@ def require(environ: dict[str, str] | os._Environ) -> None:
 
 
 def allocation(environ: dict[str, str] | os._Environ) -> int:
-    """Return the number of nodes of the Slurm job of this process. Raise UserError without a job or srun."""
+    """Return the number of nodes of this process's Slurm job. Raises UserError if there is no job or no srun."""
     require(environ)
     if not inside(environ):
         raise UserError(
@@ -57,14 +57,17 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 
 def cluster() -> int | None:
-    """Return how many nodes Slurm has; None if it does not answer. A job that asks for more would wait forever."""
+    """Return the number of Slurm's nodes; None if Slurm does not answer. A job with more nodes would wait forever."""
     done = processes.run_command(["sinfo", "-h", "-N", "-o", "%N"])
     names = set() if done.returncode else set(done.stdout.split())
     return len(names) or None
 
 
 def _nodes(job: str) -> int:
-    """Return the nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed."""
+    """Return the number of nodes of a job. Slurm is asked, because Snakemake's executor drops the job's variables.
+
+    Raises MeasurementFailed.
+    """
     done = processes.run_command(["squeue", "-h", "-j", job, "-o", "%D"], 60)
     if done.returncode or not done.stdout.strip().isdigit():
         raise MeasurementFailed(f"squeue does not report the nodes of job {job}: {processes.words(done)}")
@@ -72,9 +75,9 @@ def _nodes(job: str) -> int:
 
 
 def left_s(environ: dict[str, str] | os._Environ) -> float | None:
-    """Return the remaining walltime of the job in s; None if it has no limit, or Slurm does not answer.
+    """Return the remaining walltime of the job in seconds; None if it has no limit, or if Slurm does not answer.
 
-    Raise UserError if the job has ended; the point is then neither started nor failed.
+    Raises UserError if the job has ended. The point is then not started, and does not count as failed.
     """
     job = environ["SLURM_JOB_ID"]
     done = processes.run_command(["squeue", "-h", "-j", job, "-o", "%T %L"])
@@ -83,7 +86,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
         raise UserError(
             "SLURM_JOB_ID",
             f"the Slurm job {job} has ended",
-            "run salloc or sbatch again, then the same command continues",
+            "run salloc or sbatch, and then the same command again, which continues",
         )
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
@@ -93,7 +96,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
 
 
 def step(nodes: int) -> list[str]:
-    """Return the srun command with one task on each of the nodes."""
+    """Return the srun command that runs one task on each node."""
     size = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     return ["srun", *size, "--input=none", "--mem=0", "--overlap"]
 
@@ -104,10 +107,10 @@ class SrunLauncher(RemoteLauncher):
     name = "srun"
     token: str | None = None
     scratch = "/dev/shm"
-    _asked_to_end: float | None = None  # when this process first saw that agents were asked to end
+    _asked_to_end: float | None = None  # time when this process first saw that agents were ended from outside
 
     def launch(self) -> None:
-        if self.relay_server:  # without a shared folder, Slurm copies the ticket, and the agents remove it
+        if self.relay_server:  # without a shared folder, Slurm copies the token file, and the agents remove it
             self.token = f"{self.scratch}/storelab-ticket-{self.folder.name}"
             done = processes.run_command(["sbcast", "--force", self.folder / "ticket", self.token], 60)
             if done.returncode:
@@ -116,10 +119,10 @@ class SrunLauncher(RemoteLauncher):
         self.run(self.command())
 
     def telling(self, lines: list[str]) -> str:
-        """Return the line with the reason.
+        """Return the line that contains the reason.
 
-        srun names the failed tasks before those that it ends as a consequence. If a step was ended from outside, srun
-        names an aborted task first.
+        srun prints failed tasks before tasks that it ends as a consequence. If a step was ended from outside, srun
+        prints an aborted task first.
         """
         lines = [line for line in lines if NOISE not in line]
         if not lines:
@@ -132,7 +135,7 @@ class SrunLauncher(RemoteLauncher):
         return next((line for mark in marks for line in lines if mark in line), usual)
 
     def last_words(self) -> str:
-        """Return srun's last line, or possible reasons if its step cannot begin: srun prints nothing then."""
+        """Return srun's last line. If the step cannot begin, srun prints nothing; then return possible reasons."""
         words = super().last_words()
         if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
             options = f", launcher.options {self.settings.options} fit no node" if self.settings.options else ""
@@ -143,7 +146,7 @@ class SrunLauncher(RemoteLauncher):
         return words
 
     def trouble(self) -> str:
-        """Return why agents were asked to end: the failed task, or Slurm's message; '' without trouble."""
+        """Return why agents were ended: the failed task, or Slurm's message. Return '' if there is no problem."""
         text = super().trouble()
         if STOP_REQUESTED not in text:
             return text
@@ -154,11 +157,11 @@ class SrunLauncher(RemoteLauncher):
         if TASK.search(words) or EXECVE in words:
             return f"an agent was lost, and srun ended the others ({words})"
         if CANCELLED not in words and time.monotonic() - self._asked_to_end < SETTLE_S:
-            return ""  # Slurm's message may come later than the agent's
+            return ""  # Slurm's message can come later than the agent's message
         return f"{text} ({words})" if words else text
 
     def stop(self) -> None:
-        """End the step, and remove the ticket if agents have not read it."""
+        """End the step, and remove the token file if agents have not read it."""
         super().stop()
         token, self.token = self.token, None
         if token and not self.met:

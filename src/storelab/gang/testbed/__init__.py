@@ -1,4 +1,4 @@
 """A real Slurm cluster or HTCondor pool on one machine, for tests and teaching.
 
-May import: `install`, `host`, `core`.
+This package may import `install`, `host` and `core`.
 """

@@ -1,13 +1,14 @@
-"""Testbed (b): nodes in network namespaces with shaped links. It needs root.
+"""The network of testbeds with links: nodes in network namespaces with shaped links. It needs root.
 
     node1 … nodeN ──(client rate)──┐
                                    switch (a bridge in its own namespace)
     head ──(unshaped)──────────────┤
          ──(front-end rate) × F────┘   addresses of the store's front-ends, in the head's namespace
 
-The machine's own network is not changed. A token bucket (tbf) at both ends of a link shapes each direction. The head
-answers through the link of the address that received the request (policy routing). Names begin with the plan's prefix.
-A file lists the plan's parts; only these are removed. The daemons of Slurm or HTCondor (`pool.py`) run there.
+The network of the machine is not changed. A token bucket (tbf) at both ends of a link shapes each direction. The head
+answers through the link of the address that received the request (policy routing). Names of namespaces begin with the
+plan's prefix. A file lists the parts of the plan, and only these are removed. The daemons of Slurm or HTCondor
+(`pool.py`) run in this network.
 """
 
 import json
@@ -30,9 +31,10 @@ BURST, DELAY = "128kb", "50ms"
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a network. rates: of the nodes' links in tc's notation (`100mbit`; empty: unshaped), one per node.
+    """The plan of a network.
 
-    front_ends: rates of the store's links; prefix: of the namespaces' names.
+    `rates` contains the rate of each node's link in tc's notation (`100mbit`; empty if it is not shaped), and
+    `front_ends` the rates of the store's links. `prefix` is the prefix of the namespaces' names.
     """
 
     rates: list[str]
@@ -45,12 +47,12 @@ class Plan:
 
     @property
     def head(self) -> str:
-        """Return the namespace of the head."""
+        """Return the name of the head's namespace."""
         return f"{self.prefix}head"
 
     @property
     def nodes(self) -> dict[str, str]:
-        """Return the address of each node, by namespace."""
+        """Return the address of each node, by the name of its namespace."""
         return {f"{self.prefix}n{i + 1}": f"{NET}{i + 1}" for i in range(len(self.rates))}
 
     @property
@@ -64,7 +66,7 @@ class Plan:
 
 
 class Network:
-    """The namespaces and links of a plan; a file in `folder` records what was created."""
+    """The namespaces and links of a plan. A file in `folder` records what was created."""
 
     def __init__(self, folder: Path):
         self.note = folder / "links.json"
@@ -73,11 +75,14 @@ class Network:
         """Return the plan that was created and not removed yet; None if there is none."""
         if not self.note.exists():
             return None
-        hint = "remove its interfaces by hand (`ip -br link`), then the file"
+        hint = "remove its interfaces manually (see `ip -br link`), then the file"
         return Plan(**read_as(self.note, Plan, hint))
 
     def up(self, plan: Plan) -> None:
-        """Create the network. Raise UserError without root, with too many nodes or front-ends, or names in use."""
+        """Create the network.
+
+        Raises UserError without root, with too many nodes or front-ends, or if a name is in use.
+        """
         if os.geteuid() != 0:
             raise UserError(
                 PLACE,
@@ -87,12 +92,14 @@ class Network:
         if not 1 <= len(plan.rates) <= MAX_NODES or len(plan.front_ends) > MAX_FRONT_ENDS:
             raise UserError(
                 PLACE,
-                f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends are not possible",
+                f"{len(plan.rates)} nodes and {len(plan.front_ends)} front-ends are not possible",
                 f"use 1 to {MAX_NODES} nodes and 0 to {MAX_FRONT_ENDS} front-ends",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
             raise UserError(
-                PLACE, f"the namespace {taken[0]} exists already", "run `storelab testbed down` where it was created"
+                PLACE,
+                f"the namespace {taken[0]} already exists",
+                "run `storelab testbed down` in the folder in which it was created",
             )
         claim(self.note.parent)
         self.note.write_text(json.dumps(asdict(plan)))
@@ -121,7 +128,7 @@ class Network:
             _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
     def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:
-        """Connect `inside` in a namespace with the switch."""
+        """Connect the interface `inside` of a namespace with the switch."""
         _ip("-n", plan.switch, "link", "add", port, "type", "veth", "peer", "name", inside, "netns", space)
         _ip("-n", plan.switch, "link", "set", port, "master", "switch", "up")
         _ip("-n", space, "addr", "add", f"{address}/{bits}", "dev", inside)
@@ -132,7 +139,7 @@ class Network:
                 run("tc", "-n", where, "qdisc", "add", "dev", device, *shape)
 
     def down(self) -> list[str]:
-        """Remove what was created; links go with their namespaces. Return the names. Idempotent."""
+        """Remove the namespaces, and the links with them. Return the names of the removed namespaces."""
         if (plan := self.planned()) is None:
             return []
         gone = [name for name in plan.namespaces if Path("/run/netns", name).exists()]
@@ -143,9 +150,9 @@ class Network:
 
 
 def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, ...]:
-    """Return the command that enters a namespace, with its own host name and /etc/hosts, and then runs the rest.
+    """Return the command prefix that enters a namespace, with its own host name and /etc/hosts.
 
-    `ip netns exec` cannot be used: it mounts /sys without control groups, and slurmd 22.05 then ends.
+    `ip netns exec` is not used, because it mounts /sys without control groups, which slurmd 22.05 needs.
     """
     inside = ("nsenter", f"--net=/run/netns/{space}")
     if not host:
@@ -155,7 +162,7 @@ def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, .
 
 
 def write_hosts(folder: Path, plan: Plan) -> Path:
-    """Write the /etc/hosts of all nodes, in which the head has this machine's name; return its path."""
+    """Write the /etc/hosts of all nodes, in which the head has this machine's name, and return its path."""
     path = folder.absolute() / "hosts"
     names = [f"{address} node{i}" for i, address in enumerate(plan.nodes.values(), 1)]
     path.write_text("\n".join(["127.0.0.1 localhost", f"{HEAD} {os.uname().nodename}", *names]) + "\n")

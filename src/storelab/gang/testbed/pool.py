@@ -1,10 +1,11 @@
-"""Testbed (c): an HTCondor pool from a chroot of Debian 13, its nodes in namespaces with shaped links. It needs root.
+"""A testbed with HTCondor: a pool from a chroot of Debian 13, whose nodes have shaped links. It needs root.
 
-Each host of the pool (head: collector, negotiator, schedd; nodes: one startd with one partitionable slot) has its own
-namespaces: network, host name, mounts, processes, user. Daemons see the chroot, with the host's folders at their usual
-paths and the host's root at /host. A wrapper puts jobs back into the host's root, so that they run this machine's
-software. HTCondor runs no jobs of root; therefore root is called `storelab` in the user namespace, and can do what
-root's files allow. When its first process ends, all processes and mounts of a host end.
+Each host of the pool has its own namespaces for network, host name, mounts, processes and users. The head runs
+collector, negotiator and schedd; a node runs one startd with one partitionable slot. Daemons see the chroot, with the
+machine's folders at their usual paths and the machine's root at /host. A wrapper moves jobs back to the machine's root,
+so that they run its software. HTCondor does not run jobs of root. Therefore root has the name `storelab` in the user
+namespace, but still has access to root's files. When the first process of a host ends, all its processes and mounts
+end.
 """
 
 import os
@@ -24,7 +25,7 @@ from storelab.install import debian
 
 PREFIX = "storelab-pool-"
 UP_S, DOWN_S = 60.0, 10.0
-CORES, MEMORY_MB = 16, 4000  # declared by each node; the nodes share the machine
+CORES, MEMORY_MB = 16, 4000  # each node declares these, although the nodes share the machine
 COLLECTOR_PORT = 9618
 TOOLS = (
     "condor_submit",
@@ -40,8 +41,8 @@ TOOLS = (
     "condor_config_val",
     "condor_version",
 )
-# $1: the chroot, $2: /etc/hosts, $3: host name; then HTCondor's environment and command.
-# It runs as root, in the host's namespaces except the user's.
+# Arguments: the chroot, the path of /etc/hosts, the host name; then HTCondor's environment and command.
+# The script runs as root in the namespaces of the host, except for the user namespace.
 ENTER = r"""#!/bin/sh
 set -e
 root=$1 hosts=$2; hostname "$3"; shift 3
@@ -65,7 +66,7 @@ capability="-all,+sys_chroot"
 exec unshare --user --map-user=%(user)d --map-group=%(user)d --keep-caps chroot "$root" \
     setpriv --inh-caps "$capability" --ambient-caps "$capability" env -i "$@"
 """
-# A job leaves the chroot for the host's root, and drops the one capability that this takes.
+# This wrapper moves a job from the chroot to the machine's root, and drops the capability that it needs for this.
 WRAPPER = """#!/bin/sh
 exec /usr/sbin/chroot /host setpriv --inh-caps=-all --ambient-caps=-all /bin/sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 """
@@ -77,9 +78,10 @@ exec nsenter --target="$(cat {folder}/head/first.pid)" --mount --uts --net --use
 
 
 def configuration(folder: Path, name: str, host: str, address: str, daemons: str) -> str:
-    """Return condor_config of one host. The pool trusts all processes that can write the machine's /tmp as root (FS).
+    """Return the condor_config of one host.
 
-    No other host reaches the pool's network.
+    The pool trusts all processes that can write to the machine's /tmp as root (authentication FS). Other machines
+    cannot reach the pool's network.
     """
     local = folder / name
     lines = {
@@ -125,14 +127,14 @@ def configuration(folder: Path, name: str, host: str, address: str, daemons: str
         "DedicatedScheduler": '"DedicatedScheduler@head@"',
         "STARTD_ATTRS": "$(STARTD_ATTRS) DedicatedScheduler",
         "RANK": "Scheduler =?= $(DedicatedScheduler)",
-        "UNUSED_CLAIM_TIMEOUT": 5,  # of the parallel universe; then the slots serve the vanilla universe again
+        "UNUSED_CLAIM_TIMEOUT": 5,  # s until slots of the parallel universe serve the vanilla universe again
         "NEGOTIATOR_INTERVAL": 2,
         "NEGOTIATOR_CYCLE_DELAY": 2,
         "NEGOTIATOR_MIN_INTERVAL": 1,
         "SCHEDD_INTERVAL": 2,
         "SCHEDD_MIN_INTERVAL": 1,
         "UPDATE_INTERVAL": 5,
-        "CLASSAD_LIFETIME": 30,  # s; how long a dead node stays in the pool
+        "CLASSAD_LIFETIME": 30,  # s until a dead node leaves the pool
         "PERIODIC_EXPR_INTERVAL": 5,
     }
     return "".join(f"{k} = {v}\n" for k, v in lines.items())
@@ -146,11 +148,14 @@ class Pool:
         self.network = Network(self.folder)
 
     def environ(self) -> dict[str, str]:
-        """Return the environment for commands on the head: HTCondor's commands are in PATH."""
+        """Return the environment for commands on the head, with HTCondor's commands in PATH."""
         return os.environ | {"PATH": f"{self.folder}/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"}
 
     def up(self, plan: Plan, report: Callable[[str], None]) -> None:
-        """Start the pool. Raise UserError without root or chroot, or if it is up; MeasurementFailed with the log."""
+        """Start the pool.
+
+        Raises UserError without root or chroot, or if the pool is up, and MeasurementFailed with the end of a log.
+        """
         root = debian.condor_folder(install.tools_folder())
         if not debian.condor_present(install.tools_folder()):
             raise UserError(
@@ -160,7 +165,7 @@ class Pool:
             )
         if self.pids():
             raise UserError(PLACE, f"a testbed is already up in {self.folder}", "run `storelab testbed down` first")
-        self.down()  # removes what a killed `up` left
+        self.down()  # removes the parts that a killed `up` left
         claim(self.folder)
         report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
         self.network.up(plan)
@@ -186,7 +191,7 @@ class Pool:
             path.chmod(0o755)
 
     def _start(self, root: Path, hosts: Path, name: str, host: str, space: str, address: str, daemons: str) -> None:
-        """Start one host of the pool; its first process is HTCondor's master."""
+        """Start one host of the pool, whose first process is HTCondor's master."""
         local = self.folder / name
         for part in ("log", "spool", "execute", "lock", "run"):
             (local / part).mkdir(parents=True, exist_ok=True)
@@ -208,7 +213,7 @@ class Pool:
         try:
             (local / "first.pid").write_text(_child(process))
         except BaseException:
-            process.kill()  # its child ends with it
+            process.kill()  # the child of this process ends too
             process.wait()
             raise
 
@@ -236,7 +241,7 @@ class Pool:
         return [] if not claimed(self.folder) else sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
 
     def pids(self) -> dict[str, int]:
-        """Return the pid of the first process of each host that runs, by name."""
+        """Return the pid of the first process of each running host, by name."""
         found = {name: int(read(self.folder / name / "first.pid") or 0) for name in self._names()}
         return {name: pid for name, pid in found.items() if pid and self._ours(pid)}
 
@@ -244,13 +249,13 @@ class Pool:
         return started_with(pid, self.folder, ("cmdline", "environ"))
 
     def down(self) -> list[str]:
-        """Take down the pool and the namespaces. Return the hosts' names. Idempotent."""
+        """Stop the pool, and remove the namespaces. Return the names of the stopped hosts."""
         found = self.stop()
         self.network.down()
         return found
 
     def stop(self) -> list[str]:
-        """End all hosts of the pool with all their processes. Return their names. Idempotent."""
+        """End all processes of all hosts of the pool, and return the names of the hosts."""
         names, noted = self._names(), set()
         for name in names:
             outer = read(self.folder / name / "outer.pid").strip()
@@ -258,7 +263,7 @@ class Pool:
             noted |= {(name, int(pid)) for pid in (outer, *children, read(self.folder / name / "first.pid")) if pid}
         ours = {(name, pid) for name, pid in noted if self._ours(pid)}
         for _, pid in ours:
-            send(pid, signal.SIGKILL)  # the first process of its namespace: the kernel ends all others
+            send(pid, signal.SIGKILL)  # it is the first process of its namespace, so the kernel ends all others
         clock.wait_for(lambda: not any(alive(pid) for _, pid in ours), DOWN_S, 0.02)
         for name in names:
             for note in ("first.pid", "outer.pid"):

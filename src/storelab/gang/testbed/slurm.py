@@ -1,8 +1,8 @@
-"""Slurm's daemons for the testbed: munged, slurmctld, one slurmd for each node.
+"""Slurm's daemons for the testbed: munged, slurmctld, and one slurmd for each node.
 
-All run as the calling user. The configuration keeps the defaults of Slurm 22.05 except where it sets a value. Without
-an accounting database, `squeue` reports states, but `sacct` nothing. The folder of a testbed is marked: taking down a
-testbed never removes other files.
+All daemons run as the calling user. Options that the configuration does not set have the defaults of Slurm 22.05. There
+is no accounting database. Therefore `squeue` reports states, but `sacct` reports nothing. A file marks the folder of a
+testbed, so that `down` never removes other files.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ PLACE, MARK = "testbed", ".storelab-testbed"
 
 
 def claim(folder: Path) -> None:
-    """Mark the folder as a testbed's. Raise UserError if it is not empty, and not a testbed's."""
+    """Mark the folder as the folder of a testbed. Raises UserError if it contains other files."""
     if folder.exists() and not claimed(folder) and any(folder.iterdir()):
         raise UserError(
             PLACE,
             f"{folder} has files that do not belong to a testbed",
-            "name a folder that is empty or does not exist (--folder)",
+            "use an empty or a new folder (--folder)",
         )
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     (folder / MARK).touch()
 
 
 def claimed(folder: Path) -> bool:
-    """Return whether the folder is a testbed's."""
+    """Return whether the folder is marked as the folder of a testbed."""
     return (folder / MARK).exists()
 
 
@@ -53,10 +53,10 @@ def read(path: Path) -> str:
 
 
 def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) -> bool:
-    """Return whether one of these parts of /proc/<pid> names a file of the folder: the pid may have been reused.
+    """Return whether one of these parts of /proc/<pid> contains a path in the folder.
 
-    A process that is just starting a program (execve) shows none of them, for less than a millisecond. Then they are
-    read again.
+    Otherwise another process has the same pid. The parts are empty for less than a millisecond while a process starts a
+    program (execve). Then they are read again.
     """
     for _ in range(10):
         texts = [read(Path(f"/proc/{pid}/{part}")) for part in parts]
@@ -69,18 +69,18 @@ def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) 
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process runs. A zombie does not, and everything in its process namespace has ended."""
+    """Return whether a process runs. A zombie does not run."""
     return read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
 def send(pid: int, sig: int) -> None:
-    """Send a signal to a process; ignore that it has ended."""
+    """Send a signal to a process, unless it has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sig)
 
 
 def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
-    """Run a command that sets something up. Raise MeasurementFailed with its output if it fails."""
+    """Run a command. Raises MeasurementFailed with its output if it fails."""
     done = processes.run_command(command, 60, environ)
     if done.returncode:
         raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {processes.words(done)}")
@@ -88,14 +88,14 @@ def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
 
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
 LOOPBACK = "127.0.0.1"
-CPUS = 16  # declared by each node; the nodes share the machine
-# Removed when the testbed goes down; slurm.conf and the logs stay.
+CPUS = 16  # each node declares this number, although the nodes share the machine
+# These files are removed when the testbed stops. slurm.conf and the logs stay.
 MADE = ("state", "spool.*", "tmp.*", "munge.key", "munge.seed", "munge.socket*", "*.pid")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the cluster. port: of its slurmd; prefix: the command that enters the node's namespace."""
+    """A node of the cluster. `port` is the port of its slurmd; `prefix` is the command that enters its namespace."""
 
     name: str
     address: str
@@ -104,7 +104,7 @@ class Node:
 
 
 def configuration(folder: Path, head: str, port: int, nodes: list[Node]) -> str:
-    """Return slurm.conf. head: the controller's address."""
+    """Return the text of slurm.conf. `head` is the controller's address."""
     host, who = socket.gethostname(), pwd.getpwuid(os.geteuid()).pw_name
     lines = {
         "ClusterName": "storelab",
@@ -153,7 +153,7 @@ def configuration(folder: Path, head: str, port: int, nodes: list[Node]) -> str:
 
 
 class Cluster:
-    """A Slurm cluster in `folder`; `up()` starts its daemons, `down()` ends them."""
+    """A Slurm cluster in `folder`. `up()` starts its daemons, and `down()` ends them."""
 
     def __init__(self, folder: Path, prefix: tuple[str, ...] = ()):
         self.folder, self.prefix = folder.absolute(), prefix
@@ -181,9 +181,10 @@ class Cluster:
         report: Callable[[str], None],
         prefix: tuple[str, ...] = (),
     ) -> None:
-        """Start the cluster. prefix: the command that enters the namespace of the controller and the submitting hosts.
+        """Start the cluster. `prefix` is the command that enters the namespace of the controller.
 
-        Raise UserError if it is not installed or ports are in use; MeasurementFailed with the last line of its log.
+        Raises UserError if Slurm is not installed or ports are in use, and MeasurementFailed with the last line of the
+        controller's log.
         """
         programs, self.prefix = self.require(), prefix
         if self.pids():
@@ -193,7 +194,7 @@ class Cluster:
             (self.folder / name).mkdir(exist_ok=True)
         for n in () if prefix else (port, *(node.port for node in nodes)):
             if not network.free(head, n):
-                raise UserError(f"{PLACE}.port", f"{head}:{n} is not free", "give another --port")
+                raise UserError(f"{PLACE}.port", f"{head}:{n} is in use", "use another --port")
         self.conf.write_text(configuration(self.folder, head, port, nodes))
         try:
             report("munged")
@@ -241,9 +242,9 @@ class Cluster:
         return started_with(pid, self.folder)
 
     def down(self) -> list[str]:
-        """End all jobs, then all daemons, nodes first, by force if needed; logs stay. Return their names. Idempotent.
+        """End all jobs, and then all daemons, first those of the nodes. Return the names of the daemons.
 
-        Folders that are not a testbed's are not touched.
+        Logs are kept. A folder that is not marked as a testbed's folder is not changed.
         """
         if not claimed(self.folder):
             return []
@@ -266,14 +267,14 @@ class Cluster:
         return processes.run_command([*self.prefix, *command], DOWN_S, self.environ()).stdout
 
     def _cancel_jobs(self) -> None:
-        """Cancel all jobs first: a step outlives the daemon that started it."""
+        """Cancel all jobs. This is done first, because a step continues when the daemon that started it ends."""
         limit = time.monotonic() + DOWN_S
         while (jobs := self._ask("squeue", "-h", "-o", "%A").split()) and time.monotonic() < limit:
             self._ask("scancel", *jobs)
             time.sleep(0.5)
 
     def _kill_steps(self) -> None:
-        """End what the daemons cannot end any more: steps, their processes, and processes started by salloc."""
+        """End remaining processes after the daemons have ended: steps, their processes, and processes of salloc."""
         ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
         begun = [p for p in psutil.process_iter() if p.pid not in ancestors and self._of_a_job(p)]
         for p in begun:
@@ -287,7 +288,7 @@ class Cluster:
                 return process.cwd() == str(self.folder)
             environ = process.environ()
         except (psutil.Error, OSError):
-            return False  # it has ended, or belongs to another user
+            return False  # the process has ended, or belongs to another user
         return environ.get("SLURM_CONF") == str(self.conf) and (
             "SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun")
         )

@@ -1,1 +1,1 @@
-"""Ceph: the store, its cluster, configuration and administration. May import: the same as `stores`."""
+"""Ceph: the store, its configuration and administration. The imports of `stores` are allowed here too."""

@@ -1,6 +1,6 @@
-"""Queries and commands for a Ceph: the daemons' admin sockets, and Ceph's own programs.
+"""Queries and commands for a Ceph cluster: the daemons' admin sockets, and Ceph's own programs.
 
-The sockets answer in milliseconds, without keys and without a monitor; a program needs a tenth of a second or more.
+The sockets answer in milliseconds, and need neither keys nor a monitor. A program needs 0.1 s or more.
 """
 
 import contextlib
@@ -21,15 +21,12 @@ from storelab.core.errors import MeasurementFailed
 from storelab.install import program
 from storelab.stores.managed.daemon import environment
 
-# The value of Debian's units; the default is a tenth of it, which makes many small objects slow.
+# This is the value of Debian's service units. The default is a tenth of it, with which small objects are slow.
 TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
 
 
 class Admin:
-    """The administrator of the cluster with this folder, which contains `ceph.conf` and `run/`.
-
-    `place`: for messages.
-    """
+    """Administration of the cluster whose folder contains `ceph.conf` and `run/`. `place` is for messages."""
 
     def __init__(self, folder: Path, place: str):
         self.folder, self.place = folder, place
@@ -38,7 +35,7 @@ class Admin:
     def conf(self) -> str:
         """Return the path of `ceph.conf` for command lines, which run in the store's folder.
 
-        Ceph treats the option as a list of paths, so a path with blanks or commas is given without its folder.
+        Ceph treats the option as a list of paths. Therefore a path with blanks or commas is given without its folder.
         """
         path = str(self.folder / "ceph.conf")
         return "ceph.conf" if re.search(r"[\s,;=]", path) else path
@@ -48,12 +45,18 @@ class Admin:
         return environment(self.folder, TCMALLOC)
 
     def _ends_with_parent(self) -> list[str]:
-        """Return a prefix for programs that must end with storelab; without a monitor they would run for minutes."""
+        """Return a command prefix that ends a program together with storelab.
+
+        Without a monitor, the program would continue to run for minutes.
+        """
         setpriv = shutil.which("setpriv")
         return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 
     def ask(self, daemon: str, prefix: str, timeout: float = 2.0, **arguments: Any) -> Any:
-        """Return the answer of a daemon's admin socket, e.g. of `osd.0`. Raises OSError, ValueError without answer."""
+        """Send a command to the admin socket of a daemon, e.g. `osd.0`, and return the answer.
+
+        Raises OSError or ValueError if it does not answer.
+        """
         request = json.dumps({"prefix": prefix, "format": "json", **arguments}).encode() + b"\0"
         run = os.open(self.folder / "run", os.O_PATH)  # paths of sockets are limited to 107 bytes
         try:
@@ -76,9 +79,10 @@ class Admin:
             return ""
 
     def tool(self, name: str, *arguments: str, feed: str = "", timeout: float = 60.0) -> str:
-        """Return the output of one of Ceph's programs.
+        """Run one of Ceph's programs, and return its output.
 
-        Raises MeasurementFailed with its last line if it fails, or if it takes more than `timeout` s.
+        Raises MeasurementFailed with the last line of the output if it fails, or if it needs more than `timeout`
+        seconds.
         """
         what = " ".join((name, *arguments[:2]))
         command = [*self._ends_with_parent(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
@@ -94,7 +98,7 @@ class Admin:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise MeasurementFailed(f"{self.place}: `{what}` does not end within {timeout:g} s") from None
+            raise MeasurementFailed(f"{self.place}: `{what}` did not end within {timeout:g} s") from None
         # With several commands as input, `ceph` continues after one that fails, and exits with status 0.
         failed = [line for line in done.stderr.splitlines() if line.startswith("Error ")]
         if done.returncode or failed:
@@ -103,16 +107,13 @@ class Admin:
         return done.stdout
 
     def send_commands(self, commands: Iterable[str]) -> None:
-        """Send these commands to the monitor in one session.
-
-        Each session takes half a second on a busy machine.
-        """
+        """Send these commands to the monitor in one session, because each session takes 0.5 s on a busy machine."""
         self.tool("ceph", feed="\n".join(commands) + "\n")
 
     def run_parallel(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
-        """Run these programs (name of the daemon -> command) in parallel, with their output in the daemons' logs.
+        """Run one command for each daemon in parallel, and write the output to the daemons' logs.
 
-        Raises MeasurementFailed if one fails.
+        Raises MeasurementFailed if a command fails.
         """
         log.mkdir(exist_ok=True)
 
@@ -131,18 +132,19 @@ class Admin:
                 )
             if done.returncode:
                 words = " | ".join(path.read_text(errors="replace").strip().splitlines()[-3:])[:500]
-                raise MeasurementFailed(f"{self.place}: {name} could not be made; end of its log: {words}")
+                raise MeasurementFailed(f"{self.place}: {name} could not be created; end of its log: {words}")
 
         try:
             with ThreadPoolExecutor(len(commands)) as pool:
                 list(pool.map(make, commands, commands.values()))
         except subprocess.TimeoutExpired:
-            raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} took over {timeout:g} s") from None
+            names = ", ".join(commands)
+            raise MeasurementFailed(f"{self.place}: {names} were not created within {timeout:g} s") from None
 
     def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]], timeout: float = 2.0) -> dict[str, str]:
-        """Return placement group -> state as reported by its primary OSD, '' if no OSD leads it.
+        """Return the state of each placement group as its primary OSD reports it, or '' if it has no primary OSD.
 
-        pools: name -> (id, number of groups); timeout: in seconds, for each answer.
+        `pools` contains the id and the number of groups of each pool by name. `timeout` is in seconds, for each answer.
         """
         wanted = {f"{pool}.{i:x}": "" for pool, count in pools.values() for i in range(count)}
         for osd in osds:
@@ -156,9 +158,9 @@ class Admin:
         return wanted
 
     def put_user(self, name: str, keys: Mapping[str, str]) -> None:
-        """Make this user of the gateways, or replace its keys.
+        """Create this user of the gateways, or replace its keys.
 
-        The keys go through a pipe, because other users can read command lines.
+        The keys are passed through a pipe, because other users can read command lines.
         """
         user = {
             "user_id": name,

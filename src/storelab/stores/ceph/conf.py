@@ -1,7 +1,7 @@
 """Configuration, keys and pools of a Ceph cluster, as text and tables.
 
-Options that differ from Ceph's defaults make the start quick, keep files in the store's folder and traffic on loopback,
-and avoid maintenance during a point. See docs/stores.md.
+Options that differ from Ceph's defaults make the start quick, put all files into the store's folder, use only loopback,
+and prevent maintenance during a point. See docs/stores.md.
 """
 
 import base64
@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MON, OSD, MGR = 30, 40, 96  # offsets in the block of ports: monitor, OSDs (8 each), manager (4)
-OSD_PORTS, MGR_PORTS = 8, 4  # an OSD uses 4, and 4 others when it returns after it was considered dead
-WIDE_OSDS = 7  # up to this number, each OSD has OSD_PORTS ports; more OSDs have 4 each, and others below MGR on return
+OSD_PORTS, MGR_PORTS = 8, 4  # an OSD uses 4 ports, and 4 other ports when it returns after it was considered dead
+# Up to this number of OSDs, each has OSD_PORTS ports. If there are more, each has 4, and others below MGR on return.
+WIDE_OSDS = 7
 SHARDS = {"ec-2-1": (2, 1), "ec-9-3": (9, 3)}  # data and parity of erasure coding
-COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3, "ec-9-3": 4}  # of index pools, as durable as the data
-MIN_COPIES = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}  # copies that I/O requires
+# Copies of index pools, which are as durable as the data; and the number of copies without which I/O stops.
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3, "ec-9-3": 4}
+MIN_COPIES = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}
 OSDS = COPIES | {name: sum(shards) for name, shards in SHARDS.items()}  # minimum number of OSDs
 TOLERANCE = {
     "none": 0,
@@ -28,9 +30,9 @@ TOLERANCE = {
 SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0}  # raw bytes for each stored byte
 SHARE |= {name: sum(shards) / shards[0] for name, shards in SHARDS.items()}
 FULL = 0.9  # fraction of an OSD's capacity; Ceph stops all writes at 0.95
-HEAD = 4 << 20  # bytes of an object that are overwritten in place; the rest needs garbage collection
+HEAD = 4 << 20  # bytes at the start of an object that are overwritten in place; the rest needs garbage collection
 DATA = "default.rgw.buckets.data"
-POOLS = {  # pool -> placement groups; made together, because a gateway needs seconds for each
+POOLS = {  # pool -> placement groups; all are created in advance, because a gateway needs seconds for each
     ".rgw.root": 1,
     "default.rgw.log": 1,
     "default.rgw.control": 1,
@@ -39,8 +41,8 @@ POOLS = {  # pool -> placement groups; made together, because a gateway needs se
     DATA: 32,
     "default.rgw.buckets.non-ec": 1,  # unfinished multipart uploads
 }
-# Values in the text below that determine when a lost OSD is noticed, and when a lost gateway is dropped.
-TIMEOUTS = {"osd heartbeat interval": 1, "osd heartbeat grace": 4, "osd client watch timeout": 10}  # s
+# Values of the text below in seconds. They control when Ceph notices a lost OSD, and when it drops a lost gateway.
+TIMEOUTS = {"osd heartbeat interval": 1, "osd heartbeat grace": 4, "osd client watch timeout": 10}
 ALL = "allow *"
 MONTH = 30 * 86400  # seconds; tickets and OSDs must not time out while a cluster is suspended
 
@@ -55,7 +57,7 @@ crash dir = crash
 log file =
 log to stderr = true
 err to stderr = true
-# Otherwise a daemon that ends at once may not log the reason.
+# Without this option, a daemon that ends immediately may not log the reason.
 log flush on exit = true
 debug rocksdb = 0/5
 debug rgw = 0/1
@@ -65,7 +67,7 @@ osd pool default size = {copies}
 osd pool default min size = {least}
 osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
-# The monitor reads these as well: it notices a hanging OSD after 4 s, a killed one at once.
+# The monitor reads these options as well. It notices a hanging OSD after 4 s, and a killed OSD immediately.
 osd heartbeat interval = 1
 osd heartbeat grace = 4
 mon osd adjust heartbeat grace = false
@@ -83,7 +85,7 @@ mon data avail warn = 1
 mon data avail crit = 0
 mon osd min down reporters = 1
 mon osd report timeout = {month}
-# Every change of the maps waits for this interval; with the default of 1 s a start takes 10 s longer.
+# Every change of the maps waits for this interval. With the default of 1 s, a start takes 10 s longer.
 paxos propose interval = 0.05
 
 [mgr]
@@ -130,7 +132,7 @@ rgw dynamic resharding = false
 
 
 def osd_ports(first: int, servers: int, number: int) -> tuple[int, int]:
-    """Return the first and last possible port of an OSD, in the block from `first` on; it uses four of them."""
+    """Return the first and last port that an OSD can use, in the block that starts at `first`. It uses four of them."""
     if servers <= WIDE_OSDS:
         start = first + OSD + number * OSD_PORTS
         return start, start + OSD_PORTS - 1
@@ -140,7 +142,7 @@ def osd_ports(first: int, servers: int, number: int) -> tuple[int, int]:
 def conf(settings: Any, fsid: str, data: str) -> str:
     """Return the text of `ceph.conf`.
 
-    settings: of the store; data: path relative to the store's folder, which is the working folder of Ceph's programs.
+    `data` is the path of the data relative to the store's folder, which is the working folder of Ceph's programs.
     """
     return CONF.format(
         fsid=fsid,
@@ -160,12 +162,12 @@ def objectstore(settings: Any) -> str:
 
 
 def _key() -> str:
-    """Return a new cephx key: type 1 (AES), creation time in s and ns, length, 16 bytes."""
+    """Return a new cephx key. It contains the type 1 (AES), the creation time in s and ns, the length, and 16 bytes."""
     return base64.b64encode(struct.pack("<hiih", 1, int(time.time()), 0, 16) + secrets.token_bytes(16)).decode()
 
 
 def keyring(osds: int, gateways: int) -> str:
-    """Return new keys of all daemons and of the administrator, as a keyring."""
+    """Return the text of a keyring with new keys of all daemons and of the administrator."""
     who: dict[str, Mapping[str, str]] = {
         "mon.": {"mon": ALL},
         "client.admin": {"mon": ALL, "osd": ALL, "mgr": ALL},
@@ -182,9 +184,9 @@ def keyring(osds: int, gateways: int) -> str:
 
 
 def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]:
-    """Return the commands for the monitor of a new cluster; `osds`: UUID of each."""
+    """Return the commands for the monitor of a new cluster. `osds` contains the UUID of each OSD."""
     out = [f"osd new {uuid} {i}" for i, uuid in enumerate(osds)]
-    if mgr:  # its balancer would move data during a point
+    if mgr:  # the manager's balancer would move data during a point
         out += [
             f"config set mgr mgr/{what} false --force" for what in ("balancer/active", "devicehealth/enable_monitoring")
         ]

@@ -1,9 +1,9 @@
-"""Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, and a manager on request.
+"""Ceph on this machine: a monitor, OSDs, up to 24 RADOS gateways that serve S3, and a manager on request.
 
-`memory`: OSDs keep all data in memory (memstore). A cluster is created again if it lost more OSDs than its redundancy
-tolerates. `disk` and `tmpfs`: each OSD writes to its own sparse file (bluestore); such a cluster is kept.
-`cluster.json`, next to the data, describes the cluster: fsid, port, shape, stamps of users, and `made` once its pools
-exist. See docs/stores.md.
+With the backing `memory`, OSDs have all data in memory (memstore). Such a cluster is created again if it lost more OSDs
+than its redundancy tolerates. With `disk` and `tmpfs`, each OSD writes to its own sparse file (bluestore), and the
+cluster is never created again. `cluster.json`, next to the data, describes the cluster: fsid, port, properties that
+cannot change, users, and `made` when its pools exist. See docs/stores.md.
 """
 
 import errno
@@ -49,10 +49,10 @@ class Settings(ListeningSettings):
         20000,
         ge=1024,
         le=32000,
-        description="First port: gateways from here, the monitor at +30, OSDs from +40; a block of 100 ports.",
+        description="First port of a block of 100 ports: gateways, then the monitor at +30, then OSDs from +40.",
     )
     backing: Literal["memory", "disk", "tmpfs"] = Field(
-        "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore on a file of that file system."
+        "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore in a file on that file system."
     )
     servers: int = Field(3, ge=1, le=12, description="Number of OSDs.")
     redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1", "ec-9-3"] = Field(
@@ -63,7 +63,7 @@ class Settings(ListeningSettings):
         False, description="Run a manager, which is needed to observe recovery; it uses 300 MB of memory."
     )
     osd_size: Annotated[Size, at_least("1 MiB")] = Field(
-        "4 GB", description="Capacity of one OSD: memory of memstore, or size of bluestore's (sparse) file."
+        "4 GB", description="Capacity of one OSD: memory of memstore, or size of bluestore's sparse file."
     )
 
 
@@ -84,7 +84,7 @@ class Ceph(Managed):
         ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"),
         "up to 96 packages, 73 MB to download, 290 MB on disk",
     ).parts
-    _whole_at = -1  # epoch of the map of OSDs at which all placement groups were active and clean
+    _whole_at = -1  # epoch of the OSD map at which all placement groups were active and clean
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
@@ -133,7 +133,7 @@ class Ceph(Managed):
             self._make()
 
     def _lost(self, cluster: dict[str, Any]) -> bool:
-        """Return True if the cluster can be created again: it was in memory, and is lost or needs another shape."""
+        """Return whether the cluster must be created again: it was in memory, and is lost or has other properties."""
         if cluster["shape"]["backing"] != "memory":
             return False
         if cluster["shape"] != self._shape() or cluster["port"] != self.settings.port:
@@ -173,7 +173,7 @@ class Ceph(Managed):
             shutil.rmtree(path)
 
     def _make(self) -> None:
-        """Create a cluster with its keys and the stores of its monitor and OSDs; first stop what runs here."""
+        """Stop running daemons, and create a cluster: its keys, and the stores of its monitor and OSDs."""
         self.daemons.stop()
         self.daemons.sweep()
         self._wipe()
@@ -201,7 +201,7 @@ class Ceph(Managed):
         return f"v2:{LOOPBACK}:{self.settings.port + conf.MON}"
 
     def _check_direct(self) -> None:
-        """Check for O_DIRECT, which bluestore needs; tmpfs supports it since Linux 6.6."""
+        """Raise UserError without O_DIRECT, which bluestore needs. tmpfs supports it since Linux 6.6."""
         probe = self.data / ".direct"
         try:
             os.close(os.open(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
@@ -217,7 +217,7 @@ class Ceph(Managed):
             probe.unlink(missing_ok=True)
 
     def _move(self) -> None:
-        """Move the cluster to other ports, which the monitor's map must list."""
+        """Move the cluster to the configured ports. The monitor's map lists its port, so the map is changed."""
         self.daemons.stop()
         self.daemons.sweep()
         monmap, store = f"{self._way()}/monmap", ("-i", "a")
@@ -233,7 +233,7 @@ class Ceph(Managed):
         return ["mon"], [*(["mgr"] if self.settings.mgr else []), *self.osds], front_ends
 
     def daemon(self, name: str) -> Daemon:
-        """Return how the daemon `mon`, `mgr`, `osd-0` … or `s3-1` … runs."""
+        """Return the definition of the daemon with this name (`mon`, `mgr`, `osd-0`, …, `s3-1`, …)."""
         kind, _, number = name.partition("-")
         i, s, first = int(number or 0), self.settings, self.settings.port
         host, health, grace = LOOPBACK, self._health(name), 10.0
@@ -242,7 +242,7 @@ class Ceph(Managed):
             tls = "ssl_certificate=tls/server.pem ssl_private_key=tls/server.key"  # in its working folder
             listen = f"ssl_endpoint={host}:{ports[0]} {tls}" if s.tls else f"endpoint={host}:{ports[0]}"
             options = ["-n", f"client.rgw.{i}", "-f", f"--admin-socket=run/client.rgw.{i}.sock"]
-            options.append(f"--rgw-frontends=beast {listen} tcp_nodelay=1")  # otherwise a GET of 4 kB takes 40 ms
+            options.append(f"--rgw-frontends=beast {listen} tcp_nodelay=1")  # without nodelay, a 4 kB GET takes 40 ms
         elif kind == "mon":
             ports, options = [first + conf.MON], ["-i", "a", "-f"]
         else:
@@ -271,13 +271,16 @@ class Ceph(Managed):
         return False
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Give a suspended OSD time to join again; stopping it would cost more, in memory even its data."""
+        """Return whether a daemon is healthy. A paused OSD gets time to join again.
+
+        Stopping the OSD would take longer, and memstore would lose its data.
+        """
         return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
     def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
-        """Keep healthy daemons, which find each other again by themselves.
+        """Return whether a daemon can keep running. Healthy daemons can, because they find each other again.
 
-        Gateways that could reach none of their data delay the creation of buckets for 40 s. They are restarted.
+        Gateways that could not reach any data are restarted, because they would delay the creation of buckets for 40 s.
         """
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
         return super()._keep_running(daemon, stale=blocked and daemon.name.startswith(self.front))
@@ -303,9 +306,9 @@ class Ceph(Managed):
                 self.note(users=stamps)
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Make and drop a bucket in addition.
+        """Do the usual warm-up, and also create and remove a bucket.
 
-        After a gateway was killed, this works only once its OSDs have dropped its watches, after 10 s.
+        After a gateway was killed, this fails for 10 s, until the OSDs have dropped the watches of that gateway.
         """
         from storelab.stores.protocols import access, open_access
 
@@ -319,16 +322,16 @@ class Ceph(Managed):
         way.drop_bucket(bucket)
 
     def groups(self, timeout: float = 2.0) -> dict[str, str]:
-        """Return placement group -> state, for all pools."""
+        """Return the state of each placement group of all pools."""
         pools = {
             name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
         }  # in the order of their creation
         return self.admin.groups([n.replace("-", ".") for n in self.osds], pools, timeout)
 
     def wait_clean(self) -> None:
-        """Wait until all data have all their copies, for up to CLEAN_S seconds.
+        """Wait until all data have all copies, but at most CLEAN_S seconds.
 
-        Raises MeasurementFailed if some data stay unreachable.
+        Raises MeasurementFailed if some data cannot be reached.
         """
         begun = time.monotonic()
         while True:
@@ -344,7 +347,7 @@ class Ceph(Managed):
                     f"{ACTIVE_S:g} s, "
                     f"the first is {group} ({state or 'unknown'})"
                 )
-            time.sleep(0.1 if waited < 1 else 0.5)  # each query loads the OSDs
+            time.sleep(0.1 if waited < 1 else 0.5)  # each query causes load on the OSDs
 
     def dismantle(self) -> None:
         if self.memory and self.data.exists():
@@ -366,12 +369,12 @@ class Ceph(Managed):
             raise UserError(place, f"{actor} has no separate disk that could be filled", "name an OSD")
 
     def fill(self, actor: str) -> str:
-        """Make an OSD consider itself full, by Ceph's own command for such tests."""
+        """Make an OSD consider itself full, with Ceph's own command for such tests."""
         self._inject(actor, type="full", count=-1)
         return "injectfull full"
 
     def empty(self, actor: str) -> None:
-        with suppress(OSError):  # it has ended, which cleared the state
+        with suppress(OSError):  # the OSD has ended, which cleared the state
             self._inject(actor, type="none")
 
     def _inject(self, actor: str, **arguments: Any) -> None:
@@ -379,9 +382,10 @@ class Ceph(Managed):
             self.admin.ask(actor.replace("-", "."), "injectfull", **arguments)
 
     def condition(self) -> Condition:
-        """Return the condition by the monitor's count of OSDs and by the OSDs' placement groups.
+        """Return the condition from the monitor's count of OSDs and the states of the placement groups.
 
-        Queries of the groups load the OSDs, so they are sent only after the map of OSDs changed, until all are clean.
+        Queries of the states cause load on the OSDs. Therefore they are sent only after the OSD map changed, until all
+        groups are clean.
         """
         try:
             counters = self.admin.ask("mon.a", "perf dump", CONDITION_TIMEOUT_S)["cluster"]
@@ -420,17 +424,17 @@ class Ceph(Managed):
             return None
 
     def used_bytes(self) -> int | None:
-        """Return the raw bytes of objects on all OSDs, without bluestore's own database."""
+        """Return the raw bytes of objects on all OSDs, without bluestore's database."""
         counters = self._counters()
         group, counter = ("osd", "stat_bytes_used") if self.memory else ("bluestore", "bluestore_allocated")
         return None if counters is None else sum(d[group][counter] for d in counters)
 
     def free_bytes(self) -> int | None:
-        """Return the space for objects in bytes, without the space for copies.
+        """Return the free space for objects in bytes. Copies are taken into account.
 
         The fullest OSD and the free memory or disk of the machine limit it.
         """
-        import psutil  # here: planning only reads the settings, and psutil is slow to import
+        import psutil  # imported here, because it is slow to import and planning does not need it
 
         s, counters = self.settings, self._counters()
         full = int(s.osd_size * (1 - conf.FULL))
@@ -443,12 +447,12 @@ class Ceph(Managed):
         return max(0, int(min(least * s.servers, machine) / conf.SHARE[s.redundancy]))
 
     def capacity_bytes(self) -> int | None:
-        """Return the space for objects until OSDs are filled to FULL, without the space for copies."""
+        """Return the space for objects in bytes until OSDs are filled to FULL. Copies are taken into account."""
         s = self.settings
         return int(int(s.osd_size * conf.FULL) * s.servers / conf.SHARE[s.redundancy])
 
     def retains_overwritten(self, size_bytes: int) -> bool:
-        """Return True for objects over 4 MiB; their data after the head are only deleted by garbage collection."""
+        """Return True for objects over 4 MiB, because only garbage collection deletes their data after the head."""
         return size_bytes > conf.HEAD
 
     def administration(self) -> list[AdminAnswer]:
@@ -486,9 +490,9 @@ class Ceph(Managed):
         ]
 
     def reclaim(self, timeout: float = 120.0) -> None:
-        """Run garbage collection of deleted objects over 4 MiB, for up to `timeout` seconds.
+        """Run the garbage collection of deleted objects over 4 MiB, but at most `timeout` seconds.
 
-        Then wait until the usage of the OSDs, which they update once a second, stays the same.
+        Then wait until the usage that the OSDs report once a second does not change any more.
         """
         with self.daemons.lock():
             self.admin.tool("radosgw-admin", "gc", "process", "--include-all", timeout=timeout)

@@ -1,1 +1,1 @@
-"""HDFS: the store and its installation. May import: the same as `stores`."""
+"""HDFS: the store and its installation. The imports of `stores` are allowed here too."""

@@ -1,7 +1,8 @@
-"""Installation of Java programs from Maven's repository: HDFS.
+"""Installation of HDFS, whose Java programs are downloaded from Maven's repository.
 
-`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads. The jars are in one folder below the
-tools folder, which is made in one step. It also has an archive of their loaded classes, which halves Java's start time.
+`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads them. The jars are in one folder below
+the tools folder, which appears in one step. It also has an archive of the classes that HDFS loads, which halves Java's
+start time.
 """
 
 import contextlib
@@ -21,12 +22,12 @@ from storelab.install.running import command_output
 
 HADOOP = "3.4.1"
 PINS = project.shipped("envs/hdfs")  # pom.xml and SHA256SUMS
-OLDEST, NEWEST = 17, 23  # Java from 24 on has no security manager, which Hadoop 3.4 needs
+OLDEST, NEWEST = 17, 23  # Hadoop 3.4 needs the security manager, which Java 24 and later do not have
 JVMS = Path("/usr/lib/jvm")  # folder of Java installations in Debian
 
 
 def java() -> Path | None:
-    """Return a Java that runs Hadoop, from JAVA_HOME, PATH or Debian's folder; None without one."""
+    """Return a Java program that can run Hadoop, from JAVA_HOME, PATH or Debian's folder; None if there is none."""
     home, found = os.environ.get("JAVA_HOME"), shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     candidates += [Path(found)] if found else []
@@ -35,9 +36,9 @@ def java() -> Path | None:
 
 
 def java_version(program: Path) -> str:
-    """Return the version of a Java, e.g. `17.0.15+6`; '' if it is unknown.
+    """Return the version of a Java program, e.g. `17.0.15+6`; '' if it is unknown.
 
-    Every JDK has it in a file; running the program is slow.
+    The version is read from a file of the JDK if possible, because running the program is slow.
     """
     with contextlib.suppress(OSError):
         text = (program.resolve().parents[1] / "release").read_text(errors="replace")
@@ -59,17 +60,17 @@ def hdfs_folder(tools: Path) -> Path:
 
 
 def class_path(tools: Path) -> Path:
-    """Return the jar without classes that lists all others."""
+    """Return the path of the jar that only lists all other jars."""
     return hdfs_folder(tools) / "hdfs.jar"
 
 
 def class_archive(tools: Path, program: Path) -> Path:
-    """Return the archive of loaded classes for this Java; Java ignores an archive of another version."""
+    """Return the path of the class archive for this Java version. Java ignores archives of other versions."""
     return hdfs_folder(tools) / f"classes-{java_version(program)}.jsa"
 
 
 def parts(tools: Path, trial: type[Any]) -> list[Part]:
-    """Return the parts to install. trial: the store that is started once to record its classes."""
+    """Return the parts to install. `trial` is the class of the store, which is started once to record its classes."""
     return [
         Part(
             f"Java {OLDEST} to {NEWEST}",
@@ -105,13 +106,13 @@ def _pins() -> str:
 
 
 def _complete(tools: Path) -> bool:
-    """Return whether the installed folder is complete; it contains the checksums with which it was verified."""
+    """Return whether the installed folder is complete: it was verified with the pinned checksums."""
     noted = hdfs_folder(tools) / "SHA256SUMS"
     return noted.exists() and class_path(tools).exists() and noted.read_text() == _pins()
 
 
 def _temporary(tools: Path) -> "tempfile.TemporaryDirectory[str]":
-    """Return a temporary folder next to the final one, on the same file system so that it can be renamed."""
+    """Return a temporary folder next to the final folder, so that it can be renamed on the same file system."""
     tools.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(prefix=".hdfs-", dir=tools, ignore_cleanup_errors=True)
 
@@ -124,7 +125,7 @@ def _get(tools: Path, progress: Progress) -> None:
     with _temporary(tools) as temporary:
         work = Path(temporary)
         jars = work / "jars"
-        progress(f"downloading Hadoop {HADOOP} and what it needs")
+        progress(f"downloading Hadoop {HADOOP} and its dependencies")
         # Maven keeps all downloads below the temporary folder, so that nothing stays in the home folder.
         command = [mvn, "-B", "-q", "-f", f"{PINS}/pom.xml", f"-Dmaven.repo.local={work}/repository"]
         command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
@@ -135,13 +136,13 @@ def _get(tools: Path, progress: Progress) -> None:
         (jars / "SHA256SUMS").write_text(pins)
         jars.chmod(0o755)
         final = hdfs_folder(tools)
-        if final.exists():  # with other pins; programs that use it keep its files open
+        if final.exists():  # installed with other pins; programs that use it keep its files open
             final.rename(work / "old")
         jars.rename(final)
 
 
 def verify(folder: Path, sums: str) -> None:
-    """Raise MeasurementFailed if the files of `folder` are not exactly those of `sums` (lines of sha256sum)."""
+    """Raise MeasurementFailed if the files of `folder` do not match `sums`, the output of sha256sum."""
     wanted = {name: digest for digest, name in (line.split(maxsplit=1) for line in sums.splitlines() if line)}
     have = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
     if wrong := sorted(name for name in wanted.keys() | have.keys() if wanted.get(name) != have.get(name)):
@@ -151,9 +152,9 @@ def verify(folder: Path, sums: str) -> None:
 
 
 def _name_all(jars: Path, sums: str) -> None:
-    """Write the jar that lists all others, in the order of the checksum file.
+    """Write the jar that lists all other jars in the order of the checksum file.
 
-    An archive of classes is valid for one order only.
+    The order must be fixed, because a class archive is valid for only one order.
     """
     entry = "Class-Path: " + " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
     lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line ending
@@ -162,13 +163,13 @@ def _name_all(jars: Path, sums: str) -> None:
 
 
 def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
-    """Start a small HDFS, record the classes that its daemons load, and let Java archive them.
+    """Start a small HDFS, record the classes that its daemons load, and write Java's class archive.
 
-    This also tests that HDFS runs.
+    This also tests whether HDFS runs.
     """
     program = java()
     if program is None:
-        raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one, or set JAVA_HOME")
+        raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install Java, or set JAVA_HOME")
     final = class_archive(tools, program)
     with _temporary(tools) as temporary:
         work = Path(temporary)
@@ -189,15 +190,16 @@ def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
             [str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600
         )
         if not (work / "jsa").exists():
-            raise MeasurementFailed(f"install: Java made no archive of classes: {output.strip()[-300:]}")
+            raise MeasurementFailed(f"install: Java did not write a class archive: {output.strip()[-300:]}")
         (work / "jsa").chmod(0o644)
         (work / "jsa").replace(final)
 
 
 def _trial(tools: Path, trial: type[Any], work: Path) -> None:
-    """Run a small HDFS below `work`: write, read, append, list, remove. Leave `<daemon>.classes` there.
+    """Run a small HDFS in the folder `work`: write, read, append, list and remove a file.
 
-    Raises UserError, MeasurementFailed if it does not work.
+    Each daemon writes its loaded classes to `<daemon>.classes`. Raises UserError or MeasurementFailed if it does not
+    work.
     """
     from storelab.stores.managed import network
     from storelab.stores.managed.base import LOOPBACK
@@ -209,7 +211,9 @@ def _trial(tools: Path, trial: type[Any], work: Path) -> None:
     )
     if first is None:
         raise UserError(
-            "install", "no 8 free ports in a row between 21000 and 32000", "stop programs that listen there"
+            "install",
+            "there are no 8 free ports in a row between 21000 and 32000",
+            "stop programs that listen on these ports",
         )
     store = trial("trial", trial.Settings(kind="hdfs", port=first, servers=1, redundancy="none"), work / "state")
     store.tools = tools

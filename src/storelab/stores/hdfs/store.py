@@ -1,8 +1,8 @@
-"""HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, accessed over WebHDFS.
+"""HDFS on this machine: a NameNode and up to seven DataNodes, one Java process each, accessed over WebHDFS.
 
-The NameNode is the only front-end. It redirects every reader and writer to a DataNode, so DataNodes listen on `address`
-too. There is no authentication. Options that differ from Hadoop's defaults make the start quick, detect a lost DataNode
-after 14 s, and avoid maintenance during a point.
+The NameNode is the only front-end. It redirects every reader and writer to a DataNode. Therefore DataNodes listen on
+`address` too. There is no authentication. Options that differ from Hadoop's defaults make the start quick, detect a
+lost DataNode after 14 s, and prevent maintenance during a point.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
 BLOCK = 128 * 1024**2  # bytes; Hadoop's default
 SERVER = "org.apache.hadoop.hdfs.server"
 CORE = {
-    "ipc.client.connect.retry.interval": 100,  # ms; a DataNode that starts before its NameNode joins at once
+    "ipc.client.connect.retry.interval": 100,  # ms; a DataNode joins as soon as its NameNode is up
     "ipc.client.connect.max.retries": 100,
     "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # runs no shell for groups
     # Does not run du over all blocks.
@@ -51,18 +51,18 @@ SITE = {
     "dfs.namenode.stale.datanode.interval": 3000,  # ms; after this time, a silent DataNode is used last
     "dfs.namenode.avoid.read.stale.datanode": "true",
     "dfs.namenode.avoid.write.stale.datanode": "true",
-    "dfs.client.socket-timeout": 5000,  # ms; a minute by default, which an operation waits for a hanging DataNode
-    "dfs.namenode.reconstruction.pending.timeout-sec": 10,  # five minutes by default, before a lost copy is replaced
+    "dfs.client.socket-timeout": 5000,  # ms that an operation waits for a hanging DataNode; one minute by default
+    "dfs.namenode.reconstruction.pending.timeout-sec": 10,  # s before a lost copy is replaced; five minutes by default
     "dfs.datanode.socket.write.timeout": 5000,  # ms; eight minutes by default
     "dfs.namenode.redundancy.interval.seconds": 1,
     "dfs.namenode.safemode.extension": 0,
-    "dfs.namenode.accesstime.precision": 0,  # so that reads do not write
+    "dfs.namenode.accesstime.precision": 0,  # so that reads do not cause writes of access times
     "dfs.datanode.scan.period.hours": -1,  # no maintenance during a point
     "dfs.datanode.directoryscan.interval": -1,
     "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # another DataNode may not exist
     "dfs.namenode.fs-limits.min-block-size": 4096,
 }
-# These determine when the NameNode and waiting clients notice that a DataNode is lost.
+# These options control when the NameNode and waiting clients notice that a DataNode is lost.
 TIMEOUTS = (
     "dfs.heartbeat.interval",
     "dfs.namenode.heartbeat.recheck-interval",
@@ -81,10 +81,11 @@ ENVIRON = {"LANG": "C.UTF-8"}
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
-    *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # otherwise WebHDFS answers 500
+    *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # without this option, WebHDFS answers with status 500
 )
 CLASSES = {"namenode": f"{SERVER}.namenode.NameNode", "datanode": f"{SERVER}.datanode.DataNode"}
-# Hadoop converts paths to lists and URIs. A DataNode crashes on a % in a URI, because it uses it as a format string.
+# Hadoop converts paths to lists and URIs. A % in a URI makes a DataNode crash, because it uses the URI as a format
+# string.
 ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 
@@ -96,7 +97,7 @@ class Settings(ListeningSettings):
         21000,
         ge=1024,
         le=32000,
-        description="First port: RPC, then WebHDFS, then three per DataNode; a block of 40 ports.",
+        description="First port of a block of 40 ports: RPC, then WebHDFS, then three for each DataNode.",
     )
     servers: int = Field(3, ge=1, le=7, description="Number of DataNodes.")
     redundancy: Literal["none", "replica-2", "replica-3"] = Field("replica-2", description="Copies of every block.")
@@ -113,7 +114,7 @@ class HDFS(Managed):
     start_timeout = 90.0
     stops = (("namenode-",), ("datanode-",))
     java_options: tuple[str, ...] = ()  # `%s` is replaced by the daemon's name
-    _hurt = False  # copies were missing, and some are still being made
+    _hurt = False  # whether copies were missing and are not all replaced yet
 
     @staticmethod
     def recipe(tools: Path) -> list[Part]:
@@ -135,7 +136,7 @@ class HDFS(Managed):
             raise UserError(self.place, f"Hadoop {install.HADOOP} is not installed", "run `storelab install hdfs`")
 
     def program(self) -> Path:
-        """Return a Java that runs Hadoop."""
+        """Return a Java program that can run Hadoop. Raises UserError if there is none."""
         found = install.java()
         if found is None:
             oldest, newest = install.OLDEST, install.NEWEST
@@ -163,7 +164,7 @@ class HDFS(Managed):
         return self._port(name) + 1
 
     def _state(self, name: str) -> str:
-        """Return `active` for a NameNode, `RUNNING` for a DataNode that has joined it, '' without an answer."""
+        """Return the state of a daemon: `active` (NameNode), `RUNNING` (joined DataNode), or '' without an answer."""
         try:
             if name.startswith("namenode"):
                 return self._bean(name, "NameNode", "NameNodeStatus")["State"]
@@ -173,7 +174,7 @@ class HDFS(Managed):
             return ""
 
     def _bean(self, name: str, service: str, bean: str, timeout: float = 3.0) -> dict[str, Any]:
-        """Return facts that a daemon reports. Raises MeasurementFailed if it does not report them."""
+        """Return the values of a Java bean that a daemon reports. Raises MeasurementFailed if it reports none."""
         try:
             path = f"/jmx?qry=Hadoop:service={service},name={bean}"
             return json.loads(network.get(self.settings.address, self._http(name), path, timeout)[1])["beans"][0]
@@ -181,12 +182,16 @@ class HDFS(Managed):
             raise MeasurementFailed(f"{self.place}: {name} does not report {bean} ({type(error).__name__})") from None
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Start all at once: a DataNode retries its NameNode ten times a second, and Java's start takes most time."""
+        """Return one stage with all daemons.
+
+        DataNodes can start before the NameNode, because they retry ten times a second. Java's start takes most of the
+        time.
+        """
         return ([*front_ends, *self._datanodes()],)
 
     @cached_property
     def _files(self) -> dict[str, str]:
-        """The configuration that all daemons share, by file name."""
+        """Return the configuration files that all daemons share: text by file name."""
         s, port = self.settings, self.settings.port
         core = CORE | {
             "fs.defaultFS": f"hdfs://{s.address}:{port}",
@@ -207,9 +212,9 @@ class HDFS(Managed):
         }
 
     def _java(self, name: str) -> tuple[str, ...]:
-        """Return the command of a daemon, up to the class.
+        """Return the command of a daemon, up to its Java class.
 
-        It contains a hash of the settings, so that a daemon with other settings is not kept.
+        It contains a hash of the settings. Therefore a running daemon with other settings is restarted.
         """
         program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
@@ -225,11 +230,11 @@ class HDFS(Managed):
             *(
                 "-cp",
                 f"{install.class_path(self.tools)}:{self.folder}/conf",
-            ),  # with a class archive, folders cannot come first
+            ),  # a class archive requires that jars come before folders
         )
 
     def daemon(self, name: str) -> Daemon:
-        """Return how `namenode-1` or `datanode-1` … runs."""
+        """Return the definition of the daemon with this name (`namenode-1`, `datanode-1`, …)."""
         kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
         argv = (*self._java(name), CLASSES[kind]) if install.java() else ("java", CLASSES[kind])
         if kind == "namenode":
@@ -253,14 +258,14 @@ class HDFS(Managed):
             self.folder / "tmp",
             *(conf_folder / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static")),
         ):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the web servers need them, and the jars lack them
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the web servers need these folders
         for name, text in self._files.items():
             (conf_folder / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 
     def _format(self) -> None:
-        """Make an empty name space in a temporary folder, so that an interrupted format leaves no partial one."""
+        """Create an empty name space in a temporary folder, so that no partial one remains after an interruption."""
         for old in self.data.glob("namenode.new*"):
             shutil.rmtree(old)
         new = self.data / f"namenode.new-{os.getpid()}"
@@ -322,10 +327,10 @@ class HDFS(Managed):
             time.sleep(0.05)
 
     def _serves(self, name: str) -> bool:
-        """Return True if a DataNode's WebHDFS reaches the NameNode.
+        """Return whether a DataNode can connect to the NameNode when it serves WebHDFS.
 
-        After a restart of the NameNode, the first request over its old connection fails. This request is for a folder,
-        or for a missing file, and gets 404.
+        After a restart of the NameNode, the first request over the DataNode's old connection fails. This method sends a
+        request, which is answered with status 404 if the connection works.
         """
         path = (
             f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&"
@@ -337,7 +342,7 @@ class HDFS(Managed):
             return False
 
     def resume(self) -> None:
-        """Resume, and wait for heartbeats: after a long suspension, the NameNode considers its DataNodes dead."""
+        """Continue the daemons, and wait for heartbeats, because the NameNode considers paused DataNodes dead."""
         super().resume()
         if set(self.daemons.running()) >= {"namenode-1", *self._datanodes()}:
             self._await_all()
@@ -360,7 +365,7 @@ class HDFS(Managed):
         return {name: SITE[name] for name in TIMEOUTS}
 
     def condition(self) -> Condition:
-        """Return the condition by the NameNode's counts of blocks with too few copies and of silent DataNodes."""
+        """Return the condition from the NameNode's counts of blocks with too few copies and of silent DataNodes."""
         try:
             facts = self._bean(
                 "namenode-1", "NameNode", "FSNamesystemState", CONDITION_TIMEOUT_S
@@ -375,7 +380,7 @@ class HDFS(Managed):
         )
         if not live:
             return Condition(DOWN, detail)
-        # A block that is being written is briefly `pending` too, which is not a recovery.
+        # A block is also `pending` for a short time while it is written, which is not a recovery.
         self._hurt = bool(stale or low or (self._hurt and pending))
         if stale or (low and not pending):
             return Condition(DEGRADED, detail)
@@ -391,18 +396,18 @@ class HDFS(Managed):
         }
 
     def used_bytes(self) -> int | None:
-        """Return the allocated disk space of the DataNodes' folders: all copies, with checksums."""
+        """Return the allocated disk space of the DataNodes' folders in bytes: all copies, with checksums."""
         os.sync()
         folders, total = [p for p in self.data.glob("datanode-*") if p.is_dir()], 0
         for path in (p for folder in folders for p in folder.rglob("*")):
-            with contextlib.suppress(FileNotFoundError):  # deleted, or moved because its block is complete
+            with contextlib.suppress(FileNotFoundError):  # the file was deleted, or moved because its block is complete
                 total += path.lstat().st_blocks * 512
         return total if folders else None
 
     def reclaim(self, timeout: float = 60.0) -> None:
-        """Wait until the blocks of deleted files are removed, for up to `timeout` seconds.
+        """Wait until the blocks of deleted files are removed, but at most `timeout` seconds.
 
-        NameNode and DataNodes each remove them in the background.
+        NameNode and DataNodes remove them in the background.
         """
         end, steady, before = time.monotonic() + timeout, 0, -1
         while steady < 3 and time.monotonic() < end:
@@ -413,11 +418,11 @@ class HDFS(Managed):
             total = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["BlocksTotal"]
             steady = steady + 1 if not pending and total == before else 0
             before = total
-            time.sleep(1.1)  # more than one heartbeat, which transports the deletions
+            time.sleep(1.1)  # longer than one heartbeat, in which a DataNode learns what to delete
 
 
 def configuration(properties: Mapping[str, Any]) -> str:
-    """Return these properties as Hadoop's XML."""
+    """Return the text of a configuration file (Hadoop's XML) with these properties."""
     rows = (
         f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items()
     )
@@ -425,7 +430,7 @@ def configuration(properties: Mapping[str, Any]) -> str:
 
 
 def user_name() -> str:
-    """Return the name of the user who runs the daemons and is therefore HDFS's superuser."""
+    """Return the name of the current user, who runs the daemons and is therefore HDFS's superuser."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What managed stores share: daemons, deployments, accounts, ports, network namespaces.
+"""Code that managed stores share: daemons, drives, accounts, ports, network namespaces.
 
-May import: `install`, `host`, `core`, `stores.protocols`.
+This package may import `install`, `host`, `core` and `stores.protocols`.
 """

@@ -1,7 +1,7 @@
-"""Accounts of a managed store: keys and a certificate, made once and kept in its folder; reports of its own tools.
+"""Accounts of a managed store: its keys and its certificate, which are created once and stored in its folder.
 
-The coordinator queries users and their keys with the system's own tool, before the clients of a probe start. If it
-makes a second key for a check, it removes this key at once. No key is printed.
+The coordinator lists users and their keys with the system's own tool, before the clients of a probe start. If it
+creates a second key for a check, it removes this key immediately. No key is printed.
 """
 
 import os
@@ -17,19 +17,19 @@ from storelab.stores.base import DIFFERS, NO, YES, AdminAnswer
 from storelab.stores.protocols.endpoint import Credentials
 
 USERS, KEYS = QUESTIONS = ("users listed", "several keys per user")
-TOOL_S = 30.0  # seconds that a tool may take
+TOOL_S = 30.0  # time limit of a system's tool in seconds
 
 
 @dataclass
 class _Noted:
-    """Content of `accounts.json`."""
+    """The content of `accounts.json`."""
 
     accounts: list[Credentials]
     used: int
 
 
 class Accounts:
-    """Keys of the accounts of one store, and of its administrator.
+    """The keys of one store's accounts and of its administrator.
 
     `accounts.json` in the store's folder contains the keys, and the number of accounts in use.
     """
@@ -45,7 +45,7 @@ class Accounts:
         return f"restore it, or run `storelab down {self.name}` and remove {path.parent}, which deletes its data"
 
     def _keep(self, name: str, value: Any) -> None:
-        """Write a JSON file into the store's folder that only its owner can read."""
+        """Write a JSON file that only its owner can read into the store's folder."""
         old = os.umask(0o077)
         try:
             write_json(self.folder / name, value)
@@ -53,29 +53,29 @@ class Accounts:
             os.umask(old)
 
     def known(self) -> list[dict[str, str]]:
-        """Return the recorded {access_key, secret_key} of each account."""
+        """Return the recorded keys of each account: dictionaries with `access_key` and `secret_key`."""
         return self._noted()["accounts"]
 
     def used(self) -> int:
-        """Return the number of accounts ever requested."""
+        """Return the highest number of accounts that was ever requested."""
         return self._noted()["used"]
 
     def make(self, accounts: int) -> list[dict[str, str]]:
-        """Return the keys of the first `accounts` accounts; create the missing ones."""
+        """Return the keys of the first `accounts` accounts, and create missing keys."""
         known = self.known()
         known += [_new_keys() for _ in range(len(known), accounts)]
         self._keep("accounts.json", {"accounts": known, "used": self.used()})
         return known[:accounts]
 
     def root(self) -> Credentials:
-        """Return the keys of the system's administrator, which is a separate account; create them once."""
+        """Return the keys of the system's administrator, which is a separate account. They are created once."""
         path = self.folder / "root.json"
         if not path.exists():
             self._keep(path.name, _new_keys())
         return Credentials(**read_as(path, Credentials, self._restore(path)))
 
     def use(self, accounts: int) -> None:
-        """Record that this number of accounts is in use from now on (never fewer than before)."""
+        """Record that this number of accounts is in use. A smaller number than before is ignored."""
         if accounts > self.used():
             self._keep("accounts.json", self._noted() | {"used": accounts})
 
@@ -89,14 +89,15 @@ class Accounts:
 
 
 def _new_keys() -> dict[str, str]:
-    """Return keys of 20 and 40 characters, like Amazon's; MinIO does not accept longer ones."""
+    """Return new keys of 20 and 40 characters, like Amazon's. MinIO does not accept longer keys."""
     return {"access_key": "SL" + secrets.token_hex(9).upper(), "secret_key": secrets.token_hex(20)}
 
 
 def make_certificate(folder: Path, names: Iterable[str]) -> None:
-    """Make a certificate for these addresses with a new authority, once.
+    """Create a certificate for these addresses with a new authority, if the folder has none.
 
-    `server.pem` in the folder: the chain; `server.key`: its key; `ca.pem` verifies it.
+    In the folder, `server.pem` is the certificate chain, `server.key` its key, and `ca.pem` the authority's
+    certificate.
     """
     if (folder / "ca.pem").exists():
         return
@@ -112,7 +113,7 @@ def make_certificate(folder: Path, names: Iterable[str]) -> None:
 
 
 def listed(tool: str, found: Iterable[str], expected: Iterable[str]) -> AdminAnswer:
-    """Return whether the users that a tool lists are those that storelab uses."""
+    """Return the result of a check: whether a tool lists all users that storelab uses."""
     found, expected = set(found), set(expected)
     there = len(found & expected)
     answer = YES if there == len(expected) else DIFFERS if there else NO

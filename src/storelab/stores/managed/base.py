@@ -1,7 +1,8 @@
-"""Base of the stores that storelab runs: folder, data, start in stages, warm-up, stop, suspension, faults.
+"""Base class of stores that storelab runs: folder, data, start in stages, warm-up, stop, suspension, faults.
 
-A managed store defines its daemons and how each of them runs. `Managed` starts missing daemons, keeps those that run
-as configured, and stops everything again if a start fails. It never changes a data folder that storelab did not make.
+A managed store defines its daemons and how each of them runs. `Managed` starts missing daemons, does not touch daemons
+that already run as configured, and stops the new daemons again if a start fails. It never changes a data folder that
+storelab did not create.
 """
 
 import contextlib
@@ -34,25 +35,33 @@ if TYPE_CHECKING:
     from storelab.stores.managed.daemons import Daemons
 
 LOOPBACK = "127.0.0.1"
-MARKER = ".storelab"  # marks a data folder that storelab made
-SHARED = Path("/dev/shm")  # files in memory that remain when processes end
+MARKER = ".storelab"  # this file marks a data folder that storelab created
+SHARED = Path("/dev/shm")  # tmpfs, whose files remain when processes end
 
 
 class Managed(Store):
-    """A store of daemons that storelab runs.
+    """A store whose daemons storelab runs on this machine.
 
-    folder: the store's folder; data: folder of its data; keyring: the keys of its accounts; drives: its drives that are
-    separate file systems.
+    Attributes
+    ----------
+    folder
+        Folder of the store.
+    data
+        Folder of the store's data.
+    keyring
+        Keys of the store's accounts.
+    drives
+        Drives of the store that are separate file systems.
     """
 
     managed = True
     reports_usage = True
-    system = ""  # name to print
+    system = ""  # printed name of the system
     binary = ""  # program that prints the version; default: the kind
     installed_by = ""  # name for `storelab install`; default: the kind
-    version_flag = "--version"  # of the program
-    version_pattern = r"(\S+)"  # its first group is the version in the output of the program
-    front = "s3-"  # prefix of the names of front-ends, e.g. `s3-1`, `s3-2` …
+    version_flag = "--version"  # option of the program that prints the version
+    version_pattern = r"(\S+)"  # matches the output of the program; the first group is the version
+    front = "s3-"  # prefix of the names of front-ends, e.g. `s3-1`
     most_front_ends = 1
     most_accounts = 1
     start_timeout = 20.0  # seconds until a daemon must be healthy
@@ -75,7 +84,7 @@ class Managed(Store):
             return SHARED / f"storelab-{os.getuid()}-stores" / (f"{short_name(self.folder)}-{self.name}")
         return self.folder / "data"
 
-    # Defined by the kind of store
+    # Methods that the kinds of stores define
 
     def program(self) -> Path:
         """Return the program that prints the version. Raises UserError with `storelab install …` if it is missing."""
@@ -83,29 +92,32 @@ class Managed(Store):
         return program(self.binary or kind, self.installed_by or kind, self.place)
 
     def require(self) -> None:
-        """Raise UserError with `storelab install …` if a program is missing, or if another user must run the store."""
+        """Check that this user can run the store on this machine.
+
+        Raises UserError with `storelab install …` if a program is missing, or if another user must run the store.
+        """
         self.program()
 
     @abstractmethod
     def daemon(self, name: str) -> Daemon:
-        """Return how this daemon runs."""
+        """Return the definition of the daemon with this name."""
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Return the names of daemons in stages, in starting order. front_ends: names of the front-ends."""
+        """Return the names of the daemons in the order of their start: each stage starts after the previous one."""
         return (front_ends,)
 
     @abstractmethod
     def make_ready(self) -> None:
-        """Write folders, settings and keys to `self.folder` and `self.data`.
+        """Create the folders, settings and keys that daemons need, in `self.folder` and `self.data`.
 
-        Called under the lock before any daemon starts. Idempotent.
+        It is called under the lock before any daemon starts, and can be called again.
         """
 
     def started(self, daemon: Daemon) -> None:
-        """Do what others need from a daemon; called when a daemon that was just started is healthy."""
+        """Finish the start of a daemon. It is called when a daemon that was just started is healthy."""
 
     def make_accounts(self, accounts: int) -> None:
-        """Create the missing ones of the accounts 0 … n - 1; called when all daemons run, before the warm-up."""
+        """Create missing accounts, up to this number. It is called when all daemons run, before the warm-up."""
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
         """Do one PUT and one GET in a bucket through a front-end.
@@ -130,19 +142,19 @@ class Managed(Store):
         return daemon.healthy(3.0)
 
     def dismantle(self) -> None:
-        """Remove namespaces, sockets and mounts; called when all daemons have stopped."""
+        """Remove namespaces, sockets and mounts. It is called when all daemons have stopped."""
 
     def require_servers(self, copies: int, servers: str) -> None:
-        """Raise UserError if there are fewer servers than copies. servers: the word for servers in the message."""
+        """Raise UserError if there are fewer servers than copies. `servers` is the servers' name in the message."""
         if self.settings.servers < copies:
             raise UserError(
                 f"{self.place}.servers",
-                f"{self.settings.servers} {servers} cannot hold {self.settings.redundancy}",
+                f"{self.settings.redundancy} needs {copies} {servers}, but there are {self.settings.servers}",
                 f"set servers to {copies} or more",
             )
 
     def require_paths(self, unsupported: str, *paths: Path) -> None:
-        """Raise UserError if a path has a character that matches `unsupported`, a regular expression."""
+        """Raise UserError if a path contains a character that matches the regular expression `unsupported`."""
         for path in paths:
             if found := re.search(unsupported, str(path)):
                 raise UserError(
@@ -159,12 +171,12 @@ class Managed(Store):
 
     def daemons_of(self, folder: Path) -> "Daemons":
         """Return the daemons that are recorded in a store's folder."""
-        from storelab.stores.managed.daemons import Daemons  # here: planning needs no psutil, which is slow to import
+        from storelab.stores.managed.daemons import Daemons  # imported here, because psutil is slow to import
 
         return Daemons(folder, self.place)
 
     def actors(self) -> dict[str, int]:
-        """Return name -> pid of the running daemons and their workers."""
+        """Return the pids of the running daemons and their workers, by name."""
         return self.daemons.all_processes()
 
     def _number(self, name: str) -> int:
@@ -175,7 +187,7 @@ class Managed(Store):
         return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
 
     def address(self, front_end: int) -> str:
-        """Return the address on which the front-end of this number (from 1) listens."""
+        """Return the address on which the front-end with this number (from 1) listens."""
         several = self.settings.front_end_addresses
         return several[(front_end - 1) % len(several)] if several else self.settings.address
 
@@ -212,14 +224,14 @@ class Managed(Store):
     # Accounts
 
     def accounts(self) -> int:
-        """Return the number of accounts ever requested."""
+        """Return the highest number of accounts that was ever requested."""
         return self.keyring.used()
 
     def credentials(self, account: int = 0) -> Credentials | None:
         return self.keyring.credentials(account) if self.protocol == "s3" else None
 
     def make_keys(self, accounts: int) -> list[dict[str, str]]:
-        """Return the keys of the first `accounts` accounts; create the missing ones."""
+        """Return the keys of the first `accounts` accounts, and create missing keys."""
         return self.keyring.make(accounts)
 
     def root_keys(self) -> Credentials:
@@ -227,7 +239,7 @@ class Managed(Store):
         return self.keyring.root()
 
     def make_certificate(self) -> None:
-        """Make a certificate for the store's addresses in `tls/` if the setting `tls` is on."""
+        """Create a certificate for the store's addresses in `tls/` if the setting `tls` is on."""
         s = self.settings
         if getattr(s, "tls", False):
             names = [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
@@ -236,10 +248,14 @@ class Managed(Store):
     # Start and stop
 
     def prepare(self) -> None:
-        """Raise UserError if storelab did not make the data folder, or if another store uses it."""
+        """Create the folders, drives, certificate and files that daemons need.
+
+        Raises UserError if storelab did not create the data folder, or if another store uses it.
+        """
         data, place = self.data, f"{self.place}.directory"
         if data.exists() and not (data / MARKER).exists() and any(data.iterdir()):
-            raise UserError(place, f"{data} is not empty and storelab did not make it", "use an empty or a new folder")
+            problem = f"{data} is not empty, and storelab did not create it"
+            raise UserError(place, problem, "use an empty or a new folder")
         owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
         if owner not in ("", str(self.folder)) and self.daemons_of(Path(owner)).running():
             raise UserError(place, f"the store in {owner} uses {data}", "stop that store, or set another folder")
@@ -250,7 +266,9 @@ class Managed(Store):
         (data / MARKER).write_text(str(self.folder))
         if self.drives.size:
             self.drives.mount()
-            (data / MARKER).write_text(str(self.folder))  # again on the drive, if the drive is mounted at this folder
+            (data / MARKER).write_text(
+                str(self.folder)
+            )  # write it again, because a drive can be mounted at this folder
         self.make_certificate()
         self.make_ready()
 
@@ -290,7 +308,7 @@ class Managed(Store):
                 raise
 
     def keep(self, wanted: bool = True) -> None:
-        """Record whether the user started this store, so that it continues at the end of a run."""
+        """Record whether the user started this store. Such a store is not stopped at the end of a run."""
         if wanted:
             self._kept.touch()
         else:
@@ -305,9 +323,9 @@ class Managed(Store):
         return self.folder / "started-by-user"
 
     def _look(self, there: str, front_ends: int, accounts: int) -> None:
-        """Check a store that runs on another host; it is never started, signalled or stopped from here.
+        """Check a store that runs on another host. This host never starts, signals or stops its daemons.
 
-        Raises UserError if it has fewer front-ends or accounts, or if a front-end does not answer.
+        Raises UserError if the store has fewer front-ends or accounts, or if a front-end does not answer.
         """
         names = self.front_ends()
         if len(names) < front_ends or self.accounts() < accounts:
@@ -336,15 +354,15 @@ class Managed(Store):
             for daemon in started:
                 self.daemons.wait_healthy(daemon, self.start_timeout)
                 self.started(daemon)
-            # A daemon that lost its connection to another one retries with growing pauses. Restarting it is faster and
+            # A daemon that lost its connection to another daemon retries with growing pauses. A restart is faster and
             # more reliable.
             fresh = fresh or bool(started)
 
     def _keep_running(self, daemon: Daemon, stale: bool) -> bool:
-        """Return True if the daemon already runs as configured and is healthy; otherwise stop it if it runs."""
+        """Return whether a daemon can keep running: it runs as configured and is healthy. Otherwise stop it."""
         pid = self.daemons.running().get(daemon.name) or self.daemons.adopt(daemon)
         if not pid:
-            self.daemons.sweep([daemon.name])  # workers of a killed daemon still hold its port
+            self.daemons.sweep([daemon.name])  # workers of a killed daemon still use its port
             return False
         if not stale and self.daemons.records()[daemon.name]["argv"] == list(daemon.argv) and self.healthy(daemon):
             return True
@@ -352,7 +370,7 @@ class Managed(Store):
         return False
 
     def _warm_up(self) -> None:
-        """Try every front-end that is not known to be warm for up to 30 s, because healthy does not mean usable."""
+        """Wait up to 30 s until every front-end that is not warm is usable, because a healthy one may not be yet."""
         end = time.monotonic() + 30
         records = self.daemons.records()
         for name in (n for n in self.front_ends() if not records.get(n, {}).get("warm")):
@@ -383,15 +401,15 @@ class Managed(Store):
             for path in (self.folder / "run").glob("*.sock"):
                 path.unlink(missing_ok=True)
             if self.settings.backing == "tmpfs" and not self.settings.directory and (self.data / MARKER).exists():
-                shutil.rmtree(self.data)  # free the memory; the marker proves that storelab made it
+                shutil.rmtree(self.data)  # free the memory; the marker proves that storelab created the folder
             return pids
 
     def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
-        """Stop all daemons, drop the cached pages of their files, and start the daemons again."""
+        """Stop all daemons, drop the cached pages of their files, and start them again."""
         if self.memory_only():
-            return Cooling(why=f"its data are in memory ({self.settings.backing})")
+            return Cooling(why=f"the store's data are in memory ({self.settings.backing})")
         if there := self.daemons.elsewhere():
-            return Cooling(why=f"its daemons run on {there}")
+            return Cooling(why=f"the store's daemons run on {there}")
         kept, stopped = self.kept(), len(self.down())
         images = [self.drives.images] if self.drives.folders() else []
         pages = PageCache([str(folder) for folder in (self.data, *images)])
@@ -402,7 +420,7 @@ class Managed(Store):
         return Cooling(done, self.data_folders(), pages.still_cached)
 
     def suspend(self) -> None:
-        """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent."""
+        """Pause the daemons (SIGSTOP) while another store is measured."""
         if self.daemons.running():
             with self.daemons.lock():
                 self.daemons.suspend()
@@ -415,7 +433,7 @@ class Managed(Store):
     def _resume(self) -> None:
         if self.daemons.resume():
             for name in self.front_ends():
-                self.daemons.note(name, warm=False)  # test its connections before they are used
+                self.daemons.note(name, warm=False)  # so that the next warm-up tests its connections
 
     # State, version, space
 
@@ -432,7 +450,10 @@ class Managed(Store):
         return Status(self.name, self.settings.kind, state, version, urls, pids, detail)
 
     def deployment(self) -> dict[str, Any]:
-        """Return system, version, daemons by kind (name before the last '-'), front-ends, redundancy, backing etc."""
+        """Return the deployment for the records: system, version, daemons, front-ends, redundancy, backing etc.
+
+        Daemons are counted by kind, which is the part of their name before the last '-'.
+        """
         names = list(self.daemons.running())
         kinds = [n.rpartition("-")[0] or n for n in names]
         out = {
@@ -454,7 +475,7 @@ class Managed(Store):
 
     @cached_property
     def _version(self) -> str:
-        """The version, requested once for each installed program; cached in the store's folder."""
+        """The version. It is requested once for each installed program, and cached in the store's folder."""
         program, note = self.program(), self.folder / "version.json"
         stamp = [str(program), program.stat().st_mtime_ns, program.stat().st_size]
         with contextlib.suppress(UserError):
@@ -482,11 +503,11 @@ class Managed(Store):
         return self.drives.free_bytes() if self.drives.folders() else shutil.disk_usage(existing(self.data)).free
 
     def capacity_bytes(self) -> int | None:
-        """Return the space for objects on empty drives of the store; None if it shares its disk with others."""
+        """Return the space for objects on the empty drives in bytes; None if the store shares its disk with others."""
         return self.drives.capacity_bytes() if self.drives.folders() else None
 
     def used_bytes(self) -> int | None:
-        """Return the size of the allocated blocks in the data folder, after the kernel has written all data."""
+        """Return the bytes that the files of the data folder use on disk, after the kernel has written all data."""
         os.sync()
         return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
 
@@ -499,7 +520,7 @@ class Managed(Store):
         return [drives.WHOLE] if self.drives.size else []
 
     def daemon_actors(self, front_ends: int | None = None) -> list[str]:
-        """Return the names of all daemons, with this number of front-ends (default: the maximum)."""
+        """Return the names of all daemons with this number of front-ends; default: the maximum number."""
         fronts = self.front_actors(self.most_front_ends if front_ends is None else front_ends)
         return [name for stage in self.stages(fronts) for name in stage]
 
@@ -510,7 +531,7 @@ class Managed(Store):
         return [] if self.daemons.elsewhere() else super().repair()
 
     def timeouts(self) -> dict[str, Any]:
-        """Return the settings that determine when the system notices a loss; {} if none differs from the default."""
+        """Return the settings that control when the system notices a loss; {} if storelab does not change them."""
         return {}
 
     def link(self, actor: str, place: str) -> network.Link:
@@ -528,15 +549,15 @@ class Managed(Store):
         return network.link_at(host, place, actor)
 
     def drive_folder(self, actor: str) -> Path | None:
-        """Return the folder of the actor's drive, or of the actor if it is a drive; None if it has no such drive."""
+        """Return the folder of the drive that this actor is or uses; None if a fault cannot remove such a drive."""
         return self.data if self.drives.size and actor == drives.WHOLE else None
 
     def drive(self, actor: str, place: str) -> Path:
-        """Return the folder of an actor's drive. Raises UserError if the drive cannot be taken away."""
+        """Return the folder of an actor's drive. Raises UserError if a fault cannot remove this drive."""
         if (folder := self.drive_folder(actor)) is None:
             raise UserError(
                 place,
-                f"{actor} of store {self.name} (kind {self.settings.kind}) has no drive that can be taken away",
+                f"{actor} of store {self.name} (kind {self.settings.kind}) has no drive that can be removed",
                 "kill or hang a daemon instead",
             )
         return folder
@@ -547,18 +568,18 @@ class Managed(Store):
             drives.require_full(self.drive(actor, place), place)
 
     def fill(self, actor: str) -> str:
-        """Fill all the space of an actor; return what was written, for the record."""
+        """Fill all the space of an actor's drive. Return the number of bytes as text for the record."""
         return f"{drives.fill(self.drive(actor, ''))} bytes"
 
     def empty(self, actor: str) -> None:
         """Undo `fill`."""
         drives.empty(self.drive(actor, ""))
 
-    # Versions of its program, for upgrades
+    # Versions of the store's program, for upgrades
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """The daemons that run another version than the configured one, during a fault."""
+        """The versions of the daemons, by name, that run another version than configured during a fault."""
         return {}
 
     @cached_property
@@ -585,12 +606,12 @@ class Managed(Store):
         return self.reported_version(self.versions[actor]) if actor in self.versions else self.version()
 
     def reported_version(self, version: str) -> str:
-        """Return the version as the program prints it; run the program once only, because it is slow."""
+        """Return the version as the program prints it. The program is run only once, because it is slow."""
         if version not in self._known_versions:
             self._known_versions[version] = self.ask_version(self.program_of(version))
         return self._known_versions[version]
 
 
 def short_name(folder: Path) -> str:
-    """Return a short name that is unique to this folder and stable, for namespaces and folders on tmpfs."""
+    """Return a short, stable and unique name of this folder, for namespaces and for folders on tmpfs."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:8]

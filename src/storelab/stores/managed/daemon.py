@@ -1,4 +1,4 @@
-"""The description of one daemon of a managed store."""
+"""The definition of one daemon of a managed store."""
 
 import os
 import time
@@ -11,12 +11,26 @@ from storelab.stores.managed.network import answers
 
 @dataclass(frozen=True)
 class Daemon:
-    """One daemon and how it runs.
+    """The definition of one daemon.
 
-    ports: must be free before the start. health: path to which `ports[0]` answers 200 if the daemon is healthy (over
-    https with `tls`), or a function that returns True then. grace: seconds from SIGTERM to SIGKILL. environ: variables
-    in addition to `environment`. prefix: command that enters a namespace and then executes `argv`. elsewhere: `host`
-    and `ports` are in a separate network namespace.
+    Attributes
+    ----------
+    name, argv
+        Name of the daemon, and its command.
+    host, ports
+        Address and ports on which it listens. The ports must be free before the start.
+    health
+        URL path that `ports[0]` answers with status 200 if the daemon is healthy, or a function that returns True then.
+    grace
+        Seconds from SIGTERM to SIGKILL.
+    environ
+        Environment variables in addition to those of `environment`.
+    prefix
+        Command that enters a namespace and then executes `argv`.
+    elsewhere
+        Whether `host` and `ports` are in a separate network namespace.
+    tls
+        Whether the health check uses https.
     """
 
     name: str
@@ -31,19 +45,19 @@ class Daemon:
     tls: bool = False
 
     def healthy(self, timeout: float = 1.0) -> bool:
-        """Return whether it is healthy now. timeout: in seconds."""
+        """Return whether the daemon is healthy now. `timeout` is in seconds."""
         if isinstance(self.health, str):
             return answers(self.host, self.ports[0], self.health, timeout, self.tls)
         return self.health()
 
 
 def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a store's programs, with only PATH from the user. folder: of the store."""
+    """Return the environment of a store's programs, with only PATH from the user. `folder` is the store's folder."""
     return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "TMPDIR": str(folder / "run"), **more}
 
 
 def within(seconds: float, good: Callable[[], bool], pause: float = 0.05) -> bool:
-    """Call `good()` every `pause` seconds until it is true, for up to `seconds`. Return its last result."""
+    """Call `good()` every `pause` seconds, until it returns True or `seconds` have passed. Return the last result."""
     end = time.monotonic() + seconds
     while not good():
         if time.monotonic() > end:

@@ -1,9 +1,10 @@
 """Daemons of a managed store and their processes: start, recognise, stop.
 
-Every daemon is recorded in `<folder>/daemons.json` with pid, creation time and command line as soon as it starts. It is
-signalled only while all three still agree, so a recycled pid is never hit. Its workers, the other processes of its
-session, stop with it. Callers that change anything hold `lock()`. If the folder is shared and the store was started on
-another host, the store is used, but never started, signalled or stopped from here.
+Every daemon is recorded in `<folder>/daemons.json` with pid, creation time and command line as soon as it starts.
+storelab sends signals to a daemon only while all three still match, so it never hits another process with the same
+pid. Workers are the other processes of the daemon's session, and stop together with it. Callers that change anything
+must use `lock()`. If hosts share the folder and the store was started on another host, this host uses the store, but
+never starts, signals or stops its daemons.
 """
 
 import contextlib
@@ -28,25 +29,25 @@ from storelab.stores.managed.daemon import Daemon, environment, within
 from storelab.stores.managed.network import free
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is renamed when its daemon starts again
-TERMINATE = (psutil.Process.terminate, psutil.Process.resume)  # a suspended process would never receive the SIGTERM
-SAME_START = 30.0  # seconds: creation times change with the wall clock; pid and command line must agree as well
-HELD_S = 1.0  # time for a process to stop after SIGSTOP
+TERMINATE = (psutil.Process.terminate, psutil.Process.resume)  # a suspended process handles SIGTERM only after SIGCONT
+SAME_START = 30.0  # tolerated difference of creation times in seconds, because they change with the wall clock
+HELD_S = 1.0  # seconds to wait until a process has stopped after SIGSTOP
 STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 class Daemons:
-    """The daemons of one store, below its folder. `place`: its place in the configuration, for messages."""
+    """The recorded daemons of one store. `place` is the store's place in the configuration, for messages."""
 
     def __init__(self, folder: Path, place: str):
         self.folder, self.place = folder, place
         self.file, self.logs = folder / "daemons.json", folder / "log"
-        self._children: dict[int, subprocess.Popen[bytes]] = {}  # must be reaped here, or they stay as zombies
+        self._children: dict[int, subprocess.Popen[bytes]] = {}  # this process must reap them, or they stay zombies
 
     @contextlib.contextmanager
     def lock(self, timeout: float = 120.0) -> Iterator[None]:
-        """Lock the store, because only one storelab process may change it at a time.
+        """Lock the store during the block, because only one storelab process may change it at a time.
 
-        Raises UserError if another process holds the lock for longer than `timeout` s.
+        Raises UserError if another process has the lock for longer than `timeout` seconds.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "lock").open("w") as f:
@@ -59,14 +60,14 @@ class Daemons:
                     if time.monotonic() > end:
                         raise UserError(
                             self.place,
-                            "another storelab process is starting or stopping it",
+                            "another storelab process is starting or stopping this store",
                             "wait until that process ends",
                         ) from None
                     time.sleep(0.05)
             yield
 
     def records(self) -> dict[str, dict[str, Any]]:
-        """Return name -> {pid, created, argv, grace, …} as recorded, running or not."""
+        """Return the record of every daemon by name: pid, created, argv, grace, …. The daemon may have ended."""
         try:
             found: dict[str, dict[str, Any]] = json.loads(self.file.read_bytes())["daemons"]
             for record in found.values():
@@ -90,7 +91,7 @@ class Daemons:
             self._write(records)
 
     def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
-        """Return the recorded process if it still runs on this host."""
+        """Return the recorded process, or None if it does not run on this host any more."""
         if other_host({"": record}):
             return None
         child = self._children.get(record["pid"])
@@ -99,7 +100,7 @@ class Daemons:
         try:
             process = psutil.Process(record["pid"])
             if child is not None:
-                return process  # not reaped, so its pid is not reused; its title may just be changing
+                return process  # its pid cannot be reused before it is reaped; its title can change at any time
             if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
                 return None
             return process if runs_as(process.cmdline(), record["argv"]) else None
@@ -107,16 +108,19 @@ class Daemons:
             return None
 
     def elsewhere(self) -> str:
-        """Return the other host on which these daemons run, if hosts share the folder; '' for this host."""
+        """Return the name of the other host on which these daemons run; '' for this host."""
         return other_host(self.records())
 
     def running(self) -> dict[str, int]:
-        """Return name -> pid of the recorded daemons that run; on another host: of all, with the pids of that host."""
+        """Return the pids of the running daemons by name.
+
+        If the store was started on another host, return all recorded daemons with the pids of that host.
+        """
         away = self.elsewhere()
         return {name: r["pid"] for name, r in self.records().items() if away or self.process(r)}
 
     def all_processes(self) -> dict[str, int]:
-        """Return name -> pid of the running daemons and of their workers, named `<daemon>/1` and so on."""
+        """Return the pids, by name, of the running daemons and of their workers, named `<daemon>/1` and so on."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
         workers = workers_of(leaders.values())
         out = {name: p.pid for name, p in leaders.items()}
@@ -137,11 +141,11 @@ class Daemons:
         return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:]) or "(empty log)"
 
     def check_ports(self, daemons: Iterable[Daemon]) -> None:
-        """Raise UserError for the first port in use, with the process that uses it and the setting to change."""
+        """Raise UserError if a port is in use, with the process that uses it and the setting to change."""
         for daemon in daemons:
             for port in () if daemon.elsewhere else daemon.ports:
                 try:
-                    # A killed process holds its port until its last thread has ended.
+                    # A killed process uses its port until its last thread has ended.
                     usable = within(1.0, partial(free, daemon.host, port), pause=0.02)
                 except OSError as error:
                     why = (
@@ -158,9 +162,10 @@ class Daemons:
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """Record a daemon whose parent process ended before recording it; return its pid, or None if there is none.
+        """Record a running daemon whose parent process ended before it recorded the daemon.
 
-        It is recognised by its exact command line and its working folder.
+        Return the daemon's pid, or None if there is no such process. It is recognised by command line and working
+        folder.
         """
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
@@ -190,7 +195,7 @@ class Daemons:
     def start(self, daemon: Daemon) -> int:
         """Start a daemon in a new session, record it and return its pid.
 
-        Its stdin is /dev/null, its output is appended to the log.
+        Its standard input is /dev/null, and its output is appended to the log.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{daemon.name}.log"
@@ -218,7 +223,7 @@ class Daemons:
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
         """Wait until a daemon is healthy.
 
-        Raises MeasurementFailed with the last log lines if it dies or is not healthy within `timeout` s.
+        Raises MeasurementFailed with the last lines of the log if it ends or is not healthy within `timeout` seconds.
         """
         end = time.monotonic() + timeout
         while not daemon.healthy():
@@ -235,14 +240,17 @@ class Daemons:
             time.sleep(0.02)
 
     def suspend(self) -> None:
-        """Send SIGSTOP to all, last started first, leaders before their workers; return when they have stopped."""
+        """Pause all daemons (SIGSTOP), and wait until they have stopped.
+
+        Daemons that started last stop first, and leaders stop before their workers.
+        """
         leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
         workers = workers_of(leaders)
         for leader in leaders:
             hold([leader, *workers[leader.pid]])
 
     def resume(self) -> list[str]:
-        """Send SIGCONT to all and return the names of the daemons that were suspended."""
+        """Continue all daemons (SIGCONT), and return the names of the daemons that were paused."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
         workers, woken = workers_of(leaders.values()), []
         for name, leader in leaders.items():
@@ -253,9 +261,9 @@ class Daemons:
         return woken
 
     def stop(self, names: Iterable[str] | None = None) -> list[int]:
-        """Stop these daemons (default: all) and their workers together; return the stopped pids.
+        """Stop these daemons (default: all) and their workers together, and return the stopped pids.
 
-        Send SIGTERM, wait for the grace period, send SIGKILL, verify. Raises MeasurementFailed if a process survives; a
+        Send SIGTERM, wait for the grace period, and send SIGKILL. Raises MeasurementFailed if a process survives; a
         surviving daemon stays recorded.
         """
         records = self.records()
@@ -283,7 +291,7 @@ class Daemons:
         return [p.pid for p in (*alive.values(), *rest)]
 
     def sweep(self, names: Iterable[str] | None = None) -> list[int]:
-        """Stop processes that daemons of these names (default: any) left behind, and return the stopped pids.
+        """Stop processes that daemons with these names (default: any name) left behind, and return the stopped pids.
 
         These are workers of killed daemons, and daemons that were never recorded.
         """
@@ -299,20 +307,23 @@ class Daemons:
 
     @staticmethod
     def _apply(processes: Iterable[psutil.Process], *acts: Callable[[psutil.Process], None]) -> None:
-        """Do this to each process that has not ended."""
+        """Call these functions for each process. Processes that have ended are skipped."""
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for act in acts:
                     act(process)
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
-        """Wait until `end` (monotonic seconds) for a process and all its threads to end, which frees its ports."""
+        """Wait until a process and all its threads have ended, which frees its ports, or until the time `end`.
+
+        Return whether they have ended. `end` is in seconds of the monotonic clock.
+        """
         child = self._children.get(process.pid)
         while True:
             try:
                 if child is not None:
                     gone = child.poll() is not None
-                else:  # its parent may never reap it; a zombie with threads is still closing files
+                else:  # the parent may never reap the process; a zombie with threads still closes files
                     zombie = process.status() == psutil.STATUS_ZOMBIE
                     gone = (zombie and process.num_threads() <= 1) or not process.is_running()
             except psutil.NoSuchProcess:
@@ -329,18 +340,18 @@ class Daemons:
 
 
 def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
-    """Return True if a process with this command line runs `argv`.
+    """Return whether a process with this command line runs `argv`.
 
-    The command line may have a prefix before it: a wrapper that will execute it, or a process title (nginx).
+    The command line can begin with a prefix: a wrapper that will execute `argv`, or a process title (nginx).
     """
     have, want = " ".join(cmdline).rstrip(), " ".join(argv)
     return have == want or have.endswith(" " + want)
 
 
 def workers_of(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
-    """Return pid of each session leader -> the other processes of its session, oldest first.
+    """Return the other processes of each leader's session, oldest first, by the leader's pid.
 
-    The leaders must be alive.
+    The leaders must be running.
     """
     out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
     for pid in psutil.pids() if out else ():
@@ -351,9 +362,9 @@ def workers_of(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Proce
 
 
 def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Process]]:
-    """Return (name of the daemon, process) for all that write to `logs`/<name>.log and have /dev/null as stdin.
+    """Return daemon name and process of all processes that write to `logs`/<name>.log and read /dev/null.
 
-    sessions: sessions to ignore.
+    Processes of these sessions are ignored.
     """
     folder, out = f"{logs.resolve()}/", []
     for pid in psutil.pids():
@@ -365,7 +376,7 @@ def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Proc
 
 
 def holder(port: int) -> str:
-    """Return the process that listens on a TCP port, as in ` by weed (pid 12)`; '' if it is unknown."""
+    """Return a text like ` by weed (pid 12)` for the process that listens on a TCP port; '' if it is unknown."""
     try:
         found = [
             c.pid
@@ -378,7 +389,7 @@ def holder(port: int) -> str:
 
 
 def kill(whole: Sequence[psutil.Process]) -> str:
-    """Send SIGKILL to a daemon and its workers; return a text for the record."""
+    """Kill a daemon and its workers (SIGKILL), and return a text for the record."""
     for process in whole:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -386,7 +397,7 @@ def kill(whole: Sequence[psutil.Process]) -> str:
 
 
 def hold(whole: Sequence[psutil.Process]) -> str:
-    """Send SIGSTOP to a daemon and its workers; when they have stopped, return a text for the record."""
+    """Pause a daemon and its workers (SIGSTOP), wait until they have stopped, and return a text for the record."""
     end = time.monotonic() + HELD_S
     for process in whole:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -399,7 +410,7 @@ def hold(whole: Sequence[psutil.Process]) -> str:
 
 
 def continue_all(whole: Sequence[psutil.Process]) -> None:
-    """Send SIGCONT, to the workers first."""
+    """Continue a daemon and its workers (SIGCONT). The workers continue first."""
     for process in reversed(whole):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
@@ -407,14 +418,14 @@ def continue_all(whole: Sequence[psutil.Process]) -> None:
 
 @functools.cache
 def this_host() -> dict[str, str]:
-    """Return the host in a daemon's record: its name, and its boot id, which is unique to the host."""
+    """Return name and boot id of this host for a daemon's record. The boot id is unique to the host."""
     return {"machine": platform.node(), "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
 
 
 def other_host(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the other host on which these daemons were started; '' for this host.
+    """Return the name of the other host on which these daemons were started; '' for this host.
 
-    The boot id changes with every boot, so the host name is compared too.
+    The boot id changes with every boot, so the host name is compared as well.
     """
     host = this_host()
     others = (r["machine"] for r in records.values() if r.get("boot_id", host["boot_id"]) != host["boot_id"])

@@ -1,8 +1,7 @@
-"""Drives of a managed store, as separate file systems (setting `drive_size`), and the faults of a drive.
+"""Drives of a managed store that are separate file systems (setting `drive_size`), and the faults of a drive.
 
-The images of the file systems are in `<data>.drives`, next to the store's data. They are kept as long as the data:
-`down` unmounts them, and removes those in memory. Mounting needs root. A fault renames a drive, makes it read-only or
-fills it.
+The images of the file systems are in `<data>.drives`, next to the store's data. `down` unmounts them, and removes only
+images on tmpfs. Mounting needs root. A fault renames a drive, makes it read-only, or fills it.
 """
 
 import ctypes
@@ -20,9 +19,9 @@ from storelab.host import processes
 from storelab.host.scratch import existing, filesystem
 
 WHOLE = "drive-1"  # name of the drive of a store with all data on one drive
-MIN_DRIVE = 64_000_000  # bytes of a drive
-BUSY_S = 10.0  # time that a drive may stay busy after its daemons have ended
-# Initialise everything now, so that the kernel does nothing of it during a point.
+MIN_DRIVE = 64_000_000  # minimum size of a drive in bytes
+BUSY_S = 10.0  # seconds until a drive must be idle after its daemons have ended
+# The command initialises the whole file system, so that the kernel does not do this during a point.
 MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0")
 FILLER = ".storelab-filler"
 NOWHERE = "storelab-took-this-drive-away"
@@ -32,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Drives:
-    """The drives of one managed store that are separate file systems; empty without the setting `drive_size`."""
+    """The drives of one managed store that are separate file systems. Without `drive_size`, there are none."""
 
     def __init__(self, store: Any):
         self.store = store
@@ -40,7 +39,7 @@ class Drives:
         self.place = f"{store.place}.drive_size"
 
     def folders(self) -> dict[str, Path]:
-        """Return actor -> folder of each drive."""
+        """Return the folder of each drive, by the name of its actor."""
         found = {actor: self.store.drive_folder(actor) for actor in self.store.data_actors()} if self.size else {}
         return {actor: folder for actor, folder in found.items() if folder}
 
@@ -49,7 +48,7 @@ class Drives:
         return self.store.data.with_name(f"{self.store.data.name}.drives")
 
     def require(self) -> None:
-        """Raise UserError if drives cannot be made or mounted here."""
+        """Raise UserError if drives cannot be created or mounted on this machine."""
         if not self.size:
             return
         if os.geteuid() != 0:
@@ -62,10 +61,7 @@ class Drives:
             raise UserError(self.place, problem, "set 64 MB or more")
 
     def mount(self) -> None:
-        """Make the missing images, and mount each image at its folder. Idempotent.
-
-        Raises UserError, MeasurementFailed.
-        """
+        """Create missing images, and mount each image at its folder. Raises UserError, MeasurementFailed."""
         size, folders = self.size or 0, self.folders()
         if new := [actor for actor in folders if not self._image(actor).exists()]:
             free, needed = shutil.disk_usage(existing(self.images)).free, len(new) * size
@@ -107,24 +103,26 @@ class Drives:
         partial.replace(image)
 
     def unmount(self) -> None:
-        """Undo `mount` and remove images in memory. Idempotent. Raises MeasurementFailed if a drive stays busy."""
+        """Unmount all images, and remove images on tmpfs. Raises MeasurementFailed if a drive stays busy."""
         for folder in self.folders().values():
             end = time.monotonic() + BUSY_S
             while os.path.ismount(folder):
                 done = processes.run_command(["umount", str(folder)])
                 if done.returncode and time.monotonic() > end:
-                    raise MeasurementFailed(f"{self.store.place}: {folder} stays mounted: {processes.words(done)}")
+                    raise MeasurementFailed(
+                        f"{self.store.place}: {folder} cannot be unmounted: {processes.words(done)}"
+                    )
                 time.sleep(0.05 if done.returncode else 0)
         settings = self.store.settings
         if settings.backing == "tmpfs" and not settings.directory and self.images.exists():
             shutil.rmtree(self.images)
 
     def in_memory(self) -> bool:
-        """Return whether the images are on tmpfs, regardless of the file systems in them."""
+        """Return whether the images are on tmpfs. The type of the file systems in them does not matter."""
         return bool(self.folders()) and filesystem(self.images) == "tmpfs"
 
     def free_bytes(self) -> int:
-        """Return the space for objects in bytes, limited by the fullest drive and without the space for copies."""
+        """Return the free space for objects in bytes. The fullest drive limits it; copies are taken into account."""
         folders = self.folders().values()
         free = min(shutil.disk_usage(f).free if os.path.ismount(f) else self.size or 0 for f in folders)
         return int(free * len(folders) / self.raw_share())
@@ -137,7 +135,10 @@ class Drives:
         return int(least * len(folders) / self.raw_share())
 
     def raw_share(self) -> float:
-        """Return the raw bytes for each stored byte: `replica-N` keeps N copies, `ec-K-M` K + M shards of size 1/K."""
+        """Return the number of raw bytes for each stored byte.
+
+        `replica-N` stores N copies; `ec-K-M` stores K + M shards of size 1/K.
+        """
         kind, *numbers = str(getattr(self.store.settings, "redundancy", "none")).split("-")
         counts = [int(n) for n in numbers]
         return float(counts[0]) if kind == "replica" else sum(counts) / counts[0] if kind == "ec" else 1.0
@@ -147,7 +148,7 @@ class Drives:
 
 
 def away(drive: Path) -> Path:
-    """Return the path of a drive while it is removed: next to its place, so that renaming copies nothing."""
+    """Return the path of a removed drive. It is next to the original path, so that renaming does not copy data."""
     return drive.with_name(f".{drive.name}.away")
 
 
@@ -161,9 +162,9 @@ def require_removable(drive: Path, how: str, place: str, separate_disk: bool = F
 
 
 def remove(drive: Path, how: str) -> None:
-    """Remove a drive, for all its users at once.
+    """Remove a drive in one step for all processes that use it.
 
-    A dangling link takes its place, because a store that writes would create the folder again.
+    A dangling link replaces it, because otherwise a writing store would create the folder again.
     """
     if how == "gone":
         away(drive).symlink_to(NOWHERE)
@@ -174,7 +175,7 @@ def remove(drive: Path, how: str) -> None:
 
 
 def give_back(drive: Path, how: str) -> None:
-    """Undo `remove`; do nothing if it is undone already."""
+    """Undo `remove`. Do nothing if it was already undone."""
     if how == "read-only":
         while _read_only(drive):
             _run("umount", str(drive))
@@ -193,14 +194,14 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def _read_only(drive: Path) -> bool:
-    """Return whether the last mount at this folder is a read-only mount of the folder itself, made by `remove`."""
+    """Return whether the last mount at this folder is the read-only mount that `remove` makes."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     here = [line.split() for line in lines if line.split()[4] == str(drive).replace(" ", "\\040")]
     return bool(here) and "ro" in here[-1][5].split(",")
 
 
 def require_full(drive: Path, place: str) -> None:
-    """Raise UserError if a drive shares its file system, so that it must not be filled."""
+    """Raise UserError if a drive must not be filled, because it shares its file system with others."""
     there = drive if drive.exists() else away(drive)
     if not os.path.ismount(there):
         raise UserError(
@@ -211,7 +212,7 @@ def require_full(drive: Path, place: str) -> None:
 
 
 def fill(drive: Path) -> int:
-    """Fill all the remaining space; return the number of bytes written."""
+    """Fill all the remaining space of a drive, and return the number of bytes written."""
     at, size = 0, 1 << (max(1, shutil.disk_usage(drive).total) - 1).bit_length()
     with open(drive / FILLER, "ab") as f:
         while size >= MIN_PIECE:

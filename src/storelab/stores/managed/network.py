@@ -1,10 +1,11 @@
 """Networks of managed stores: ports and small HTTP requests, namespaces with a link, faults of links.
 
-A server that listens on all addresses gets a network namespace. A pair of virtual interfaces connects it to this host:
-our address is outside, the server's inside (`Namespace`). Several servers that communicate are behind one switch
-(`Lan`), a bridge in a separate namespace with one link to this host and one to each node. Clients on this host reach
-the servers without entering a namespace; other machines cannot reach them. tc slows links down, and a link is cut by
-setting its interface down; both need root.
+A server that listens on all addresses gets a network namespace (`Namespace`). A pair of virtual interfaces connects it
+to this host: one end, with the host's address, is outside of the namespace; the other end, with the server's address,
+is inside. Several servers that communicate are connected by one switch (`Lan`). It is a bridge in a separate namespace
+with one link to this host and one to each node. Clients on this host reach the servers without entering a namespace;
+other machines cannot reach them. Faults slow a link down with tc, or cut it by setting its interface down. Both need
+root.
 """
 
 import contextlib
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 NAMES = Path("/run/netns")  # folder where iproute2 keeps the names of namespaces
 ALL_ADDRESSES = {"0.0.0.0", "::"}
 INSIDE, SWITCH = "eth0", "sw"  # names of interfaces in namespaces
-HANDLE = "5109:"  # of our queueing discipline
-LATENCY, MIN_BURST = "50ms", 16_384  # of a token bucket
-Link = Mapping[str, str]  # device, and the name of its namespace ('' for the current one)
+HANDLE = "5109:"  # handle of the queueing discipline that `slow` adds
+LATENCY, MIN_BURST = "50ms", 16_384  # latency, and minimum burst in bytes, of a token bucket
+Link = Mapping[str, str]  # `device`, and `namespace` with the name of its namespace ('' for the current one)
 
 
 def get(
@@ -45,10 +46,10 @@ def get(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Send `GET http://host:port/path`, or another method, and return status and body.
+    """Send one HTTP request, and return status and body of the answer.
 
-    tls: use https without verifying the certificate; timeout: in seconds. Raises OSError, also for an answer that is
-    not HTTP.
+    `timeout` is in seconds. With `tls`, use https without verifying the certificate. Raises OSError, also for an answer
+    that is not HTTP.
     """
     wire = http.client.HTTPConnection(host, port, timeout=timeout)
     if tls:
@@ -65,7 +66,7 @@ def get(
 
 
 def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bool = False) -> bool:
-    """Return True if `get` returns status 200."""
+    """Return whether the server answers a GET request with status 200."""
     try:
         return get(host, port, path, timeout, tls)[0] == 200
     except OSError:
@@ -73,7 +74,7 @@ def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bo
 
 
 def free(host: str, port: int) -> bool:
-    """Return True if it is possible to listen on `port`. Raises OSError if the address itself is wrong."""
+    """Return whether a program could listen on this port. Raises OSError if the address is wrong."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -104,10 +105,18 @@ def _is_local(address: str) -> bool:
 
 
 class Namespace:
-    """A network namespace and its link.
+    """A network namespace and its link to this host.
 
-    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30 or larger; place: of
-    the store in the configuration, for messages; kind: name for `storelab install` of iproute2, for messages.
+    Parameters
+    ----------
+    name
+        Name of the namespace, and of the outer end of its link; at most 15 characters.
+    subnet
+        Subnet of the link, /30 or larger.
+    place
+        Place of the store in the configuration, for messages.
+    kind
+        Name with which `storelab install` installs iproute2, for messages.
     """
 
     def __init__(self, name: str, subnet: str, place: str, kind: str = "xrootd"):
@@ -140,12 +149,12 @@ class Namespace:
         return json.loads(self._run("-j", "-4", *arguments) or "[]")
 
     def exists(self) -> bool:
-        """Return True if any part of it exists."""
+        """Return whether any part of the namespace exists."""
         return (NAMES / self.name).exists() or Path("/sys/class/net", self.name).exists()
 
     def processes(self) -> "list[psutil.Process]":
-        """Return all processes that run in it."""
-        import psutil  # here: planning does not need it, and it is slow to import
+        """Return all processes that run in the namespace."""
+        import psutil  # imported here, because it is slow to import and planning does not need it
 
         out: list[psutil.Process] = []
         try:
@@ -153,14 +162,14 @@ class Namespace:
         except OSError:
             return out
         for pid in psutil.pids():
-            with contextlib.suppress(OSError, psutil.Error):  # it ended meanwhile
+            with contextlib.suppress(OSError, psutil.Error):  # the process ended meanwhile
                 theirs = Path(f"/proc/{pid}/ns/net").stat()
                 if (theirs.st_dev, theirs.st_ino) == (namespace.st_dev, namespace.st_ino):
                     out.append(psutil.Process(pid))
         return out
 
     def _has(self, address: str, device: str, *where: str) -> bool:
-        """Return True if a device is up and has this address. where: `-n` and the namespace, if it is another one."""
+        """Return whether a device is up and has this address. `where` is `-n` and the name of another namespace."""
         try:
             links = self._json(*where, "addr", "show", "dev", device)
         except (MeasurementFailed, ValueError):
@@ -170,7 +179,7 @@ class Namespace:
         )
 
     def complete(self) -> bool:
-        """Return True if both ends of the link are up and have their addresses."""
+        """Return whether both ends of the link are up and have their addresses."""
         return self._has(self.ours, self.name) and self._has(self.server, INSIDE, "-n", self.name)
 
     def _check_subnet(self) -> None:
@@ -194,7 +203,7 @@ class Namespace:
                 )
 
     def up(self) -> None:
-        """Make the namespace, or its missing parts. Idempotent.
+        """Create the namespace and its link, unless they are complete.
 
         Raises UserError if the subnet is in use, MeasurementFailed if a command fails.
         """
@@ -219,7 +228,7 @@ class Namespace:
             raise
 
     def down(self) -> None:
-        """Remove it. Idempotent; the namespace continues without a name until the processes in it end."""
+        """Remove the namespace and its link. The kernel keeps the namespace until the processes in it end."""
         if Path("/sys/class/net", self.name).exists():
             self._run("link", "delete", self.name)
         if (NAMES / self.name).exists():
@@ -227,10 +236,10 @@ class Namespace:
 
 
 class Lan(Namespace):
-    """Network namespaces behind one switch.
+    """Network namespaces that are connected by one switch.
 
-    name: prefix of its namespaces (`<name>-<node>`), and name of the link's end on this host; nodes: all possible
-    nodes, so that each has the same address every time.
+    `name` is the prefix of the namespaces (`<name>-<node>`), and the name of the link's end on this host. `nodes` are
+    all possible nodes, so that each node has the same address every time.
     """
 
     def __init__(self, name: str, subnet: str, place: str, nodes: Sequence[str] = ()):
@@ -253,14 +262,14 @@ class Lan(Namespace):
         return (str(self._ip()), "netns", "exec", self.space(node))
 
     def spaces(self) -> list[str]:
-        """Return the names of its existing namespaces."""
+        """Return the names of the existing namespaces of this network."""
         return sorted(p.name for p in NAMES.glob(f"{self.name}-*")) if NAMES.is_dir() else []
 
     def exists(self) -> bool:
         return bool(self.spaces()) or Path("/sys/class/net", self.name).exists()
 
     def attach(self, nodes: list[str]) -> None:
-        """Make the network with these nodes, or its missing parts. Idempotent.
+        """Create the missing parts of the network with these nodes.
 
         Raises UserError if the subnet is in use, MeasurementFailed if a command fails.
         """
@@ -296,14 +305,14 @@ class Lan(Namespace):
         self._run("-n", space, batch="\n".join(inside) + "\n")
 
     def down(self) -> None:
-        """Remove it. Idempotent; a namespace continues without a name until the processes in it end."""
+        """Remove the network. The kernel keeps a namespace until the processes in it end."""
         if Path("/sys/class/net", self.name).exists():
             self._run("link", "delete", self.name)
         for space in self.spaces():
             self._run("netns", "delete", space)
 
 
-# Faults of a link; only a daemon with a separate interface has one
+# Faults of a link. Only a daemon with a separate interface has its own link.
 
 
 def require_root(place: str) -> None:
@@ -317,7 +326,7 @@ def link_at(address: str, place: str, who: str) -> Link:
     if address.startswith("127.") or address in ("::1", "localhost"):
         raise UserError(
             place,
-            f"{who} listens on {address}, which all programs here share, so it has no separate link",
+            f"{who} listens on {address}, which all programs of this machine share, so it has no separate link",
             "give it a separate address (`front_end_addresses` in a testbed), or remove this fault",
         )
     for link in json.loads(_run("ip", "-j", "addr", "show") or "[]"):
@@ -327,7 +336,7 @@ def link_at(address: str, place: str, who: str) -> Link:
 
 
 def require_slow(how: Mapping[str, Any], place: str) -> None:
-    """Raise UserError if this kernel cannot slow a link in this way; try it in a temporary network namespace."""
+    """Raise UserError if this kernel cannot slow a link in this way. This is tried in a temporary namespace."""
     command = ["tc", "qdisc", "add", "dev", "lo", "root", *_discipline(how)]
     done = processes.run_command(["unshare", "--net", *command])
     if done.returncode:
@@ -354,14 +363,14 @@ def slow(link: Link, how: Mapping[str, Any]) -> None:
 
 
 def _place(link: Link) -> Sequence[str]:
-    """Return the parent of the new discipline: the token bucket of a shaped link, otherwise the root."""
+    """Return the position of the new discipline: below the token bucket of a shaped link, otherwise at the root."""
     rows = json.loads(_tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
     root = next((r for r in rows if r.get("root")), {})
     return ("parent", f"{root['handle']}1") if root.get("kind") == "tbf" else ("root",)
 
 
 def quick(link: Link) -> None:
-    """Undo `slow`; do nothing if it is undone already."""
+    """Undo `slow`. Do nothing if it was already undone."""
     rows = json.loads(_tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
     for row in rows:
         if row.get("handle") == HANDLE:
@@ -370,7 +379,7 @@ def quick(link: Link) -> None:
 
 
 def routes(link: Link) -> list[str]:
-    """Return the routes that are lost with the interface and do not come back with it."""
+    """Return the routes that disappear when the interface is set down, and do not return when it is set up."""
     found = _ip(link, "route", "show", "table", "all", "dev", link["device"]).splitlines()
     return [line.strip() for line in found if "proto kernel" not in line and line.strip()]
 
@@ -381,7 +390,7 @@ def cut(link: Link) -> None:
 
 
 def join(link: Link, lost: Sequence[str]) -> None:
-    """Undo `cut`. lost: the link's `routes` before the cut."""
+    """Undo `cut`. `lost` contains the routes of the link before the cut."""
     _ip(link, "link", "set", link["device"], "up")
     for route in lost:
         _ip(link, "route", "replace", *route.split(), "dev", link["device"])

@@ -1,7 +1,7 @@
-"""Processes that use a store, or measure a campaign, now. The last one to finish stops a managed store.
+"""The processes that now use a store or measure a campaign. The last process to finish stops a managed store.
 
 Each process that measures locks its files `<state>/<store>.users/<pid>` and `<state>/<campaign>.campaign.users/<pid>`.
-The kernel releases the lock with the process, even after kill -9.
+The kernel releases the lock when the process ends, even by kill -9.
 """
 
 import fcntl
@@ -17,8 +17,8 @@ import psutil
 from storelab.core import folders
 from storelab.core.errors import UserError
 
-LOCKED_S = 1.0  # maximum time for which `others` of another process locks a file
-_held: dict[Path, Any] = {}  # open files of this process, until its end
+LOCKED_S = 1.0  # maximum time in seconds for which `others` in another process locks a file
+_held: dict[Path, Any] = {}  # locked files of this process, which stay open until it ends
 
 
 def _folder(state: Path, store: str) -> Path:
@@ -26,7 +26,7 @@ def _folder(state: Path, store: str) -> Path:
 
 
 def of_campaign(name: str) -> str:
-    """Return the name under which `use` and `others` know a campaign."""
+    """Return the name of a campaign for `use` and `others`."""
     return f"{name}.campaign"
 
 
@@ -39,13 +39,13 @@ def use(state: Path, stores: Iterable[str]) -> None:
         path, end = _folder(state, name) / str(os.getpid()), time.monotonic() + LOCKED_S
         path.parent.mkdir(parents=True, exist_ok=True)
         while path not in _held:
-            file = folders.lock_file(path)  # the lock lives as long as the process
+            file = folders.lock_file(path)  # the lock exists as long as the process
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                     _held[path] = file
                     continue
-            file.close()  # `others` of another process looks at the file, or just removed it
+            file.close()  # `others` in another process has locked the file, or has just removed it
             if time.monotonic() > end:
                 problem = f"{path} is locked by a process of another host or container"
                 raise UserError("state", problem, "set another `state`")
@@ -53,7 +53,7 @@ def use(state: Path, stores: Iterable[str]) -> None:
 
 
 def others(state: Path, store: str) -> list[int]:
-    """Return the pids of processes that use a store or campaign, in order, without this one and its parents."""
+    """Return the sorted pids of other processes that use a store or campaign. Parents of this process are left out."""
     ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = []
     for path in _folder(state, store).glob("*"):

@@ -1,6 +1,6 @@
-"""storelab's own access to stores: endpoint and credentials, access over S3, files, WebDAV, WebHDFS.
+"""Access to stores: endpoints and credentials, and access over S3, files, WebDAV and WebHDFS.
 
-May import: `host`, `core`. Client processes import this package, so slow modules are imported inside functions.
+This package may import `host` and `core`. Client processes import it, so slow modules are imported inside functions.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ def open_access(
 ) -> "Access":
     """Return the access for an endpoint's protocol.
 
-    place: place in the configuration, for messages; read_only: writing raises UserError.
+    `place` is the place in the configuration, for messages. With `read_only`, writing raises UserError.
     """
     if endpoint.protocol == "s3":
         from storelab.stores.protocols.s3 import S3Access

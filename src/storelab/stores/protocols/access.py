@@ -1,6 +1,6 @@
-"""storelab's own access to a store, outside of measurements, independent of the protocol.
+"""The interface for access to a store outside of measurements. It is the same for all protocols.
 
-Buckets are buckets of S3, or folders of a file system; keys are below them. `workloads/staging/buckets.py` uses only
+A bucket is an S3 bucket, or a folder of a file system that contains the keys. `workloads/staging/buckets.py` uses only
 this interface.
 """
 
@@ -13,18 +13,18 @@ from storelab.host import patience
 
 T = TypeVar("T")
 
-# Return whether storelab wrote an object: (name of the bucket, whole key, bytes or None if unknown).
+# A function that returns whether storelab wrote an object. It gets bucket, key, and size in bytes (None if unknown).
 Ours = Callable[[str, str, int | None], bool]
 
 # Kinds of entries.
 OBJECT, OLD_VERSION, DELETE_MARKER, UPLOAD = "object", "old version", "delete marker", "unfinished upload"
-UNLISTED = "unfinished uploads"  # which the server does not list for this account
+UNLISTED = "unfinished uploads"  # kind of an entry for uploads that the server does not list for this account
 
 
 class Entry(NamedTuple):
-    """An entry of a bucket that a deletion removes or leaves.
+    """An entry of a bucket that can be deleted.
 
-    size: None if unknown; id: of a version or of an unfinished upload.
+    `size` is in bytes, or None if it is unknown. `id` is the id of a version or of an unfinished upload.
     """
 
     key: str
@@ -34,9 +34,10 @@ class Entry(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """The settings of a bucket for deleted data: `versioning` is '', 'Enabled' or 'Suspended'.
+    """The settings of a bucket that retain deleted data.
 
-    lock: '' without object lock, 'on' without a default retention, otherwise its mode and time.
+    `versioning` is '', 'Enabled' or 'Suspended'. `lock` is '' without object lock, 'on' for object lock without a
+    default retention, and otherwise mode and time of the default retention.
     """
 
     versioning: str = ""
@@ -49,20 +50,20 @@ class Retention(NamedTuple):
         if self.versioning:
             out.append(f"versioning is {self.versioning}: overwritten and deleted objects use space until `clean`")
         if self.lock not in ("", "on"):
-            out.append(f"object lock ({self.lock}): what storelab writes cannot be deleted earlier")
+            out.append(f"object lock ({self.lock}): objects of storelab cannot be deleted earlier")
         elif self.lock:
-            out.append("object lock is on without a default retention: `clean` can delete what storelab writes")
+            out.append("object lock is on without a default retention: `clean` can delete the objects of storelab")
         if self.mfa_delete:
-            out.append("MFA delete is on: `clean` cannot delete versions, so what storelab writes remains")
+            out.append("MFA delete is on: `clean` cannot delete versions, so the objects of storelab remain")
         return "; ".join(out)
 
     def reason(self) -> str:
-        """Return why the server may refuse to delete a version; '' if the bucket gives no reason."""
+        """Return the setting because of which the server can refuse to delete a version; '' if there is none."""
         return "object lock" if self.lock else "MFA delete" if self.mfa_delete else ""
 
 
 class NoSuchBucket(MeasurementFailed):
-    """The bucket does not exist."""
+    """The error of a bucket that does not exist."""
 
     def __init__(self, bucket: str = "", place: str = "the store"):
         name = f" {bucket!r}" if bucket else ""
@@ -70,30 +71,30 @@ class NoSuchBucket(MeasurementFailed):
 
 
 class BucketExists(Exception):
-    """The bucket exists already."""
+    """The error of a bucket that already exists."""
 
 
 class BucketNotEmpty(MeasurementFailed):
-    """The bucket is not empty and is therefore kept. `first`: one of the keys in it."""
+    """The error of a bucket that is not removed because it is not empty. `first` is one of its keys."""
 
     def __init__(self, place: str, first: str):
-        super().__init__(f"{place} still contains {first!r} and is kept")
+        super().__init__(f"{place} still contains {first!r} and is not removed")
         self.first = first
 
 
 class AccessRefused(Exception):
-    """The server answers 403: the bucket belongs to another account, or the account lacks rights."""
+    """The error of an answer with status 403: the bucket belongs to another account, or the account lacks rights."""
 
 
 class Access(ABC):
-    """Access of one account to a store through one front-end. Thread-safe.
+    """Access of one account to a store through one front-end. It is thread-safe.
 
-    All methods raise UserError if the user can fix the problem, MeasurementFailed if the system fails, in addition to
-    the errors that they name. `place`: place in the configuration, for messages.
+    In addition to the errors in their descriptions, all methods raise UserError if the user can fix the problem, and
+    MeasurementFailed if the system fails. `place` is the place in the configuration, for messages.
     """
 
     place: str
-    deletes_at_once = 1000  # keys in one call of `delete`
+    deletes_at_once = 1000  # maximum number of keys in one call of `delete`
 
     @abstractmethod
     def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
@@ -104,11 +105,11 @@ class Access(ABC):
 
     @abstractmethod
     def write(self, bucket: str, key: str, data: bytes) -> None:
-        """Write a whole object; replace an existing one. Raises NoSuchBucket, AccessRefused."""
+        """Write a whole object. An existing object is replaced. Raises NoSuchBucket, AccessRefused."""
 
     @abstractmethod
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """Yield (key, bytes) of every object whose key begins with `prefix`.
+        """Yield key and size (bytes) of every object whose key begins with `prefix`.
 
         Raises NoSuchBucket, and MeasurementFailed if the listing is incomplete.
         """
@@ -123,34 +124,38 @@ class Access(ABC):
 
     @abstractmethod
     def prefixes(self, bucket: str, above: str) -> list[str]:
-        """Return the prefixes of keys below `above` (which ends in '/') up to the next '/', e.g. `a/b/` of `a/b/c`."""
+        """Return the prefixes of keys below `above`, which ends in '/', up to the next '/'.
+
+        For example, `a/b/` is returned for the key `a/b/c` and `above` = `a/`.
+        """
 
     @abstractmethod
     def make_bucket(self, bucket: str) -> None:
-        """Make a bucket. Raises BucketExists."""
+        """Create a bucket. Raises BucketExists."""
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> None:
-        """Remove a bucket without objects and versions, and empty folders in it. Raises StillHolds."""
+        """Remove an empty bucket, with empty folders in it. Raises BucketNotEmpty if it has objects or versions."""
 
     def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
         """Yield all entries that use space below `prefix`.
 
-        These are objects, and in S3 also old versions, delete markers and unfinished uploads. Raises like `keys`.
+        These are objects, and in S3 also old versions, delete markers and unfinished uploads. Raises the same errors as
+        `keys`.
         """
         return (Entry(key, size) for key, size in self.keys(bucket, prefix))
 
     def remove(self, bucket: str, entries: Sequence[Entry]) -> Mapping[Entry, str]:
-        """Delete these entries, at most `deletes_at_once`; return refused entry -> error code of the server."""
+        """Delete these entries, at most `deletes_at_once`. Return the server's error code for each refused entry."""
         self.delete(bucket, [entry.key for entry in entries])
         return {}
 
     def retention(self, bucket: str) -> Retention:
-        """Return how the bucket keeps deleted data, as far as the server reports it."""
+        """Return the settings of the bucket that retain deleted data, as far as the server reports them."""
         return Retention()
 
     def protected_by(self, bucket: str, entry: Entry) -> str:
-        """Return what protects this version from deletion, such as `GOVERNANCE until 2026-12-01`; '' if unknown."""
+        """Return the protection of this version, such as `GOVERNANCE until 2026-12-01`; '' if it is unknown."""
         return ""
 
 

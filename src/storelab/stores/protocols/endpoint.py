@@ -1,4 +1,4 @@
-"""Endpoint, keys and bucket of a store, as clients use them. Client processes import it; it imports only `core`."""
+"""Endpoint, keys and bucket of a store for clients. Client processes import this module; it imports only `core`."""
 
 import re
 from collections.abc import Mapping
@@ -12,13 +12,30 @@ LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")  # names and addresses
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One front-end, as a client uses it.
+    """One front-end for clients.
 
-    protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`. Except for S3, the URL is that of the folder that
-    contains the buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name
-    in WebHDFS requests; `token`, `certificate`: names of the environment variables with a bearer token, or with the
-    path of a certificate (HTTP); `proxy`: `none`, or `environment` as in `environment.proxy` (S3); `multipart`: True if
-    uploads in parts are possible (S3).
+    Attributes
+    ----------
+    url
+        URL of the server (S3), or of the folder that contains the buckets.
+    region
+        Region in the signature (S3).
+    addressing
+        `path` or `virtual` (S3).
+    verify
+        Whether clients verify the server's certificate.
+    ca_file
+        PEM file with CA certificates that verify the server's certificate.
+    protocol
+        `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`.
+    user
+        User name in requests (WebHDFS).
+    token, certificate
+        Names of the environment variables with a bearer token, or with the path of a certificate (HTTP).
+    multipart
+        Whether multipart uploads are possible (S3).
+    proxy
+        `none`, or `environment` as in `environment.proxy` (S3).
     """
 
     url: str
@@ -35,13 +52,13 @@ class Endpoint:
 
 
 def account_prefix(account: int) -> str:
-    """Return the prefix of the variables with the keys of a further account of a client."""
+    """Return the prefix of the environment variables that contain the keys of a client's further account."""
     return f"STORELAB_ACCOUNT_{account}_"
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys of one account. `repr` does not show them; they are never in records, logs or command lines."""
+    """The keys of one account. `repr` does not show them, and they are never in records, logs or command lines."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -59,7 +76,7 @@ class Credentials:
 
     @staticmethod
     def half(environ: Mapping[str, str], prefix: str = "AWS_") -> tuple[str, str] | None:
-        """Return the names of the set and of the missing variable; None if both or neither are set."""
+        """Return the name of the variable that is set, and of the missing one; None if both or neither are set."""
         names = (f"{prefix}ACCESS_KEY_ID", f"{prefix}SECRET_ACCESS_KEY")
         in_order = sorted(names, key=lambda name: not environ.get(name))
         return (in_order[0], in_order[1]) if bool(environ.get(names[0])) != bool(environ.get(names[1])) else None
@@ -69,11 +86,11 @@ class Credentials:
         for name in ("access_key", "secret_key", "session_token"):
             if not (value := getattr(self, name) or "").isprintable() or not value.isascii():
                 problem = f"the {name.replace('_', ' ')} contains a line break or another invalid character"
-                raise UserError(place, problem, "copy it again, without surrounding characters")
+                raise UserError(place, problem, "copy the key again, without surrounding characters")
         return self
 
     def environ(self) -> dict[str, str]:
-        """Return environment variables for a client process, which switch off the metadata service."""
+        """Return the environment variables of a client process with these keys and without a metadata service."""
         out = {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
@@ -86,9 +103,9 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The i-th bucket of a campaign: bucket name, key prefix (empty, or ending in '/'), account that owns it.
+    """A bucket of a campaign: its name, its key prefix, and the account that owns it.
 
-    On a store without buckets, the name is that of a folder.
+    The key prefix is empty or ends in '/'. In a store without buckets, a folder has this name.
     """
 
     name: str

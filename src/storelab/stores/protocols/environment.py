@@ -1,9 +1,9 @@
-"""The environment of every process that accesses a store, and the one rule for proxies.
+"""The environment of every process that accesses a store, and the rule for proxies.
 
 botocore, object_store, s5cmd, fsspec, requests and Go read different variables and files of the user, and interpret
-them differently. A client would then measure another server, or send other requests, than the record says. Therefore
-clients and staging get an environment without these variables, and each option is passed explicitly. Standard library
-only: client processes import it.
+them differently. A client could then measure another server, or send other requests, than the record shows. Therefore
+clients and staging get an environment without these variables, and each option is passed explicitly. This module uses
+only the standard library, because client processes import it.
 """
 
 import os
@@ -15,18 +15,18 @@ from storelab.core.errors import UserError
 from storelab.stores.protocols.endpoint import LOOPBACK, Credentials, Endpoint
 
 FAMILIES = ("AWS_", "BOTO", "S3_", "FSSPEC", "DAVIX_")  # prefixes of the names of dropped variables
-PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")  # also dropped, in lower or upper case
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")  # also dropped, in lower case and upper case
 SINGLE = (
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "NETRC", "GODEBUG"),
     *("GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GOTRACEBACK"),
     "REQUEST_METHOD",  # Go treats a process with this variable as a CGI script
 )
 RUNTIMES = ("PYTHON", "TOKIO_", "RUST_", "MALLOC_")  # prefixes of variables that can slow a client down
-PYTHON_KEPT = (  # paths, and the encoding of text
+PYTHON_KEPT = (  # variables that are not dropped: paths, and the encoding of text
     *("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
     *("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONIOENCODING"),
 )
-# Files of the user that the libraries would read.
+# Variables that name files of the user, which the libraries would read.
 FILES = {
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -34,7 +34,7 @@ FILES = {
     "FSSPEC_CONFIG_DIR": os.devnull,
     "NETRC": os.devnull,
 }
-KEPT = "STORELAB_PROXY_"  # prefix before a name of PROXIES: passes the user's proxies to clients
+KEPT = "STORELAB_PROXY_"  # with this prefix, the variables in PROXIES pass the user's proxies to clients
 PROXY = re.compile(r"https?://(?:[^@/\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?/?")
 
 
@@ -58,22 +58,22 @@ def client(environ: Mapping[str, str], endpoint: Endpoint, keys: Credentials | N
 
 
 def kept(ends: Iterable[Endpoint], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what clients of these endpoints need to apply the rule; {} if none of them may use a proxy."""
+    """Return the variables with the user's proxies for clients of these endpoints; {} if none of them uses a proxy."""
     if not any(proxy(end, environ) for end in ends):
         return {}
     return {KEPT + name.upper(): value for name in PROXIES if (value := _user(name, environ))}
 
 
 def _user(name: str, environ: Mapping[str, str]) -> str:
-    """Return a proxy variable of the user; in clients it has storelab's name."""
+    """Return the value of a proxy variable of the user. In clients, it has the prefix KEPT."""
     return environ.get(KEPT + name.upper()) or environ.get(name) or environ.get(name.upper()) or ""
 
 
 def proxy(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the URL of the proxy that every client of this endpoint uses, or None.
 
-    With `proxy: environment`, `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` decide (a name in `no_proxy`
-    includes its subdomains). Loopback is never reached through a proxy. The URL may contain a password.
+    With `proxy: environment`, `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` decide; a name in `no_proxy`
+    includes its subdomains. Loopback addresses never use a proxy. The URL can contain a password.
 
     Raises
     ------
@@ -103,5 +103,5 @@ def shown(url: str) -> str:
 
 
 def named(endpoint: Endpoint) -> str:
-    """Return the proxy for the record: `none`, or its URL without user and password."""
+    """Return the text for the record: `none`, or the proxy's URL without user and password."""
     return shown(way) if (way := proxy(endpoint)) else "none"

@@ -1,4 +1,4 @@
-"""Access to a store of files and folders: POSIX, root:// and WebHDFS through fsspec, WebDAV."""
+"""Access to stores with files and folders: POSIX, root:// and WebHDFS through fsspec, and WebDAV."""
 
 import posixpath
 import re
@@ -25,12 +25,12 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/></prop></propfind>'
 CONNECTIONS = 16
-AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # idempotent methods
+AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # idempotent methods, which can be retried
 UNREACHABLE = (
     *("refused", "connecterror", "connection error", "connection aborted", "connection reset", "socket error"),
     *("unreachable", "no route", "timed out", "timeout", "expired"),
 )
-# Problems that the user can fix: signs in a library's message, the key in the store's settings, the problem, the hint.
+# Problems that the user can fix: words in a library's message, the key in the store's settings, the problem, the hint.
 MISTAKES = (
     (
         ("certificate", "sslerror", "tls error", "[ssl"),
@@ -55,9 +55,9 @@ MISTAKES = (
 
 
 class FilesAccess(Access):
-    """Access to folders: buckets are folders below the endpoint's URL; keys are paths below them.
+    """Access to folders. Buckets are folders below the endpoint's URL; keys are paths below buckets.
 
-    `read_only`: writing raises UserError.
+    With `read_only`, writing raises UserError.
     """
 
     deletes_at_once = 100
@@ -76,7 +76,7 @@ class FilesAccess(Access):
     @contextmanager
     def _explained(self, writing: bool = False) -> Iterator[None]:
         if writing and self.read_only:
-            raise UserError(self.place, "writing to a read-only store is refused", "set its `read_only` to false")
+            raise UserError(self.place, "the store is read-only and cannot be written", "set `read_only` to false")
         try:
             yield
         except (UserError, MeasurementFailed, NoSuchBucket, BucketExists, AccessRefused):
@@ -87,7 +87,10 @@ class FilesAccess(Access):
             raise explain(error, self.endpoint, self.place) from None
 
     def _present(self, path: str) -> bool:
-        """Return whether a path exists, by `info`: `exists` of some file systems is False if the connection fails."""
+        """Return whether a path exists.
+
+        `info` is used, because `exists` of some file systems returns False if the connection fails.
+        """
         try:
             self.fs.info(path)
             return True
@@ -97,7 +100,7 @@ class FilesAccess(Access):
             raise
 
     def holds(self, bucket: str, key: str = "") -> bool:
-        """Return whether this object (or, without a key, this bucket) exists."""
+        """Return whether this object exists, or this bucket if the key is empty."""
         with self._explained():
             return self._present(self._path(bucket, key))
 
@@ -122,7 +125,7 @@ class FilesAccess(Access):
             return f.read() if most is None else f.read(most)
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
-        """Write an object; make its folders only after a failure, because most servers make them automatically."""
+        """Write an object. Folders are created only after a failure, because most servers create them automatically."""
         with self._explained(writing=True):
             self._bucket(bucket)
             path = self._path(bucket, key)
@@ -155,7 +158,7 @@ class FilesAccess(Access):
     def _make_folders(self, path: str) -> None:
         if self.endpoint.protocol != "http":
             self.fs.makedirs(path, exist_ok=True)
-        elif not self._present(path):  # MKCOL makes one level only
+        elif not self._present(path):  # MKCOL creates only one level
             if above := posixpath.dirname(path):
                 self._make_folders(above)
             with suppress(FileExistsError):
@@ -172,11 +175,13 @@ class FilesAccess(Access):
                     entries = self.fs.ls(folder, detail=True)
                 except OSError as error:
                     if absent(error):
-                        continue  # nothing below this prefix, or removed meanwhile
+                        continue  # there is nothing below this prefix, or it was removed meanwhile
                     raise
                 for entry in entries:
                     name = entry["name"].rstrip("/")
-                    if entry["type"] == "directory" and name == folder:  # XRootD's answer if it cannot read a folder
+                    if (
+                        entry["type"] == "directory" and name == folder
+                    ):  # XRootD answers like this if it cannot read the folder
                         raise PermissionError(f"folder {name} cannot be listed")
                     key = ("/" + name.lstrip("/")).partition("/" + root.lstrip("/"))[2]
                     if not key.startswith(prefix) and not prefix.startswith(key + "/"):
@@ -229,7 +234,7 @@ class FilesAccess(Access):
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
                 raise BucketNotEmpty(f"{self.place}: folder {path}", posixpath.basename(entry["name"]))
-            if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer if it cannot read a folder
+            if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD answers like this if it cannot read the folder
                 raise PermissionError(f"folder {path} cannot be listed")
             self._drop(entry["name"].rstrip("/"))
         if self.endpoint.protocol == "webhdfs":
@@ -239,7 +244,7 @@ class FilesAccess(Access):
 
 
 def absent(error: OSError) -> bool:
-    """Return whether an error means that a path does not exist; XRootD's client reports that by text only."""
+    """Return whether an error means that a path does not exist. XRootD's client reports this only in the text."""
     text = str(error).lower()
     return (
         isinstance(error, FileNotFoundError | NotADirectoryError)
@@ -277,14 +282,14 @@ def _begin(answer: urllib3.BaseHTTPResponse, whole: bool) -> bytes:
 
 
 class WebDav:
-    """WebDAV as far as storelab needs it: metadata, lists, whole objects, folders.
+    """A WebDAV client for metadata, lists, whole objects and folders.
 
-    It handles differences between servers. It uses no proxies. A request that finds its idle connection closed is
-    retried once. Names are like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/'
-    at either end. Thread-safe.
+    It handles differences between servers and does not use proxies. If the server has closed an idle connection, the
+    request is retried once. The methods have the same names as those of fsspec's file systems. Paths are relative to
+    the endpoint's URL, without '/' at either end. The client is thread-safe.
 
-    Raises FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, OSError (any other status), and
-    urllib3's exceptions if there is no answer.
+    The methods raise FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, OSError (any other
+    status), and urllib3's exceptions if there is no answer.
     """
 
     def __init__(self, endpoint: Endpoint):
@@ -301,7 +306,7 @@ class WebDav:
     def _ask(
         self, method: str, path: str, body: bytes | None = None, whole: bool = True, **headers: str
     ) -> urllib3.BaseHTTPResponse:
-        """Send a request and return the answer; with `whole`, its body has been read."""
+        """Send a request and return the answer. With `whole`, the body of the answer is read first."""
         answer = self.pool.request(
             method,
             f"{self.url}/{quote(path)}",
@@ -323,7 +328,7 @@ class WebDav:
         )(text)
 
     def _found(self, path: str, depth: str) -> Iterator[tuple[list[str], bool, int]]:
-        """Yield (components of its path, whether it is a folder, bytes) of a folder or object.
+        """Yield path components, whether it is a folder, and size in bytes, of a folder or object.
 
         With depth `1`, also yield the entries of the folder.
         """
@@ -342,7 +347,7 @@ class WebDav:
         return {"name": path, "type": "directory" if folder else "file", "size": size}
 
     def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
-        """Return the entries of a folder; the one with the shortest path is the folder itself and is left out."""
+        """Return the entries of a folder. The answer also contains the folder itself, which has the shortest path."""
         path = path.strip("/")
         found = list(self._found(path + "/" if path else "", "1"))
         shortest = min((len(place) for place, _, _ in found), default=0)
@@ -353,7 +358,7 @@ class WebDav:
         ]
 
     def server(self) -> str:
-        """Return the server's name in its header, e.g. `nginx/1.22.1`; '' if there is none."""
+        """Return the `Server` header of the server, e.g. `nginx/1.22.1`; '' if there is none."""
         return self.pool.request("OPTIONS", self.url + "/", redirect=False).headers.get("Server", "")
 
     def cat_file(self, path: str, most: int | None = None) -> bytes:
@@ -372,11 +377,11 @@ class WebDav:
         self._ask("DELETE", path)
 
     def mkdir(self, path: str) -> None:
-        """Make one folder, whose parent must exist. The path ends in '/', because nginx requires it."""
+        """Create one folder, whose parent must exist. The URL ends in '/', because nginx requires it."""
         self._ask("MKCOL", path + "/")
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder; many servers would remove a full one with its content, so check it first."""
+        """Remove an empty folder. This is checked first, because many servers would remove it with its content."""
         if self.ls(path):
             raise OSError(f"folder {self.url}/{path} is not empty")
         self._ask("DELETE", path + "/")

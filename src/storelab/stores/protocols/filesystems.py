@@ -1,6 +1,7 @@
-"""fsspec file systems for every protocol of stores, for staging and for the engine.
+"""fsspec file systems for every protocol, for staging and for the engine.
 
-Client processes import this module: it imports no boto3, and each protocol's library only when it is needed.
+Client processes import this module. Therefore it does not import boto3, and imports the library of a protocol only
+when it is needed.
 """
 
 import os
@@ -15,7 +16,7 @@ from storelab.stores.protocols import s3_clients, tokens
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 # By default, XRootD's client waits ten minutes for a server that refuses connections, and half an hour for an answer.
-# All values are in seconds except for the number of retries.
+# All values are in seconds, except for the number of retries.
 XROOTD = {
     "ConnectionWindow": 10,
     "ConnectionRetry": 1,
@@ -28,7 +29,7 @@ PROTOCOLS = ("s3", "file", "http", "root", "webhdfs")
 
 
 def path(endpoint: Endpoint, bucket: Bucket, key: str = "") -> str:
-    """Return the path of this object (or, without a key, of this bucket) in the file system `data(endpoint)`."""
+    """Return the path of this object in the file system `data(endpoint)`, or of this bucket if the key is empty."""
     name = f"{bucket.name}/{bucket.prefix}{key}" if key or bucket.prefix else bucket.name
     if endpoint.protocol == "s3":
         return name
@@ -45,9 +46,10 @@ def base(endpoint: Endpoint) -> str:
 
 
 def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, asynchronous: bool = False) -> Any:
-    """Return the file system that transfers data; `connections` limits its pool. Each caller gets a new one.
+    """Return a new file system that transfers data. It does not retry requests.
 
-    environ: has AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), or the bearer token (HTTP). s3fs does not retry.
+    `environ` contains AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), or the bearer token (HTTP). `connections` is
+    the maximum number of connections.
     """
     common: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     parts = urlsplit(endpoint.url)
@@ -116,7 +118,7 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
 
 
 def made(kind: Any, *words: Any, **options: Any) -> Any:
-    """Return a file system that fsspec's configuration of the user (conf.json, FSSPEC_…) does not change."""
+    """Return a file system that ignores the user's configuration of fsspec (conf.json, FSSPEC_…)."""
     from fsspec import config
 
     with _configuration:
@@ -129,7 +131,7 @@ def made(kind: Any, *words: Any, **options: Any) -> Any:
 
 
 def bare_session() -> Any:
-    """Return a session of aiobotocore that reads no settings of the user, and whose clients are strict."""
+    """Return a session of aiobotocore that ignores the user's settings, and whose clients are strict."""
     from aiobotocore.session import AioSession
 
     session = AioSession(session_vars=s3_clients.session_variables())
@@ -139,9 +141,9 @@ def bare_session() -> Any:
 
 @cache
 def http_session(once: bool = False) -> type:
-    """Return aiobotocore's HTTP session without redirects, which would lead to another server.
+    """Return a class of aiobotocore's HTTP session that does not follow redirects, which lead to other servers.
 
-    once: disable aiohttp's silent second GET after it finds a kept connection closed.
+    With `once`, aiohttp does not silently repeat a GET whose idle connection was closed.
     """
     from aiobotocore.httpsession import AIOHTTPSession
 
@@ -155,16 +157,16 @@ def http_session(once: bool = False) -> type:
 
 
 def trust(endpoint: Endpoint) -> None:
-    """Set the authority for TLS servers; XRootD's client reads it at its first connection."""
+    """Set the authority for TLS servers. XRootD's client reads it when it connects for the first time."""
     if endpoint.ca_file:
         os.environ["X509_CERT_FILE"] = endpoint.ca_file
 
 
 def xrootd_environment() -> None:
-    """Set the time-outs of the process's XRootD client, except for those set by `XRD_…` in the environment.
+    """Set the timeouts of XRootD's client in this process, unless variables `XRD_…` in the environment set them.
 
-    Switch off its fork handler, which waits for all its threads and deadlocks with a thread that waits for the GIL. It
-    is not needed, because a process that storelab forks only executes another program.
+    Also switch off the client's fork handler. It waits for all threads of the client, and deadlocks if a thread waits
+    for the GIL. It is not needed, because a process that storelab forks only executes another program.
     """
     from XRootD.client.env import EnvPutInt
 
@@ -174,13 +176,13 @@ def xrootd_environment() -> None:
 
 
 def authorization(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the header with the token; {} without a token."""
+    """Return the HTTP header with the token; {} if there is no token."""
     token = tokens.bearer(endpoint.token, environ)
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def tls_context(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Any:
-    """Return the TLS context. Raises UserError if the client's certificate cannot be loaded."""
+    """Return the TLS context of an endpoint. Raises UserError if the client's certificate cannot be loaded."""
     import ssl
 
     context = ssl.create_default_context(cafile=endpoint.ca_file)

@@ -1,7 +1,7 @@
-"""Access to an S3 store through boto3, without retries; errors on one line; a check that an endpoint is S3.
+"""Access to an S3 store through boto3 without retries, errors on one line, and a check that an endpoint is S3.
 
-Web servers, redirects and servers of another region answer requests too, and boto3 accepts some of their answers. So
-the first signed list must return S3's own XML; the error for anything else describes what answered.
+Web servers, redirects and servers of another region answer requests too, and boto3 accepts some of their answers.
+Therefore the first signed LIST request must return S3's XML. For any other answer, the error describes the answer.
 """
 
 import re
@@ -46,7 +46,7 @@ from storelab.stores.protocols.access import (
 ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 
 KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or the store's `profile`"
-REGION = "set the store's `region` to the server's"
+REGION = "set the store's `region` to the region of the server"
 REDIRECTED = (
     "redirected: the server sends requests for objects to another address",
     "set the store's `endpoint` to that address",
@@ -57,8 +57,11 @@ CODES = {
     "SignatureDoesNotMatch": ("the secret key does not match the access key (or a proxy alters the requests)", KEYS),
     "InvalidToken": ("the session token is not valid", "log in again and set AWS_SESSION_TOKEN"),
     "ExpiredToken": ("the session token has expired", "log in again and set AWS_SESSION_TOKEN"),
-    "RequestTimeTooSkewed": ("the clock of this machine is too far from the server's", "set the clock (NTP)"),
-    "RequestExpired": ("the clock of this machine is too far from the server's", "set the clock (NTP)"),
+    "RequestTimeTooSkewed": (
+        "the clock of this machine differs too much from the server's clock",
+        "set the clock (NTP)",
+    ),
+    "RequestExpired": ("the clock of this machine differs too much from the server's clock", "set the clock (NTP)"),
     "AuthorizationHeaderMalformed": ("the signature is for another region", REGION),
     "PermanentRedirect": ("the bucket is in another region, or at another endpoint", REGION),
     "IllegalLocationConstraintException": ("the request is for buckets of another region", REGION),
@@ -94,8 +97,8 @@ NO_LOCATION = {  # error codes of servers that reject LocationConstraint, or the
 GONE = ABSENT | {"NoSuchVersion", "NoSuchUpload"}
 REFUSED = {"AccessDenied", "403"}
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
-MAX_PAGES = 100_000  # of a listing, of up to 1000 entries each; a longer listing is endless
-MAX_EMPTY_PAGES = 1000  # in a row
+MAX_PAGES = 100_000  # pages of a listing, with up to 1000 entries each; a longer listing is considered endless
+MAX_EMPTY_PAGES = 1000  # empty pages of a listing in a row
 
 # Listings: operation -> lists of entries in a page, and member of the answer -> parameter that continues it.
 _TOKEN = {"NextContinuationToken": "ContinuationToken"}
@@ -147,14 +150,14 @@ class S3Access(Access):
             self.s3.put_object(Bucket=bucket, Key=key, Body=data)
 
     def _listed(self, operation: str, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (name of the list, entry) of every page.
+        """Yield the name of the list, and the entry, for every entry of every page.
 
-        Raises MeasurementFailed if the server reports more entries without a way to request them, or if its pages
-        repeat or do not end. Entries that are not listed would be neither counted nor deleted.
+        Raises MeasurementFailed if the server reports more entries but no token to continue, or if the pages repeat or
+        do not end. Entries that are not listed would be neither counted nor deleted.
         """
         lists, onward = LISTINGS[operation]
         following: dict[str, Any] = {}
-        before: set[str] = set()  # entries of the last page: some servers repeat its last entry
+        before: set[str] = set()  # entries of the previous page, because some servers repeat its last entry
         firsts: set[str] = set()
         requested: list[dict[str, Any]] = []
         empty = 0
@@ -178,7 +181,7 @@ class S3Access(Access):
             if following in requested or empty > MAX_EMPTY_PAGES:
                 raise self._incomplete(operation, query, "its pages repeat")
             requested = [*requested[-9:], following]
-        raise self._incomplete(operation, query, f"it has no end after {MAX_PAGES} pages")
+        raise self._incomplete(operation, query, f"it does not end after {MAX_PAGES} pages")
 
     def _incomplete(self, operation: str, query: Mapping[str, Any], why: str) -> MeasurementFailed:
         what = f"bucket {query['Bucket']}" if "Bucket" in query else "buckets"
@@ -190,9 +193,9 @@ class S3Access(Access):
                 yield entry["Key"], entry["Size"]
 
     def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
-        """Yield all entries; versions only if the bucket has or had versioning, or if the server does not report it.
+        """Yield all entries of the bucket, including unfinished uploads, without which some buckets cannot be deleted.
 
-        Some servers do not delete a bucket with unfinished uploads; others do not list them.
+        Versions are listed only if the bucket has or had versioning, or if the server does not report this.
         """
         with self._explained(bucket):
             if self._versioned(bucket):
@@ -211,7 +214,7 @@ class S3Access(Access):
                     yield Entry(prefix, None, UNLISTED)
 
     def _versioned(self, bucket: str) -> bool:
-        """Return whether the bucket can have old versions; if the server does not report it, list its versions."""
+        """Return whether the bucket can have old versions. If the server does not report this, list the versions."""
         with suppress(ClientError):
             return bool(self.s3.get_bucket_versioning(Bucket=bucket).get("Status"))
         with suppress(ClientError):
@@ -224,7 +227,7 @@ class S3Access(Access):
         refused = self.remove(bucket, [Entry(key, None) for key in keys])
         if refused:
             first = next(iter(refused.values()))
-            raise MeasurementFailed(f"bucket {bucket}: objects not deleted: {len(refused)}, the first with {first}")
+            raise MeasurementFailed(f"bucket {bucket}: objects not deleted: {len(refused)}; first error: {first}")
 
     def remove(self, bucket: str, entries: Sequence[Entry]) -> dict[Entry, str]:
         refused: dict[Entry, str] = {}
@@ -246,12 +249,12 @@ class S3Access(Access):
         return refused | errors
 
     def _delete_objects(self, bucket: str, entries: Mapping[tuple[str, str], Entry]) -> dict[Entry, str]:
-        """Delete objects by one request; return refused entry -> error code."""
+        """Delete objects with one request. Return the error code for each refused entry."""
         named = [{"Key": key} | ({"VersionId": version} if version else {}) for key, version in entries]
         with self._explained(bucket):
             try:
                 answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": named, "Quiet": True})
-            except ClientError as error:  # with MFA delete the whole request is refused
+            except ClientError as error:  # with MFA delete, the server refuses the whole request
                 if code(error) in REFUSED and any(version for _, version in entries):
                     return dict.fromkeys(entries.values(), code(error))
                 raise
@@ -306,9 +309,9 @@ class S3Access(Access):
                 raise
 
     def _create(self, bucket: str) -> None:
-        """Make a bucket and name the region if it is not S3's default, as servers with regions require it.
+        """Create a bucket. If the region is not S3's default, send it, because servers with regions require this.
 
-        Servers that do not know the location refuse it, and get a request without it.
+        If a server refuses the region, repeat the request without it.
         """
         region = self.s3.meta.region_name
         if region != "us-east-1":
@@ -327,9 +330,9 @@ class S3Access(Access):
             self.s3.create_bucket(Bucket=bucket)
 
     def drop_bucket(self, bucket: str) -> None:
-        """Remove a bucket after a check for versions, because some servers delete a bucket that has versions.
+        """Remove a bucket after a check for versions, because some servers would remove a bucket with versions.
 
-        Others notice late that a bucket was emptied (Garage), so both steps are retried for some seconds.
+        Some servers (Garage) notice late that a bucket is empty. Therefore both steps are retried for some seconds.
         """
         for pause in (*PAUSES, None):
             with self._explained(bucket):
@@ -347,7 +350,7 @@ class S3Access(Access):
         raise BucketNotEmpty(f"{self.place}: bucket {bucket}", held)
 
     def _held(self, bucket: str) -> str:
-        """Return a key in the bucket, also of an old version or a delete marker; '' if there is none."""
+        """Return any key in the bucket, including keys of old versions and delete markers; '' if there is none."""
         for operation in ("list_object_versions", "list_objects_v2"):
             with suppress(ClientError):
                 page = getattr(self.s3, operation)(Bucket=bucket, MaxKeys=1)
@@ -366,18 +369,18 @@ def _mark(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def code(error: Exception) -> str:
-    """Return the S3 error code, such as `NoSuchKey`, or the HTTP status of an answer without a code (to HEAD).
+    """Return the S3 error code, such as `NoSuchKey`; '' if the error is not an answer of a server.
 
-    '' if the error is not an answer of a server.
+    An answer to HEAD has no error code. Then return the HTTP status.
     """
     return error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
 
 
 def explain(error: Exception, place: str, bucket: str = "") -> UserError | MeasurementFailed:
-    """Return the exception to raise instead: UserError if the user can fix the problem, otherwise MeasurementFailed.
+    """Return the exception to raise instead of an error of boto3.
 
-    place: place in the configuration, e.g. `stores.mine`; bucket: its name, if the request has one. The message shows
-    only codes, the endpoint and the bucket, never keys.
+    It is a UserError if the user can fix the problem, and otherwise MeasurementFailed. The message contains only codes,
+    the endpoint and the bucket, but no keys. `place` is the place in the configuration, e.g. `stores.mine`.
     """
     url = str(getattr(error, "kwargs", {}).get("endpoint_url", "")) or "the endpoint"
     host = re.sub(r"^(https?://[^/]+).*", r"\1", url)
@@ -429,7 +432,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
             return UserError(place, "no credentials found", KEYS)
         case ProfileNotFound():
             return UserError(
-                f"{place}.profile", "this AWS profile does not exist", "see ~/.aws/config and ~/.aws/credentials"
+                f"{place}.profile", "this AWS profile does not exist", "check ~/.aws/config and ~/.aws/credentials"
             )
         case ClientError():
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -449,10 +452,10 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
 
 
 def server_header(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
-    """Send one signed list through a boto3 client; return the `Server` header of the answer.
+    """Send one signed LIST request through a boto3 client, and return the `Server` header of the answer.
 
-    The request is a GET, because an answer to HEAD has no error code. bucket: list this bucket below `prefix`; without
-    it, list all buckets. Raises UserError that describes the answer if it is not S3.
+    The request is a GET, because an answer to HEAD has no error code. It lists the bucket below `prefix`, or all
+    buckets if `bucket` is None. If the answer is not from S3, the UserError describes it.
     """
     answers: list[dict[str, Any]] = []
     for operation in ("ListBuckets", "ListObjectsV2"):  # before botocore converts unexpected answers to status 500
@@ -471,24 +474,24 @@ def server_header(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
         if isinstance(plain, UserError):
             raise plain from None
         problem = str(plain).removeprefix(f"{place}: ")
-        raise UserError(f"{place}.endpoint", problem, "check that it is an S3 server, and its state") from None
+        raise UserError(f"{place}.endpoint", problem, "check that this is an S3 server, and that it works") from None
     judge(answers[-1], place, s3.meta.endpoint_url, s3.meta.region_name)
     return str(answers[-1]["headers"].get("server", ""))
 
 
 def judge(answer: dict[str, Any], place: str, url: str, region: str) -> None:
-    """Raise UserError if the answer is not from S3, or from another region; accept errors of S3 itself.
+    """Raise UserError if the answer is not from S3, or is from another region. Errors of S3 itself are accepted.
 
-    answer: `status_code`, `headers`, `body`; url, region: endpoint and region of the request.
+    `answer` has the keys `status_code`, `headers` and `body`. `url` and `region` are those of the request.
     """
     status, headers = answer["status_code"], {k.lower(): v for k, v in answer["headers"].items()}
     root = _root(answer["body"])
     where = f"{place}.endpoint"
     there = headers.get("x-amz-bucket-region") or (root.findtext("{*}Region") or "" if root is not None else "")
     error = root is not None and _tag(root) == "Error"
-    if 100 < status < 200:  # Python's HTTP client takes it for the answer
-        problem = f"{url} sends an interim response (HTTP {status}) before its answers, which not all clients accept"
-        raise UserError(where, problem, "switch off early hints at the server, or at the proxy in front of it")
+    if 100 < status < 200:  # Python's HTTP client treats an interim response as the answer
+        problem = f"{url} sends interim responses (HTTP {status}) before its answers, which some clients do not accept"
+        raise UserError(where, problem, "switch early hints off at the server, or at the proxy in front of it")
     if there and there != region and (error or 300 <= status < 400):
         raise UserError(f"{place}.region", f"the server's region is {there!r}, not {region!r}", f"set it to {there}")
     if error and root is not None:
@@ -520,7 +523,7 @@ def _tag(root: ElementTree.Element) -> str:
 
 
 def _named(body: bytes, headers: dict[str, str], root: ElementTree.Element | None) -> str:
-    """Describe this answer, for a message."""
+    """Return a description of an answer that is not from S3, for a message."""
     text = body[:20_000].decode("utf-8", "replace")
     server = re.sub(r"[^\w./ -]", "", headers.get("server", ""))[:40]
     by = f" of {server}" if server else ""

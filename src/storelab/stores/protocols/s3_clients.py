@@ -1,7 +1,7 @@
-"""Clients of S3: options of botocore and of libraries based on it (boto3, aiobotocore, s3fs), boto3 clients, obstore.
+"""S3 clients: options for botocore and libraries based on it (boto3, aiobotocore, s3fs), boto3 clients, obstore.
 
-All options are explicit: the user's AWS files are not read, and there are no retries by default. Client processes
-import this module: importing it does not import botocore or obstore.
+All options are passed explicitly, so that the user's AWS files are not read. There are no retries by default. Client
+processes import this module, so it must not import botocore or obstore at once.
 """
 
 import os
@@ -19,13 +19,13 @@ from storelab.stores.protocols.endpoint import Credentials, Endpoint, account_pr
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
-MAX_ANSWER = 64 * 2**20  # bytes of an answer that is read whole; a page of 1000 keys has up to some MB
+MAX_ANSWER = 64 * 2**20  # maximum size in bytes of an answer that is not an object; a page of 1000 keys has some MB
 _session_lock = threading.Lock()
 _session: Any = None  # of boto3
 
 
 def session_variables() -> dict[str, tuple[Any, ...]]:
-    """Return variables of a botocore session that reads no environment variable and no file of the user."""
+    """Return the variables of a botocore session that ignores environment variables and files of the user."""
     from botocore.session import Session
 
     files = dict.fromkeys(("config_file", "credentials_file"), os.devnull)
@@ -38,8 +38,8 @@ def session_variables() -> dict[str, tuple[Any, ...]]:
 def strict(session: Any) -> None:
     """Let clients of a session send one plain request for each call, and accept only the expected answer.
 
-    Some servers ignore `Expect: 100-continue`, for which aiohttp waits forever. A redirect is an error, not another
-    request. A HEAD without a length, an ignored range and a wrong `Content-Range` raise WrongAnswer.
+    `Expect: 100-continue` is not sent, because some servers ignore it and aiohttp would wait forever. A redirect is an
+    error. A HEAD without a length, an ignored range and a wrong `Content-Range` raise WrongAnswer.
     """
     from botocore import handlers
 
@@ -91,7 +91,7 @@ def _wrong(message: str, status: int, error_class: str = "WrongAnswer") -> OSErr
 
 
 def config_options(endpoint: Endpoint, attempts: int = 1) -> dict[str, Any]:
-    """Return keyword arguments of botocore's `Config`. attempts: total number, so that 1 means no retry."""
+    """Return the keyword arguments of botocore's `Config`. `attempts` is the total number; 1 means no retry."""
     way = environment.proxy(endpoint)
     return {
         "s3": {
@@ -114,16 +114,13 @@ def config_options(endpoint: Endpoint, attempts: int = 1) -> dict[str, Any]:
 
 
 def client_options(endpoint: Endpoint) -> dict[str, Any]:
-    """Return keyword arguments of `Session.create_client`, without keys and `config`."""
+    """Return the keyword arguments of `Session.create_client`, without keys and `config`."""
     verify = (endpoint.ca_file or True) if endpoint.verify else False
     return {"region_name": endpoint.region, "verify": verify}
 
 
 def _bare_session() -> Any:
-    """Return the session that reads no variable, profile or file of the user: everything is passed explicitly.
-
-    Call under the lock.
-    """
+    """Return the session, which ignores variables, profiles and files of the user. The caller must have the lock."""
     global _session
     if _session is None:
         import boto3
@@ -137,9 +134,9 @@ def _bare_session() -> Any:
 
 
 def _report_unreadable(session: Any) -> None:
-    """Let clients of a session raise BotoCoreError for numbers and dates of an answer that botocore cannot read.
+    """Let clients of a session raise BotoCoreError for numbers and dates of an answer that botocore cannot parse.
 
-    Otherwise they raise ValueError, which callers do not expect from a server.
+    Otherwise they would raise ValueError, which callers do not expect.
     """
     from botocore.exceptions import BotoCoreError
 
@@ -175,10 +172,10 @@ def client(
     read_timeout: float = 60.0,
     read_only: bool = False,
 ) -> Any:
-    """Return a boto3 S3 client for one front-end. Thread-safe.
+    """Return a thread-safe boto3 S3 client for one front-end.
 
-    attempts: total number, so that 1 means no retry; time-outs in seconds; read_only: requests that could change
-    anything raise UserError before they are sent.
+    `attempts` is the total number; 1 means no retry. Timeouts are in seconds. With `read_only`, requests that could
+    change anything raise UserError before they are sent.
     """
     import urllib3
     from botocore.config import Config
@@ -210,12 +207,14 @@ def client(
 
 
 def _bounded(send: Callable[[Any], Any], request: Any) -> Any:
-    """Send a request; read an answer that is no object here, because botocore reads it whole, whatever its size.
+    """Send a request, and read the whole answer if it is not an object.
+
+    botocore would read such an answer without a limit.
 
     Raises
     ------
     BotoCoreError
-        The answer is longer than MAX_ANSWER, or breaks off.
+        The answer is longer than MAX_ANSWER, or incomplete.
     """
     import urllib3
     from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
@@ -243,7 +242,7 @@ def _bounded(send: Callable[[Any], Any], request: Any) -> Any:
 
 
 def _content_md5(request: Any, **_: Any) -> None:
-    """Add Content-MD5, which servers older than the CRC checksums require for a multi-object delete."""
+    """Add the header Content-MD5, which older servers, without CRC checksums, require for a multi-object delete."""
     body = request.body if isinstance(request.body, bytes) else (request.body or "").encode()
     request.headers["Content-MD5"] = b64encode(md5(body, usedforsecurity=False).digest()).decode()
 
@@ -251,12 +250,15 @@ def _content_md5(request: Any, **_: Any) -> None:
 def _refuse_writes(model: Any, **_: Any) -> None:
     if not model.name.startswith(("Get", "Head", "List")):
         raise UserError(
-            "read_only", f"{model.name} would write to a read-only store", "set the store's `read_only` to false"
+            "read_only", f"{model.name} would change a read-only store", "set the store's `read_only` to false"
         )
 
 
 def keys(account: int | None = None) -> Credentials:
-    """Return the keys in this process's environment, or those of a further account. Raises UserError without keys."""
+    """Return the keys of an account from this process's environment; None is the first account.
+
+    Raises UserError if there are no keys.
+    """
     prefix = "AWS_" if account is None else account_prefix(account)
     if not (found := Credentials.found(os.environ, prefix)):
         raise UserError(
@@ -274,11 +276,19 @@ def store(
     account: int | None = None,
     **options: Any,
 ) -> Any:
-    """Return an `S3Store` without retries, for one bucket, or for all if `bucket` is None.
+    """Return an `S3Store` of obstore without retries. Raises UserError without credentials.
 
-    For all buckets, each key begins with the name of its bucket, so that one pool of connections serves every bucket.
-    This needs path addressing. client_options, options: further options of obstore. account: a further account, whose
-    keys sign. Raises UserError without credentials.
+    Parameters
+    ----------
+    endpoint
+        The front-end.
+    bucket
+        The bucket. None means all buckets: each key then begins with the name of the bucket, so that all buckets share
+        one pool of connections. This needs path addressing.
+    client_options, options
+        Further options of obstore.
+    account
+        A further account, whose keys sign the requests.
     """
     from obstore.store import S3Store
 

@@ -1,7 +1,8 @@
-"""Bearer tokens, macaroons and certificates: find them, and read when they expire. Their contents are never printed.
+"""Bearer tokens, macaroons and certificates: functions that find them and their expiry. Their content is never printed.
 
-A store names an environment variable. The variable contains the token. If its name ends in `_FILE`, it names a file
-with the token, which is read again for every point so that it can be renewed. May import: `host`, `core`.
+The settings of a store name an environment variable that contains the token. If the variable's name ends in `_FILE`, it
+contains the path of a file with the token. This file is read again for every point, so that it can be renewed. This
+module may import `host` and `core`.
 """
 
 import base64
@@ -11,7 +12,7 @@ import re
 import ssl
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from datetime import datetime
 
 from storelab.core.errors import UserError
@@ -21,18 +22,45 @@ from storelab.host.processes import run_command
 FILE = "_FILE"
 PROXY = "X509_USER_PROXY"
 XROOTD = ("BEARER_TOKEN", "BEARER_TOKEN_FILE")  # variables in which XRootD's own clients look for a token (WLCG)
-_BEFORE = re.compile(rb"before:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")  # a caveat of macaroons
+WLCG = "wlcg"  # setting of a store: search a token as WLCG's token discovery does
+SHARED_FOLDER = "/tmp"
+_BEFORE = re.compile(rb"before:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")  # expiry of a macaroon (a caveat)
 
 
 def is_file(name: str) -> bool:
-    """Return whether a variable of this name contains the path of a credential file, not the credential."""
+    """Return whether a variable with this name contains the path of a credential file, not the credential."""
     return name.endswith(FILE) or name == PROXY
 
 
-def bearer(name: str | None, environ: Mapping[str, str]) -> str:
-    """Return the token in a variable, or in the file that it names; '' without a token.
+def discover(environ: MutableMapping[str, str]) -> str:
+    """Return the variable with the bearer token that WLCG's token discovery finds; '' without a token.
 
-    Raises UserError if the file does not exist, or if others can read it.
+    Search BEARER_TOKEN, BEARER_TOKEN_FILE, $XDG_RUNTIME_DIR/bt_u<uid> and /tmp/bt_u<uid>, in this order. If a file is
+    found, set BEARER_TOKEN_FILE to it, so that clients find the same token. Raises UserError if the file is not a
+    private regular file of this user: everyone can create files in /tmp.
+    """
+    if given := next((name for name in XROOTD if environ.get(name, "").strip()), None):
+        return given
+    for folder in filter(None, (environ.get("XDG_RUNTIME_DIR"), SHARED_FOLDER)):
+        path = f"{folder}/bt_u{os.geteuid()}"
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(path, "is not a regular file", "remove it, or set BEARER_TOKEN_FILE")
+        if found.st_uid != os.geteuid():
+            raise UserError(path, "belongs to another user", "set BEARER_TOKEN_FILE to your own file")
+        credential_file("BEARER_TOKEN_FILE", path)
+        environ["BEARER_TOKEN_FILE"] = path
+        return "BEARER_TOKEN_FILE"
+    return ""
+
+
+def bearer(name: str | None, environ: Mapping[str, str]) -> str:
+    """Return the token in a variable, or in the file that the variable names; '' if there is no token.
+
+    Raises UserError if the file does not exist, or if other users can read it.
     """
     value = environ.get(name or "", "")
     if value and is_file(name or ""):
@@ -44,27 +72,27 @@ def bearer(name: str | None, environ: Mapping[str, str]) -> str:
 def credential_file(name: str, path: str) -> bytes:
     """Return the content of a file that a variable names.
 
-    Raises UserError if it is unreadable, open to others, or not a regular file: a pipe can block, and it can be read
-    only once, but credentials are read again for every point.
+    Raises UserError if the file cannot be read, if other users can read it, or if it is not a regular file. Pipes are
+    not possible, because they can be read only once, but credentials are read again for every point.
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
             mode = os.fstat(f.fileno()).st_mode
             if not stat.S_ISREG(mode):
-                raise UserError(name, f"it names {path}, which is not a regular file", "name a file")
+                raise UserError(name, f"{path} is not a regular file", "set the variable to the path of a file")
             content = f.read()
     except OSError as error:
-        problem = f"it names {path}, which cannot be read ({error.strerror})"
-        raise UserError(name, problem, "renew the credential, or unset it") from None
+        problem = f"{path} cannot be read ({error.strerror})"
+        raise UserError(name, problem, "renew the credential, or unset the variable") from None
     if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise UserError(name, f"other users can read {path}", f"run `chmod 600 {path}`")
     return content
 
 
 def expires(token: str) -> float | None:
-    """Return the expiry of a JSON web token (`exp`, RFC 7519) or macaroon (its earliest `before:`), in UTC seconds.
+    """Return the expiry of a token in Unix seconds; None if it does not expire.
 
-    None if it has none.
+    It is `exp` of a JSON web token (RFC 7519), or the earliest `before:` of a macaroon.
     """
     try:
         payload = token.split(".")[1]
@@ -83,7 +111,10 @@ def _decoded(text: str) -> bytes:
 
 
 def certificate_ends(path: str) -> float | None:
-    """Return the expiry of the first certificate in a PEM file, which is a proxy's own; None if it is unknown."""
+    """Return the expiry in Unix seconds of the first certificate in a PEM file; None if it is unknown.
+
+    In the file of a proxy, the first certificate is the proxy's own certificate.
+    """
     done = run_command(["openssl", "x509", "-in", path, "-noout", "-enddate"], 20)
     found = re.search(r"notAfter=(.+)", done.stdout)
     try:
@@ -93,7 +124,10 @@ def certificate_ends(path: str) -> float | None:
 
 
 def ends(names: Mapping[str, str], environ: Mapping[str, str]) -> list[tuple[str, str, float]]:
-    """Return (place in the configuration, variable, expiry) of credentials with an expiry. names: variable by place."""
+    """Return place in the configuration, variable and expiry (Unix seconds) of all credentials that expire.
+
+    `names` contains the variable of each place.
+    """
     out = []
     for place, name in names.items():
         if not (value := environ.get(name)):
@@ -110,7 +144,7 @@ def ends_text(seconds: float) -> str:
 
 
 def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError | None:
-    """Return the error to raise if one of `ends` comes within `seconds`, otherwise None."""
+    """Return a UserError if one of these credentials (see `ends`) expires within `seconds`, otherwise None."""
     now = time.time()
     for place, name, when in sorted(found, key=lambda one: one[2]):
         if when < now + seconds:
@@ -121,18 +155,21 @@ def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError 
 
 
 def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> None:
-    """Give a TLS context the certificate and key of the file that the variable names. Raises UserError."""
+    """Load certificate and key from the file that the variable names into a TLS context. Raises UserError."""
     path = environ.get(name, "")
     credential_file(name, path)
     try:
         context.load_cert_chain(path)
     except (OSError, ValueError):  # includes ssl.SSLError
         problem = f"{path} does not contain a certificate with its key"
-        raise UserError(name, problem, "use a PEM file with both, as voms-proxy-init makes it") from None
+        raise UserError(name, problem, "use a PEM file with both, like those of voms-proxy-init") from None
 
 
 def named(names: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    """Raise UserError if a variable that a store names is not set, or if its file is unreadable or open to others."""
+    """Check the variables that a store names.
+
+    Raises UserError if a variable is not set, if its file cannot be read, or if other users can read the file.
+    """
     for place, name in names.items():
         if not (value := environ.get(name)):
             raise UserError(place, f"the environment variable {name} is not set", "set it to the credential")

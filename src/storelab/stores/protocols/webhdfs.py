@@ -1,7 +1,8 @@
-"""WebHDFS as an fsspec file system that reads exact ranges, writes in one request, and detects errors.
+"""WebHDFS as an fsspec file system that reads exact ranges, writes a file with one request, and detects errors.
 
-fsspec's own (2026.9) reads 4 MiB ahead of every range, makes an empty file and appends to it, ignores the status of a
-DataNode's answer to a read, and waits without a timeout. Thread-safe: no cookies, no automatic redirects, one pool.
+The WebHDFS class of fsspec (2026.9) has four problems: it reads 4 MiB more than every range, creates an empty file and
+appends to it, ignores the status of a DataNode's answer to a read, and waits without a timeout. This file system is
+thread-safe, because it has no cookies, no automatic redirects, and one connection pool.
 """
 
 from http.cookiejar import DefaultCookiePolicy
@@ -12,7 +13,7 @@ import requests
 from fsspec.implementations import webhdfs
 from requests.adapters import HTTPAdapter
 
-TIMEOUT = (10, 120)  # seconds: to connect; between two pieces of an answer
+TIMEOUT = (10, 120)  # seconds to connect, and between two pieces of an answer
 HOSTS = 64  # maximum number of NameNodes and DataNodes with open connections
 ABSENT = ("FileNotFoundException", "PathNotFoundException")
 DENIED = ("SecurityException", "AccessControlException")
@@ -20,21 +21,21 @@ OCTETS = {"content-type": "application/octet-stream"}
 
 
 class HdfsError(OSError):
-    """An error that the system answers. `status`: of HTTP; `kind`: name of Java's exception."""
+    """An error that the system answers. `status` is the HTTP status; `kind` is the name of Java's exception."""
 
     kind = ""
     status = 0
 
 
 class HdfsAbsent(FileNotFoundError):
-    """The path does not exist."""
+    """The error of a path that does not exist."""
 
     kind = ""
     status = 0
 
 
 class HdfsDenied(PermissionError):
-    """The user lacks the right."""
+    """The error of a request for which the user has no rights."""
 
     kind = ""
     status = 0
@@ -56,7 +57,7 @@ def judged(answer: requests.Response) -> requests.Response:
 
 
 class WebHDFS(webhdfs.WebHDFS):
-    """WebHDFS for measurements. `connections`: how many are kept to each host."""
+    """WebHDFS for measurements. `connections` is the number of open connections to each host."""
 
     cachable = False
 
@@ -89,12 +90,12 @@ class WebHDFS(webhdfs.WebHDFS):
         )
 
     def send(self, op: str, method: str, path: str, body: bytes, **options: Any) -> None:
-        """Send CREATE or APPEND: the NameNode returns the location, the DataNode receives the body."""
+        """Send CREATE or APPEND. The NameNode answers with a location on a DataNode, which then gets the body."""
         where = self._apply_proxy(self._call(op, method, path, redirect=False, **options).headers["Location"])
         judged(self.session.request(method, where, data=body, headers=OCTETS, timeout=TIMEOUT))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """Return exactly these bytes; like a slice, without those after the end of the file."""
+        """Return exactly these bytes. As in a slice, bytes after the end of the file are left out."""
         if (start or 0) < 0 or (end or 0) < 0:
             start, end = slice(start, end).indices(self.info(path)["size"])[:2]
         begin = start or 0
@@ -105,7 +106,7 @@ class WebHDFS(webhdfs.WebHDFS):
             requested["length"] = end - begin
         try:
             answer = self._call("OPEN", path=path, redirect=False, **requested)
-            if "Location" in answer.headers:  # otherwise a gateway has sent the data itself
+            if "Location" in answer.headers:  # without a location, a gateway has sent the data itself
                 answer = judged(self.session.get(self._apply_proxy(answer.headers["Location"]), timeout=TIMEOUT))
         except HdfsError as error:
             if begin and "out of the range" in str(error):
@@ -117,7 +118,7 @@ class WebHDFS(webhdfs.WebHDFS):
         self.send("CREATE", "PUT", path, value, overwrite="true" if mode == "overwrite" else "false")
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """List a folder; of a file, the file itself."""
+        """Return the entries of a folder. For a file, return the file itself."""
         entries = super().ls(path, detail=True)
         for entry in entries:
             if not entry["pathSuffix"]:
@@ -145,7 +146,7 @@ class WebHDFS(webhdfs.WebHDFS):
 
 
 class File(webhdfs.WebHDFile):
-    """A file whose content is sent with the CREATE; only content after a full buffer is appended."""
+    """A file that is written with one CREATE request. Only content that exceeds the buffer is appended."""
 
     def _initiate_upload(self) -> None:
         self.created = "a" in self.mode

@@ -1,1 +1,1 @@
-"""XRootD: the store (one server or a cluster) and its installation. May import: the same as `stores`."""
+"""XRootD: the store (one server or a cluster) and its installation. The imports of `stores` are allowed here too."""

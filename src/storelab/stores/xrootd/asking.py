@@ -1,7 +1,7 @@
-"""Queries to XRootD daemons in their protocol: what a server has served, and which data servers a redirector knows.
+"""Queries to XRootD daemons in their protocol: request counts of a server, and data servers that a redirector knows.
 
-They use a plain socket instead of XRootD's client, whose threads are unsafe in a process that forks. They use TLS if
-the server requires it.
+The queries use a plain socket, because the threads of XRootD's client are unsafe in a process that forks. They use TLS
+if the server requires it.
 """
 
 import socket
@@ -32,7 +32,7 @@ COUNTS = {
 
 
 def handshake(host: str, port: int, timeout: float = 1.0) -> bool:
-    """Return True if an XRootD server answers the first 20 bytes of root://."""
+    """Return whether an XRootD server answers the first 20 bytes of the root:// protocol."""
     try:
         with socket.create_connection((host, port), timeout) as s:
             s.sendall(struct.pack("!5i", 0, 0, 0, 4, 2012))
@@ -57,7 +57,7 @@ def _answer(s: socket.socket) -> tuple[int, bytes]:
 
 @contextmanager
 def _session(host: str, port: int, ca_file: str | None, timeout: float) -> Iterator[socket.socket]:
-    """Open a connection and log in. ca_file: CA certificates to verify a server with TLS."""
+    """Yield a connection after the login. `ca_file` contains the CA certificates that verify a server with TLS."""
     s = socket.create_connection((host, port), timeout)
     try:
         s.sendall(struct.pack("!5i", 0, 0, 0, 4, 2012))
@@ -76,7 +76,7 @@ def _session(host: str, port: int, ca_file: str | None, timeout: float) -> Itera
 
 
 def _request(host: str, port: int, request: bytes, ca_file: str | None, timeout: float) -> bytes:
-    """Return the whole answer to one request. Raises MeasurementFailed without an answer."""
+    """Send one request, and return the whole answer. Raises MeasurementFailed if there is no answer."""
     try:
         with _session(host, port, ca_file, timeout) as s:
             s.sendall(request)
@@ -95,7 +95,8 @@ def _request(host: str, port: int, request: bytes, ca_file: str | None, timeout:
 def served(host: str, port: int, ca_file: str | None = None, timeout: float = 2.0) -> dict[str, int]:
     """Return the counts of a server since its start (`COUNTS`), and its `pid`.
 
-    Reads and writes are counted when their client has disconnected. Raises MeasurementFailed without an answer.
+    The server counts reads and writes of a client when the client has disconnected. Raises MeasurementFailed if the
+    server does not answer.
     """
     request = struct.pack("!2sHHH4s8si", STREAM, QUERY, STATISTICS, 0, bytes(4), bytes(8), 1) + b"a"
     return counts(_request(host, port, request, ca_file, timeout))
@@ -109,7 +110,7 @@ def counts(text: bytes) -> dict[str, int]:
         found = {name: int(parts[part].findtext(path) or 0) for name, (part, path) in COUNTS.items()}
         return found | {"pid": int(whole.attrib["pid"])}
     except (ElementTree.ParseError, KeyError, ValueError) as error:
-        raise MeasurementFailed(f"its statistics cannot be parsed ({type(error).__name__}: {error})") from None
+        raise MeasurementFailed(f"the statistics cannot be parsed ({type(error).__name__}: {error})") from None
 
 
 def servers_known(host: str, port: int, ca_file: str | None = None, timeout: float = 1.0) -> list[str]:
@@ -119,5 +120,5 @@ def servers_known(host: str, port: int, ca_file: str | None = None, timeout: flo
     """
     request = struct.pack("!2sHH14si", STREAM, LOCATE, 0, bytes(14), 1) + b"*"
     answer = _request(host, port, request, ca_file, timeout).decode(errors="replace").strip("\0\n ")
-    # E.g. `Sw[::10.213.77.10]:10940` for a server that can write; lower-case letters: it does not answer now.
+    # An entry is for example `Sw[::10.213.77.10]:10940`. A lower-case `s` means that the server does not answer now.
     return [place[2:].replace("[::", "").replace("]", "") for place in answer.split() if place[0] == "S"]

@@ -1,6 +1,6 @@
 """Configuration of an XRootD that storelab runs: the text for its daemons, and its certificates.
 
-Times that differ from XRootD's defaults make the start quick, and let the servers notice a loss during a campaign.
+Timeouts that differ from XRootD's defaults make the start quick, and let the servers notice a loss during a campaign.
 """
 
 import ipaddress
@@ -35,8 +35,8 @@ xrootd.tls all
 """
 # Seconds. XRootD's defaults: 90 of startup, 5 of lookup and query deadline, 30 of suspend, 90 of service, 600 of drop.
 WAITS = {"startup": 1, "lookup": 1, "qdl": 1, "suspend": 1, "service": 1, "drop": 10}
-# A server counts the transfers of a connection when it ends, or when the server reports. No one listens on the port of
-# the reports.
+# A server counts the transfers of a connection when it ends, or when the server sends a report. No program receives
+# these reports.
 REPORT, UNUSED_PORT = 1, 9
 CONNECT = 1  # seconds until a data server that was not accepted by a redirector retries; XRootD's default: 10
 
@@ -48,12 +48,12 @@ def _common(node: str, address: str, root: str, tls: bool, http: str = "") -> st
 
 
 def single(address: str, port: int, root: str, tls: bool) -> str:
-    """Return the configuration of a single server; XrdHttp has a separate port."""
+    """Return the configuration of a single server, in which XrdHttp has a separate port."""
     return f"xrd.port {port}\n" + _common("server", address, root, tls, f":{port + 1}") + DATA.format(root=root)
 
 
 def redirector(node: str, address: str, port: int, cms: int, root: str, tls: bool) -> str:
-    """Return the configuration of a manager: its xrootd at `port`, its cmsd at `cms`."""
+    """Return the configuration of a redirector. Its xrootd listens at the port `port`, its cmsd at `cms`."""
     waits = " ".join(f"{name} {seconds}" for name, seconds in WAITS.items())
     return _common(node, address, root, tls) + (
         f"all.role manager\nall.manager {address}:{cms}\nxrd.port {port} if exec xrootd\nxrd.port {cms} if exec cmsd\n"
@@ -62,7 +62,7 @@ def redirector(node: str, address: str, port: int, cms: int, root: str, tls: boo
 
 
 def server(node: str, address: str, port: int, managers: Sequence[str], root: str, tls: bool) -> str:
-    """Return the configuration of a data server of all `managers` (host:port)."""
+    """Return the configuration of a data server that joins all `managers` (host:port)."""
     lines = "".join(f"all.manager all {manager}\n" for manager in managers)
     return _common(node, address, root, tls) + (
         f"all.role server\n{lines}xrd.port {port} if exec xrootd\n"
@@ -71,21 +71,21 @@ def server(node: str, address: str, port: int, managers: Sequence[str], root: st
 
 
 def proxy(node: str, address: str, port: int, origin: str, root: str, tls: bool) -> str:
-    """Return the configuration of a proxy of the redirector `origin` (host:port)."""
+    """Return the configuration of a proxy for the redirector `origin` (host:port)."""
     return _common(node, address, root, tls) + f"xrd.port {port}\nofs.osslib libXrdPss.so\npss.origin {origin}\n"
 
 
 def timeouts() -> dict[str, int]:
-    """Return the time-outs of the configuration in s, by the name of the directive."""
+    """Return the timeouts of the configuration in seconds, by directive."""
     return {f"cms.delay {name}": seconds for name, seconds in WAITS.items()} | {"cms.conwait": CONNECT}
 
 
 def make_certificate(folder: Path, addresses: Sequence[str], place: str) -> None:
     """Write `ca.pem`, `server.pem` (the chain), `server.key` and `authorities` (ca.pem by hash) to an empty folder.
 
-    XRootD's clients look for the host of the URL among the DNS names of a certificate, even if it is an address; other
-    clients look for it among the addresses. So every address is included as both, which `trustme` cannot do. XRootD's
-    client before version 6 needs a folder of authorities, each under the hash of its name.
+    XRootD's clients look for the URL's host among the DNS names of a certificate, even if it is an address. Other
+    clients look for an address among the IP addresses. Therefore every address is included as both, which `trustme`
+    cannot do. XRootD's client before version 6 needs a folder of authorities, whose file names are hashes.
     """
     import trustme
     from cryptography import x509
@@ -119,5 +119,5 @@ def make_certificate(folder: Path, addresses: Sequence[str], place: str) -> None
     (folder / "authorities" / "ca.pem").write_bytes(authority.cert_pem.bytes())
     hashed = processes.run_command([program("openssl", "xrootd", place), "rehash", folder / "authorities"])
     if hashed.returncode:
-        raise MeasurementFailed(f"{place}: the folder of authorities cannot be made: {processes.words(hashed)}")
+        raise MeasurementFailed(f"{place}: the folder of authorities cannot be created: {processes.words(hashed)}")
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())  # last, because it marks the folder as complete

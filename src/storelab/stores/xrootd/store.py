@@ -1,9 +1,9 @@
 """XRootD on this machine, accessed over root:// or HTTP (XrdHttp), in separate network namespaces.
 
-XRootD always listens on all addresses, so it needs namespaces and therefore root. The servers run as the user of their
-package. This user may not be able to reach the store's folder, so the folder is mounted at a reachable place that only
-the servers see. One server has all the data; several servers have parts of them, behind a redirector or a proxy. See
-docs/stores.md.
+XRootD always listens on all addresses. Therefore it needs network namespaces, and root to create them. The servers run
+as the user of their package, who may have no access to the store's folder. Therefore this folder is mounted at a path
+that only the servers see. A single server has all data. Several servers have parts of the data, behind a redirector or
+a proxy. See docs/stores.md.
 """
 
 import contextlib
@@ -44,16 +44,17 @@ MAX_GATEWAYS = 4
 NODES = {"redirector": "r", "manager": "r", "proxy": "p", "server": "s", "cmsd": "s", "xrootd": "x"}
 JOIN_S = 20.0  # seconds until a redirector must know all data servers
 USERS = ("xrootd", "nobody")
-MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # candidates for an existing folder that all users can reach
-# Shell: mount the store's `spool`, its data in it, and a list of hosts; only the program after it sees these mounts,
-# and they end with it. Then give up root permanently: XRootD's option -R changes only the effective user, so it could
-# become root again.
+MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # candidates for an existing folder that all users can access
+# Shell script: mount the store's `spool`, its data and a list of hosts, change to another user permanently, and run a
+# program. Only this program sees the mounts. XRootD's option -R is not used, because it changes only the effective
+# user, so that the program could become root again.
 ENTER = (
     'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 '
     "group=$5 && shift 5 "
     '&& exec setpriv --reuid "$user" --regid "$group" --clear-groups -- "$@"'
 )
-# Write and read one object over root://, in a separate process, because the client starts threads.
+# Python program that writes and reads one object over root://. It is a separate process, because the client starts
+# threads.
 PROBE = """
 import sys
 from XRootD import client
@@ -75,9 +76,9 @@ raise SystemExit(0 if read == data else "data read back differ from what was wri
 
 
 class Settings(ManagedSettings):
-    """An XRootD server, or several data servers behind a gateway, in separate network namespaces; needs root.
+    """An XRootD server, or several data servers behind a gateway.
 
-    XRootD listens on all addresses, hence the namespaces.
+    They run in separate network namespaces, because XRootD listens on all addresses. This needs root.
     """
 
     kind: Literal["xrootd"]
@@ -86,7 +87,7 @@ class Settings(ManagedSettings):
         1,
         ge=1,
         le=MAX_SERVERS,
-        description="Number of data servers; from 2 on, each has its own namespace, and clients connect to a gateway.",
+        description="Number of data servers; with 2 or more, each has its own namespace, and clients use a gateway.",
     )
     gateway: Literal["redirector", "proxy"] = Field(
         "redirector",
@@ -98,7 +99,7 @@ class Settings(ManagedSettings):
         description="Client i runs on the host of data server i, in turn (only with launcher `local` and 2 or more "
         "servers).",
     )
-    tls: Boolean = Field(False, description="Use TLS (roots://, https), with a certificate that storelab makes.")
+    tls: Boolean = Field(False, description="Use TLS (roots://, https), with a certificate that storelab creates.")
     port: int = Field(
         10940,
         ge=1024,
@@ -115,10 +116,10 @@ class Settings(ManagedSettings):
 
 
 class XRootD(Managed):
-    """One server, or several data servers behind gateways. `several`: True for several data servers.
+    """One server, or several data servers behind gateways. `several` is True for several data servers.
 
-    Each gateway and each data server is a node: a network namespace with its own address. A redirector is an xrootd
-    with a cmsd (the manager), and so is a data server; the cmsds exchange the locations of files.
+    Each gateway and each data server is a node: a network namespace with its own address. Redirectors and data servers
+    consist of an xrootd and a cmsd. The cmsds exchange the locations of files.
     """
 
     Settings = Settings
@@ -130,7 +131,7 @@ class XRootD(Managed):
         ("xrootd-server", "xrootd-server-plugins", "iproute2", "openssl"),
         "17 packages, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
     ).parts
-    _asked = 1  # number of gateways in this call of `up`
+    _requested = 1  # number of gateways in this call of `up`
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.protocol = settings.protocol
@@ -141,7 +142,7 @@ class XRootD(Managed):
 
     @cached_property
     def namespace(self) -> Namespace:
-        """The namespace of one server, or of the switch between several."""
+        """The network namespace of a single server, or of the switch between several servers."""
         name = f"sl-{short_name(self.folder)}"
         if self.several:
             return Lan(name, self.settings.subnet, self.place, self.all_nodes())
@@ -173,9 +174,9 @@ class XRootD(Managed):
         return next(known[name] for name in USERS if name in known)
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Return settings with a subnet after those of earlier deployments.
+        """Return the settings of the deployment with this index, with its own subnet.
 
-        The ports may be the same, because each deployment has its own namespaces.
+        The ports stay the same, because each deployment has its own namespaces.
         """
         subnet = ipaddress.IPv4Network(settings.subnet, strict=False)
         first = subnet.network_address + subnet.num_addresses * index
@@ -200,10 +201,13 @@ class XRootD(Managed):
         """Return the number of redirectors that exist, or that this call of `up` starts."""
         if self.settings.gateway != "redirector":
             return 1
-        return max([self._asked, *(self._number(n) for n in self.daemons.records() if n.startswith(self.front))])
+        return max([self._requested, *(self._number(n) for n in self.daemons.records() if n.startswith(self.front))])
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Return the starting order, because a daemon that misses another one waits for seconds before it retries."""
+        """Return the names of the daemons in the order of their start.
+
+        The order matters, because a daemon that does not find another daemon waits for seconds before it retries.
+        """
         if not self.several:
             return (front_ends,)
         numbers = [n.rpartition("-")[2] for n in front_ends] if self.settings.gateway == "redirector" else ["1"]
@@ -229,7 +233,7 @@ class XRootD(Managed):
         return conf.single(here, s.port, root, s.tls)
 
     def environ_of(self, node: str) -> dict[str, str]:
-        """Return additional environment variables of a daemon; a proxy gets the client time-outs of storelab."""
+        """Return additional environment variables of a daemon. A proxy gets the timeouts of storelab's client."""
         out = {"HOME": self.root(), "TMPDIR": self.root()}
         if node.startswith("p"):
             out |= {f"XRD_{name.upper()}": str(value) for name, value in XROOTD.items()}
@@ -259,7 +263,7 @@ class XRootD(Managed):
             raise MeasurementFailed(f"{self.place}: not all {self.settings.servers} data servers are known: {counts}")
 
     def _knows(self, redirector: str) -> int:
-        """Return the number of data servers that a redirector would send clients to; -1 if it does not answer."""
+        """Return the number of data servers to which a redirector sends clients; -1 if it does not answer."""
         try:
             here = self.address_of(self.node_of(redirector))
             return len(asking.servers_known(here, self.settings.port, self.ca_file(), CONDITION_TIMEOUT_S))
@@ -278,13 +282,13 @@ class XRootD(Managed):
         return self.folder / (f"spool-{node}" if self.several else "spool")
 
     def objects(self, node: str) -> Path:
-        """Return the folder of a node's data; for a gateway an empty folder."""
+        """Return the folder of a node's data, which is empty for a gateway."""
         if not self.several:
             return self.data / "objects"
         return self.data / f"server-{node[1:]}" if node.startswith("s") else self.spool(node) / "objects"
 
     def _configuration(self, node: str) -> str:
-        """Return the file name with a hash of the content, so that the command line shows if settings changed."""
+        """Return the name of a configuration file. It has a hash, so that the command line shows changed settings."""
         return f"{node}-{hashlib.sha256(self.text(node).encode()).hexdigest()[:8]}.cfg"
 
     def daemon(self, name: str) -> Daemon:
@@ -311,7 +315,7 @@ class XRootD(Managed):
         )
 
     def make_certificate(self) -> None:
-        """Make a certificate for the addresses of all nodes, once, if the setting `tls` is on."""
+        """Create a certificate for the addresses of all nodes, if the setting `tls` is on and there is none."""
         folder = self.folder / "tls"
         if self.settings.tls and not (folder / "ca.pem").exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -320,14 +324,14 @@ class XRootD(Managed):
             conf.make_certificate(folder, [self.address_of(node) for node in nodes], self.place)
 
     def make_ready(self) -> None:
-        """Stop the other form of this store (one server, or several) if it still runs."""
+        """Prepare all nodes. Stop the other form of this store (a single server or several) if it still runs."""
         strange = [n for n in self.daemons.records() if n not in self.daemon_actors()]
         if strange:
             self._stop(list(self.daemons.records()))
             self.dismantle()
 
     def _start(self, front_ends: int) -> None:
-        self._asked = front_ends
+        self._requested = front_ends
         fronts = {*self.front_ends(), *self.front_actors(front_ends)}
         names = [n for stage in self.stages(sorted(fronts, key=self._number)) for n in stage]
         nodes = list(dict.fromkeys(map(self.node_of, names)))
@@ -346,15 +350,15 @@ class XRootD(Managed):
             folder.mkdir(exist_ok=True, mode=0o700)
             os.chown(folder, user.pw_uid, user.pw_gid)
         (spool / "objects").mkdir(exist_ok=True)  # mount point of the data
-        # The server gives clients the address that its host name resolves to. No name server is reachable from the
-        # namespace.
+        # The server gives clients the address of its host name. It needs a hosts file, because no name server can be
+        # reached from the namespace.
         hosts = f"127.0.0.1 localhost\n{self.address_of(node)} {socket.gethostname()}\n"
         for name, text in ((self._configuration(node), self.text(node)), ("hosts", hosts)):
             if not (spool / name).exists() or (spool / name).read_text() != text:
                 (spool / name).write_text(text)
                 (spool / name).chmod(0o644)
         if self.settings.tls:
-            shutil.rmtree(spool / "authorities", ignore_errors=True)  # existing links would make copytree fail
+            shutil.rmtree(spool / "authorities", ignore_errors=True)  # copytree fails if links exist already
             shutil.copytree(self.folder / "tls", spool, symlinks=True, dirs_exist_ok=True)
             (spool / "server.key").chmod(0o400)
             for path in (spool, *(spool / n for n in ("server.key", "server.pem", "ca.pem", "authorities"))):
@@ -383,9 +387,9 @@ class XRootD(Managed):
         return Endpoint(self._url(node, protocol), ca_file=self.ca_file(), protocol=protocol)
 
     def access(self, account: int = 0, front_end: int = 0) -> Access:
-        """Return access over HTTP, and directly to the data servers.
+        """Return access over HTTP, directly to the data servers.
 
-        The client of root:// starts threads, which are unsafe in a process that forks.
+        The root:// client is not used, because it starts threads, which are unsafe in a process that forks.
         """
         self.endpoints(front_end + 1)
         return self._way()
@@ -410,7 +414,7 @@ class XRootD(Managed):
                 raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
 
     def command_prefix(self, client: int) -> tuple[str, ...]:
-        """Return a prefix with `nsenter`, because a client does not need the mount namespace of `ip netns exec`."""
+        """Return a command prefix that enters only the network namespace of a data server."""
         if not (self.several and self.settings.jobs_on_servers):
             return ()
         server = self.servers()[client % self.settings.servers]
@@ -423,7 +427,7 @@ class XRootD(Managed):
         return self.servers() if self.several else []
 
     def condition(self) -> Condition:
-        """Return the condition by the data servers that the first redirector knows; others cannot be reached."""
+        """Return the condition from the data servers that the first redirector knows. Others cannot be reached."""
         if not self.several:
             return super().condition()
         known, wanted = self._knows("redirector-1"), self.settings.servers
@@ -441,10 +445,10 @@ class XRootD(Managed):
         return {"device": INSIDE, "namespace": self.namespace.space(self.node_of(actor))}  # type: ignore[attr-defined]
 
     def request_counts(self) -> dict[str, dict[str, int] | None]:
-        """Return the servers' counts, requested in parallel so that a hanging server does not delay the others."""
+        """Return the servers' counts. They are requested in parallel, because a hanging server would delay others."""
         if not self.several:
             return {}
-        if self.settings.gateway == "proxy":  # its connections stay open, so wait for its report
+        if self.settings.gateway == "proxy":  # the proxy's connections stay open, so wait for the next report
             time.sleep(1.2 * conf.REPORT)
         gateways = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
 
@@ -469,16 +473,16 @@ class XRootD(Managed):
         return facts
 
 
-# Several data servers hold parts of one tree. A redirector lists, makes and removes folders on only one of them, and
-# waits before it makes a file. Outside of measurements, storelab therefore accesses the data servers directly, like a
-# site's own tools; the redirector learns of the changes from them.
+# Several data servers store parts of one tree. A redirector lists, creates and removes folders on only one of them, and
+# waits before it creates a file. Therefore storelab accesses the data servers directly outside of measurements, like
+# the tools of a site. The data servers report the changes to the redirector.
 
-if TYPE_CHECKING:  # it loads urllib3, which planning does not need
+if TYPE_CHECKING:  # this module imports urllib3, which planning does not need
     from storelab.stores.protocols.files import FilesAccess
 
 
 class JoinedAccess(Access):
-    """Access to several data servers as one store. ways: access to each of them, in the order of their numbers."""
+    """Access to several data servers as one store. `ways` contains the access to each server, in order."""
 
     deletes_at_once = 100  # the same as FilesAccess
 
@@ -486,14 +490,14 @@ class JoinedAccess(Access):
         self.ways, self.place = list(ways), place
 
     def _from(self, bucket: str, key: str) -> "list[FilesAccess]":
-        """Return the servers in the order in which they are tried for this key; a new file goes to the first."""
+        """Return the servers in the order in which they are tried for this key. The first one gets a new file."""
         first = zlib.crc32(f"{bucket}/{key}".encode()) % len(self.ways)
         return self.ways[first:] + self.ways[:first]
 
     def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
         """Return the object from the first server that has it.
 
-        If no server has it, raises the error of a server that did not answer.
+        If no server has the object, raise the error of a server that did not answer, or return None.
         """
         trouble: UserError | MeasurementFailed | None = None
         without = 0
@@ -541,7 +545,7 @@ class JoinedAccess(Access):
         return sorted({found for way in self._with(bucket) for found in way.prefixes(bucket, above)})
 
     def make_bucket(self, bucket: str) -> None:
-        """Make the bucket on every server."""
+        """Create the bucket on every server."""
         there = 0
         for way in self.ways:
             try:

@@ -88,7 +88,7 @@ def test_points_may_be_separate_jobs(tmp_path, monkeypatch, slurm):
     assert check(settings) == NONE
     (point,) = plan.make(settings, WORKLOADS)
     monkeypatch.setattr(srun, "cluster", lambda: 2)
-    assert check(settings).startswith("launcher.nodes: 3 nodes are wanted, but the cluster has 2")
+    assert check(settings).startswith("launcher.nodes: 3 nodes are configured, but the cluster has 2")
     # 10 s, 60 s around it, 120 s to start: in minutes
     assert workflow.jobs(settings, {"p": point}) == ({"p": 2}, {"p": 4})
     assert "allocation" in refusal(choose.make, settings, point, tmp_path, [{}])

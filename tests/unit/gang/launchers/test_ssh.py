@@ -81,7 +81,7 @@ def test_wrong_hosts_are_refused():
     two = settings(kind="ssh", hosts=["user@node1", "ssh://node2:2222"])
     assert choose.most_nodes(two) == 2
     message = refusal(choose.most_nodes, settings(kind="ssh", hosts=["n1"], nodes=2))
-    assert message.startswith("launcher.nodes: 2 nodes are wanted, but launcher.hosts has 1")
+    assert message.startswith("launcher.nodes: 2 nodes are configured, but launcher.hosts has 1")
 
 
 def test_missing_ssh_is_refused(monkeypatch):

@@ -159,7 +159,7 @@ def test_incomplete_listing_is_an_error(monkeypatch):
     for fault, words in (
         ("more without a token", "the server reports more entries, but no token to continue"),
         ("pages repeat", "its pages repeat"),
-        ("pages without an end", "it has no end after 20 pages"),
+        ("pages without an end", "it does not end after 20 pages"),
     ):
         for versioning in ("", "Enabled")[: 2 if fault == "more without a token" else 1]:
             with laid_out(fault, versioning=versioning) as (store, bucket, server):
@@ -371,7 +371,7 @@ def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
     cases = {
         "versioning is Enabled: overwritten and deleted objects use space until `clean`": {},
         "versioning is Suspended": {"versioning": "Suspended"},
-        "object lock (GOVERNANCE for 7 days): what storelab": {"lock": ("GOVERNANCE", 7)},
+        "object lock (GOVERNANCE for 7 days): objects of storelab": {"lock": ("GOVERNANCE", 7)},
         "object lock is on without a default retention": {"lock": ()},
         "MFA delete is on": {"mfa_delete": True},
     }
