@@ -92,7 +92,7 @@ def test_tables_and_figures_that_the_records_do_not_give_are_named(packed, tmp_p
     code, out, err = in_process(tmp_path, "unpack", str(pack), "new")
     assert code == 1 and "bit-identical" not in out
     assert (
-        f"new/results/{NAME}: rebuilt with a different result: tables/points.csv, figures/index.json; it was packed by"
+        f"new/results/{NAME}: the rebuilt files differ: tables/points.csv, figures/index.json; the pack was made by"
         in err
     )
 

@@ -134,4 +134,4 @@ def test_notebooks_run(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     explored, faults = ((tmp_path / f"{name}.html").read_text() for name in ("explore", "faults"))
     assert "read_entries" in explored and "<iframe" in explored and "latency_ms" in explored
-    assert "No faults in this campaign" in faults and "widget" not in faults.partition("<body")[2]
+    assert "This campaign has no faults" in faults and "widget" not in faults.partition("<body")[2]

@@ -1,8 +1,8 @@
-"""Compare two sides point by point: find campaign and store of each side, match their points, and print ratios.
+"""Compare two campaigns or stores point by point, and print the ratios.
 
-The points of a side come from `tables/points.csv` if it is newer than the raw records. Otherwise they come from the raw
-records, which are verified and read without writing anything. Points are comparable if they have the same workload and
-axes; an axis that one campaign does not know has its default there. The store must be the same, unless stores are named
+The points of a side are read from `tables/points.csv` if it matches the raw records. Otherwise they are read from the
+raw records, which are verified; no file is written. Points are comparable if they have the same workload and axes. If
+one campaign does not have an axis, its default is used. The store must be the same, unless the user names the stores,
 or each side has only one store. May import: `tables`, `records`, `parts`, `statistics`, `core`.
 """
 
@@ -26,7 +26,7 @@ from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows over all points
 CORRECTED = ("p_corrected", "verdict_corrected")
-RUN_COLUMNS = ("rep", "value", "bound_by")  # columns of a run, in addition to those that identify it
+RUN_COLUMNS = ("rep", "value", "bound_by")  # columns of runs, in addition to the columns that identify a point
 Key = tuple[Any, ...]
 
 
@@ -34,8 +34,8 @@ Key = tuple[Any, ...]
 class Side:
     """One side of a comparison.
 
-    `name` as given; folder, plan and points.csv of its campaign; its store (None: all); `source`: a description of
-    where the points come from.
+    name: as given by the user; folder, plan, points: of its campaign (points.csv of workloads with a rate); store: the
+    compared store (None: all); source: where the points were read from.
     """
 
     name: str
@@ -51,9 +51,10 @@ class Side:
 
 
 def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
-    """Return the folder and the store from `results/x`, `x`, `results/x:store` or `x:store`.
+    """Return the folder and the store (None: all) that a text names: `results/x`, `x`, `results/x:store` or `x:store`.
 
-    results: returns the folder of campaigns that are given only by name.
+    results: function that returns the folder of campaigns, for campaigns without a path. Raises UserError if the
+    campaign does not exist.
     """
     names = [(text, None), (text.rpartition(":")[0], text.rpartition(":")[2])]
     for parent in (Path, results):
@@ -67,9 +68,10 @@ def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
 
 
 def read(text: str, results: Callable[[], Path], store: str | None = None) -> Side:
-    """Return the side that a text names.
+    """Return the side of a comparison that a text names (`split`). store: the store, if the text does not name it.
 
-    Raises UserError: no campaign, damaged records, unknown store, or no valid run.
+    Raises UserError if the campaign does not exist, its records are damaged, it has no valid run, or the store has no
+    run.
     """
     folder, named = split(text, results)
     store = store or named
@@ -77,16 +79,16 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
     side = side_from_tables(text, folder, table, source, store)
     if store is not None and store not in side.stores:
         raise UserError(
-            f"{folder}:{store}", "is not a store with a run in this campaign", f"one of: {', '.join(side.stores)}"
+            f"{folder}:{store}", "is not a store with a run in this campaign", f"use one of: {', '.join(side.stores)}"
         )
     return side
 
 
 def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
-    """Return a function from a name to its table, and the source of the tables.
+    """Return a function that returns a table by its name, and a text about the source of the tables.
 
-    The source is the CSV file if it is complete and matches the raw records; otherwise the raw records, which are
-    verified. Raises UserError: damaged records.
+    The tables are the CSV files if points.csv matches the raw records. Otherwise they are made from the raw records,
+    which are verified. Raises UserError if the records are damaged.
     """
     path = folder / "tables" / "points.csv"
     if path.exists() and not derived.damaged_tables(folder, ["points"]):
@@ -97,9 +99,9 @@ def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
 def side_from_tables(
     name: str, folder: Path, table: Callable[[str], pd.DataFrame], source: str, store: str | None = None
 ) -> Side:
-    """Return a side from the tables of its campaign (`newest_tables`).
+    """Return a side from the tables of its campaign. table, source: the result of `newest_tables`.
 
-    Raises UserError: no valid run.
+    Raises UserError if the campaign has no valid run.
     """
     plan = read_plan(folder)
     side = Side(name, folder, plan, rated(plain(plan, table("points"))), store, source)
@@ -109,9 +111,9 @@ def side_from_tables(
 
 
 def matched(a: Side, b: Side) -> tuple[Side, Side]:
-    """Return both sides with one store each, or both without (compared store by store).
+    """Return both sides with one store each, or both without a store, which are compared store by store.
 
-    Raises UserError if it is not clear which stores are meant.
+    Raises UserError if the stores to compare are not clear.
     """
     if a.store is None and b.store is None and not set(a.stores) & set(b.stores):
         if len(a.stores) == len(b.stores) == 1:
@@ -119,7 +121,7 @@ def matched(a: Side, b: Side) -> tuple[Side, Side]:
         raise UserError(
             f"{a.name} and {b.name}",
             f"have no store in common ({', '.join(a.stores)}; {', '.join(b.stores)})",
-            "name one on each side: FOLDER:STORE",
+            "name one store on each side: FOLDER:STORE",
         )
     if (a.store is None) == (b.store is None):
         return a, b
@@ -127,20 +129,23 @@ def matched(a: Side, b: Side) -> tuple[Side, Side]:
     if len(open_.stores) > 1 and known.store not in open_.stores:
         raise UserError(
             open_.name,
-            f"has several stores and none is {known.store}",
-            f"name one: FOLDER:STORE of {', '.join(open_.stores)}",
+            f"has several stores, but not {known.store}",
+            f"name one of them as FOLDER:STORE: {', '.join(open_.stores)}",
         )
     store = known.store if known.store in open_.stores else open_.stores[0]
     return (a, replace(b, store=store)) if open_ is b else (replace(a, store=store), b)
 
 
 def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
-    """Return the default of each axis by (workload, axis column)."""
+    """Return the defaults of all axes of a plan: (workload, column of the axis) -> default."""
     return {(w, axis["column"]): axis["default"] for w, d in plan["workloads"].items() for axis in d["axes"]}
 
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
-    """Return the runs by (store or None, workload, axes …, metric): rep, value, other `RUN_COLUMNS`."""
+    """Return the runs of a side: (store or None, workload, axes …, metric) -> table with RUN_COLUMNS.
+
+    columns: columns of the axes; known_defaults: defaults for axes that this side does not have.
+    """
     rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
     usual, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
@@ -158,22 +163,22 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
 
 
 def values_of(rows: pd.DataFrame) -> dict[int, float]:
-    """Return repetition -> value of these runs."""
+    """Return the values of these runs: repetition -> value."""
     return {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
 
 
 def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """Return the table, and how many points of A and of B have no counterpart.
+    """Return the table of ratios B / A, and how many points of A and of B have no counterpart.
 
-    Raises UserError: nothing is comparable.
+    The table has one row per comparable point and metric, followed by rows over all points (workload `all`). Columns:
+    store_a, store_b, workload, all axes, metric, points (their number), n_a, n_b, median_a, median_b (in MB/s, 1/s or
+    ms, by metric), ratio, low, high, coverage_percent, p, verdict, reason, p_corrected and verdict_corrected (corrected
+    for the number of rows), and bound_by (client or link, if it limited a run on one side).
 
-    days: campaigns like A that differ only in the day; intervals then include the variation between days
+    days: campaigns like A that differ only in the day. If they are given, intervals include the variation between days
     (`statistics.ratios`).
 
-    One row per comparable point and metric, then the rows over all points (workload `all`), B over A: store_a, store_b,
-    workload, all axes, metric, points (1, or the number of all), n_a, n_b, median_a, median_b (MB/s, 1/s or ms, by
-    metric), ratio, low, high, coverage_percent, p, verdict, reason, p_corrected and verdict_corrected (for the number
-    of rows), and bound_by (client or link, if calibration shows that it limited a run on one side).
+    Raises UserError if no point is comparable.
     """
     a, b = matched(a, b)
     da, db = defaults(a.plan), defaults(b.plan)
@@ -209,15 +214,15 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
 
 
 def order_of(key: Key) -> tuple[Any, ...]:
-    """Return the sort key: store, workload and axes (unknown before known), then speed before latencies."""
+    """Return the sort key of a row: store, workload and axes (null values first), then the speed before latencies."""
     return [(v is not None, str(type(v)), v) for v in key[:-1]], list(groups.COLUMNS).index(key[-1])
 
 
 @dataclass(frozen=True)
 class Between:
-    """The variance of the logarithm between days, with its degrees of freedom.
+    """The variances of the logarithm between days, with their degrees of freedom.
 
-    There is one for single points and one for the mean over points.
+    point: for single points; whole: for the mean over all points.
     """
 
     point: tuple[float, int]
@@ -225,7 +230,7 @@ class Between:
 
 
 def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Between:
-    """Return the variation between days, from the points that all days have; NaN if there are none."""
+    """Return the variation between days, from the points that all days have. Without such points, it is NaN."""
     common = [key for key in keys if all(key in of_day for of_day in days)]
     if not days or not common:
         return Between((math.nan, 0), (math.nan, 0))
@@ -235,7 +240,7 @@ def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Betwee
 
 
 def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with p and verdict corrected for their number."""
+    """Return the rows with p values and verdicts corrected for the number of rows."""
     found = zip(rows, ratios.corrected([r["p"] for r in rows]), strict=True)
     return [r | dict(zip(CORRECTED, (p, ratios.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
 
@@ -246,7 +251,7 @@ def _overall(
     rows: list[dict[str, Any]],
     between: tuple[float, int],
 ) -> dict[str, Any]:
-    """Return the row of a metric over all points; a single point is its own summary."""
+    """Return the row of a metric over all points. For a single point, it has the values of this point."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if groups.kind(r["metric"]) == metric)
@@ -267,14 +272,14 @@ def dates(side: Side) -> tuple[str, ...]:
 
 
 def other_days(a: Side, b: Side) -> bool:
-    """Return whether A and B are two campaigns that were measured on different days."""
+    """Return True if A and B are two campaigns that were measured on different days."""
     return a.folder.resolve() != b.folder.resolve() and not set(dates(a)) & set(dates(b))
 
 
 def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
-    """Return the rows that are slower after the correction, and whose whole interval is beyond `margin_percent`.
+    """Return the rows whose corrected verdict is `slower`, and whose whole interval is beyond `margin_percent`.
 
-    They include the rows over all points; with `overall` only those.
+    overall: return only rows over all points; by default, these are included.
     """
     rows = table[((table["workload"] == ALL) | (not overall)) & (table["verdict_corrected"] == ratios.SLOWER)]
     worse = [
@@ -285,7 +290,7 @@ def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = Fal
 
 
 def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]:
-    """Return the axis columns of a workload that differ between its rows, and those that are the same for all."""
+    """Return the axes of a workload that differ between its rows, and the axes that are equal in all rows."""
     rows = points[points["workload"] == workload]
     first = points.columns.get_loc("workload") + 1
     axes = [c for c in points.columns[first : points.columns.get_loc("metric")] if rows[c].notna().any()]
@@ -298,9 +303,9 @@ def _row_texts(row: Mapping[str, Any], columns: list[str]) -> list[str]:
 
 
 def described(points: pd.DataFrame) -> list[str]:
-    """Return each row in words: its store, its workload, and the axes that differ.
+    """Return each row in words: store, workload, and the axes that differ between rows.
 
-    The store (the first column) is named if there are several; axes are the columns up to `metric`.
+    The store (the first column) is only named if there are several. Axes are the columns up to `metric`.
     """
     varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
     store = points.columns[0]
@@ -318,7 +323,7 @@ def described(points: pd.DataFrame) -> list[str]:
 
 
 def in_common(points: pd.DataFrame) -> list[str]:
-    """Return the axes that all rows of each workload share: `get: s5cmd, 1 bucket`."""
+    """Return for each workload the axes that are equal in all its rows, such as `get: s5cmd, 1 bucket`."""
     shared = {
         w: _row_texts(points[points["workload"] == w].iloc[0], _varying(points, w)[1])
         for w in points["workload"].unique()
@@ -326,15 +331,15 @@ def in_common(points: pd.DataFrame) -> list[str]:
     return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in shared.items() if parts]
 
 
-# Output of `storelab compare`: one row per comparable point, then those over all points.
+# Output of `storelab compare`: one row per comparable point, followed by rows over all points.
 
 COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.UNDECIDED: "dim"}
 RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
 
 
 def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> None:
-    """Print the table on the terminal, with the sources of both sides and the notes below it."""
-    # In a file or pipe, each row is one line.
+    """Print the sources of both sides, the table of `compare`, and notes."""
+    # In a file or pipe, the table is wide enough to print each row on one line.
     console = Console(highlight=False, width=None if Console().is_terminal else 160)
     points = table[table["workload"] != ALL]
     console.print(
@@ -357,8 +362,8 @@ def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Se
 def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> Iterator[str]:
     """Yield the notes below the table.
 
-    These are fixed axes, reasons of undecided rows, points without a counterpart, the effect of the correction, and the
-    variation between days. alone: number of such points in A and B.
+    The notes are about axes that are equal in all rows, reasons of undecided rows, points without a counterpart, the
+    correction, and the variation between days. alone: numbers of points of A and B without a counterpart.
     """
     points = table[table["workload"] != ALL]
     yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
@@ -367,16 +372,16 @@ def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: S
         yield f"Without a counterpart: {labels.plural(alone[0], 'point')} of A, {labels.plural(alone[1], 'point')} of B"
     if (tested := int(points["p"].notna().sum())) > 1:
         yield (
-            f"Corrected for {tested} rows (Benjamini and Hochberg): of the rows called different, at most 5 % are so "
-            "by chance; in brackets the uncorrected verdict."
+            f"Corrected for {tested} rows (Benjamini and Hochberg): of the rows reported as different, at most "
+            "5 % differ only by chance; in brackets the uncorrected verdict."
         )
     if days:
         yield f"Intervals include the variation between days, from {labels.plural(len(days), 'campaign')}."
     elif other_days(a, b):
         on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(dates, (a, b)))
         yield (
-            "Warning: A was measured on {}, B on {}, and the variation between days is not known: a difference may be "
-            "due to the day. Repeat a campaign on several days and name these with --days.".format(*on)
+            "Warning: A was measured on {}, B on {}, and the variation between days is not known: a difference can be "
+            "due to the day. Repeat a campaign on several days and name these campaigns with --days.".format(*on)
         )
 
 

@@ -1,4 +1,4 @@
-"""Print what `storelab explain` shows about a code, a file or a number: table, rows, points, records, versions.
+"""Output of `storelab explain` about a code, a file or a number: table, rows, points, records, versions.
 
 May import: `papers`, `core`.
 """
@@ -14,15 +14,26 @@ from storelab.analysis.papers.origin import PaperItem
 from storelab.core import sealed
 from storelab.core.errors import UserError, nearest, shown
 
-MAX_POINTS = 5  # points that are listed if there are more
+MAX_POINTS = 5  # maximum number of points that are listed by default
 KINDS = {"figures": origin.FIGURE, "tables": origin.TABLE, "tex": origin.TEX}
 
 
 def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | None = None) -> list[PaperItem] | Path:
     """Return the figures, tables, numbers, claims and verdicts that a text names.
 
-    For a table of a joined paper, return `codes.csv` of that paper. folders: campaigns to search for codes and numbers.
-    A number of `preferred` is used if that campaign has it. Raises UserError if nothing has this name.
+    For the code of a table that only a joined paper has, return the path of that paper's `codes.csv`. Raises UserError
+    if nothing has this name.
+
+    Parameters
+    ----------
+    what
+        A code, a file of a campaign, or the name of a number, claim, figure or table.
+    folders
+        The campaigns to search for codes and names.
+    results
+        The folder of results, whose joined papers are searched.
+    preferred
+        The campaign whose number is returned if several campaigns have one with this name.
     """
     if items := _items_of_file(what):
         return items
@@ -38,7 +49,7 @@ def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | N
         return items
     if origin.is_code(what) and what.upper() == what:
         problem = f"{what} is not a code in {_searched(folders, results)}"
-        hint = "a code belongs to unchanged records: rebuild the paper, or name its campaign first"
+        hint = "codes change with the records: rebuild the paper, or name its campaign before the code"
         raise UserError("explain", problem, hint)
     if not members:
         problem = f"{shown(what)} cannot be found: no tables in {_searched(folders, results)}"
@@ -59,7 +70,7 @@ def _searched(folders: Sequence[Path], results: Path) -> str:
 
 
 def _readable(folder: Path) -> list[Member]:
-    """Return a campaign that has tables; empty if they do not exist."""
+    """Return a list with the campaign in a folder. If it has no tables, the list is empty."""
     try:
         return gathered([folder])
     except UserError:
@@ -67,7 +78,10 @@ def _readable(folder: Path) -> list[Member]:
 
 
 def _items_of_file(what: str) -> list[PaperItem]:
-    """Return what a file contains: `results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
+    """Return the item in a file, such as `results/x/figures/y.pdf`, `…/tables/y.csv` or `…/tex/table_y.tex`.
+
+    If the path does not have this form, the list is empty.
+    """
     path = Path(what)
     kind, folder = KINDS.get(path.parent.name), path.parent.parent
     if kind is None or not is_campaign(folder):
@@ -84,13 +98,13 @@ def _items_of_file(what: str) -> list[PaperItem]:
 
 
 def _paper_with_code(code: str, results: Path) -> Path | None:
-    """Return the `codes.csv` of the joined paper that has this code."""
+    """Return the path of `codes.csv` of the joined paper that has this code, or None."""
     pages = sorted((results / "papers").glob("*/tables/codes.csv"))
     return next((page for page in pages if (pd.read_csv(page)["code"] == code).any()), None)
 
 
 def _items_with_name(member: Member, name: str) -> list[PaperItem]:
-    """Return the numbers of this name; without any, the claims, figures or tables."""
+    """Return the numbers with this name. If there are none, return the claims, figures or tables with this name."""
     kinds = (origin.NUMBER, origin.CLAIM, origin.FIGURE, origin.TABLE, origin.TEX)
     items = [t for t in origin.items(member) if t.kind in kinds and name in (t.name, t.name.partition(", ")[0])]
     first = next((kind for kind in kinds if any(t.kind == kind for t in items)), None)
@@ -113,7 +127,7 @@ def text(item: PaperItem, every: bool = False) -> Iterator[str]:
     for rows in item.rows:
         yield f"  rows      {member.folder / 'tables' / f'{rows.table}.csv'}: {rows.lines}"
     if not keys:
-        yield "  points    none: it does not depend on measured points"
+        yield "  points    none, because the item does not depend on measured points"
         return
     listed = keys if every else keys[:MAX_POINTS]
     more = f" (first {MAX_POINTS}; --all lists all)" if len(keys) > len(listed) else ""
@@ -132,7 +146,7 @@ def text(item: PaperItem, every: bool = False) -> Iterator[str]:
 
 
 def paper_lines(page: Path, code: str) -> Iterator[str]:
-    """Yield the lines about a table that only the joined paper has."""
+    """Yield the lines that explain a table that only a joined paper has. page: `codes.csv` of the paper."""
     table = pd.read_csv(page)
     r = table[table["code"] == code.upper()].iloc[0]
     folder = page.parent.parent

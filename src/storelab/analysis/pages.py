@@ -1,6 +1,6 @@
-"""Build pages of headings, tables and lines, as text and as one HTML file: for `quick`, and for capabilities of stores.
+"""Pages of headings, tables and lines, as text and as one HTML file, for `storelab quick` and for docs/capabilities.md.
 
-`history` builds its pages from the same parts. May import: `tables`, `parts`, `core`.
+`history` uses the same classes. May import: `tables`, `parts`, `core`.
 """
 
 import textwrap
@@ -18,14 +18,15 @@ from storelab.analysis.tables import build, verdicts
 from storelab.core import units
 
 TEMPLATE = Path(__file__).with_suffix(".html")
-WIDE = 100  # characters of a line of text
+WIDE = 100  # maximum number of characters of a line of text
 
 
 @dataclass
 class Section:
-    """A heading, a table (first column words, the others numbers), lines below it, and a drawing (SVG, only in HTML).
+    """A section of a page: a heading, a table, lines below it, and a drawing.
 
-    `shows` describes the drawing in words.
+    The first column of the table has words, the others numbers. drawing: SVG, which is only in the HTML; shows: text
+    that describes the drawing.
     """
 
     title: str
@@ -49,7 +50,7 @@ class Section:
 
 @dataclass
 class Page:
-    """A page with a title, a paragraph below it, and sections."""
+    """A page with a title, a paragraph below the title (`under`), and sections."""
 
     title: str
     under: str
@@ -75,9 +76,9 @@ READERS = {
 
 
 def page(campaign_dir: Path, url: str, seconds: float) -> Page:
-    """Return the page of a campaign on one endpoint, from its tables.
+    """Return the page about a campaign that measured one endpoint, from its tables.
 
-    seconds: how long measuring took.
+    url: the title of the page; seconds: duration of the measurement.
     """
     names = ("points", "throughput", "latency", "sparse", "capabilities", "verdicts", "environment")
     tables = {name: build.read(campaign_dir, name) for name in names}
@@ -95,7 +96,7 @@ def page(campaign_dir: Path, url: str, seconds: float) -> Page:
 
 
 def under(tables: dict[str, pd.DataFrame], seconds: float) -> str:
-    """Return the paragraph below the title: what was measured, from where and when, and the meaning of the numbers."""
+    """Return the paragraph below the title: server, host, time and duration, and the meaning of the numbers."""
     groups = tables["environment"].drop_duplicates(["group", "item"]).set_index(["group", "item"])["value"]
     store = f"store {tables['points']['store'].iloc[0]}"
     system, cores = _text(groups.get((store, "version"))), _text(groups.get(("environment", "cores")))
@@ -110,11 +111,11 @@ def under(tables: dict[str, pd.DataFrame], seconds: float) -> str:
 
 
 def can(answers: pd.DataFrame) -> Section:
-    """Return the section about capabilities: the number of plain yes answers, and the others with their evidence."""
+    """Return the section about capabilities: the number of answers `yes`, and all other answers with their evidence."""
     tried = answers[~answers["answer"].isin(["not tried", "error"])]
     yes, out = tried[tried["answer"] == "yes"], Section("Capabilities")
     if len(answers):
-        out.lines.append(f"{len(yes)} of {labels.plural(len(tried), 'question')} were answered with a plain yes.")
+        out.lines.append(f"{len(yes)} of {labels.plural(len(tried), 'question')} were answered with yes.")
     for r in tried[tried["answer"] != "yes"].itertuples():
         evidence = " ".join(str(r.evidence).split())
         out.lines.append(f"  {r.answer}: {_plain(r.topic)}, {_plain(r.check)}: {evidence[:160]}")
@@ -128,22 +129,22 @@ def _plain(name: str) -> str:
 
 
 def _ordered(moved: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows by size, uploads first, then by workers.
+    """Return the rows sorted by size, workload (uploads first) and workers.
 
-    A campaign that moves no objects has no rows and lacks these columns.
+    Without rows, these columns can be missing, so that nothing is sorted.
     """
     order = ["object_size_bytes", "workload", "workers"]
     return moved.sort_values(order, ascending=[True, False, True]) if len(moved) else moved
 
 
 def _moved(r: Any) -> tuple[str, str]:
-    """Return the moved objects of a row, and the number of requests in flight."""
+    """Return the first cells of a row: operation and object size, and the number of requests in flight."""
     size = labels.cell("object_size_bytes", r.object_size_bytes)
     return f"{labels.value_text('workload', r.workload)} of {size}", f"{int(r.clients * r.workers)}"
 
 
 def rates(found: pd.DataFrame) -> Section:
-    """Return the section about uploads and downloads of objects, with a row per kind of object and load."""
+    """Return the section about uploads and downloads, with one row per operation, object size and load."""
     moved = found[found["workload"].isin(groups.MOVING)]
     out = Section("Uploads and downloads", ["", "in flight", "objects/s", "MB/s", "failed"])
     for r in _ordered(moved).itertuples():
@@ -159,7 +160,7 @@ def rates(found: pd.DataFrame) -> Section:
 
 
 def latencies(found: pd.DataFrame) -> Section:
-    """Return the section about the latency of one operation, by operations in flight."""
+    """Return the section about latency, with one row per operation, object size and number of requests in flight."""
     moved = found[found["workload"].isin(groups.MOVING)] if len(found) else found
     out = Section("Latency of one operation, in ms", ["", "in flight", "50 % within", "90 % within", "99 % within"])
     for r in _ordered(moved).itertuples():
@@ -176,11 +177,11 @@ def latencies(found: pd.DataFrame) -> Section:
     return out
 
 
-FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # a campaign has the fraction that it sweeps, or both
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # a campaign has one of these axes, or both
 
 
 def sparse(found: pd.DataFrame) -> Section:
-    """Return the section about reads of a ROOT file, by reader."""
+    """Return the section about reads of a ROOT file, with one row per selection and reader."""
     out = Section(
         "Sparse reads of a ROOT file", ["", "entries/s", "MB/s needed", "moved / needed", "requests per read"]
     )
@@ -238,7 +239,7 @@ tried. Stores that were asked the same questions share a table. Questions of one
 {% endfor %}
 {% endfor %}
 
-## Evidence of answers that are not a plain yes
+## Evidence of answers other than yes
 
 | store | question | answer | evidence |
 |---|---|---|---|
@@ -249,9 +250,9 @@ tried. Stores that were asked the same questions share a table. Questions of one
 
 
 def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
-    """Return docs/capabilities.md: tables of answers with a column per deployment, then the evidence.
+    """Return docs/capabilities.md: tables of answers with one column per deployment, and the evidence.
 
-    The evidence covers all answers other than a plain yes.
+    The evidence is given for all answers other than `yes`.
     """
     rows = labelled(table)
     rows = rows.assign(topic=rows["topic"].map(_plain), check=rows["check"].map(_plain))
@@ -272,7 +273,7 @@ def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
 
 
 def _answers(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the lines of a table of answers: topic, questions with equal answers, and the answer of each name."""
+    """Return the lines of a table of answers: topic, questions with equal answers, and one answer per deployment."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for (topic, check), answers in rows.groupby(["topic", "check"], sort=False):
         known = answers.set_index("deployment")["answer"]

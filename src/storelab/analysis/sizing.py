@@ -1,8 +1,8 @@
 """Estimate how many clients fill a link, and how much data a campaign with many clients records.
 
-The rate of a client is limited by its own link, and by its ceiling against a near-null server (`calibration.csv`). A
-campaign without calibration uses the highest measured rate instead. The size of records per operation is that of the
-campaign.
+The rate of a client is limited by its own link, and by its ceiling against a near-null server (`calibration.csv`). For
+a campaign without calibration, the highest measured rate is used instead. The size of records per operation is taken
+from the campaign.
 """
 
 import math
@@ -32,7 +32,10 @@ PLACES = (
 
 
 def _rows(tables: dict[str, pd.DataFrame], name: str, column: str, rate: str, operation: str, engine: str):
-    """Return the rows of this table about clients of this engine, of every object size."""
+    """Return the rows of a table for an operation and engine, with any object size.
+
+    column, rate: the columns of the operation and of the rate.
+    """
     t = tables[name]
     if not len(t):
         return t
@@ -41,7 +44,7 @@ def _rows(tables: dict[str, pd.DataFrame], name: str, column: str, rate: str, op
 
 
 def largest(tables: dict[str, pd.DataFrame], operation: str, engine: str) -> int | None:
-    """Return the largest measured object size in bytes of this operation and engine; None if none was measured."""
+    """Return the largest measured object size in bytes for an operation and engine, or None if none was measured."""
     found = [_rows(tables, name, column, rate, operation, engine) for name, _, column, rate in PLACES]
     sizes = [rows["object_size_bytes"].max() for rows in found if len(rows)]
     return int(max(sizes)) if sizes else None
@@ -63,18 +66,22 @@ def one_client(
     known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
     measured = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
     what = f"{operation} of {size} B by {engine}" if size else f"{operation} by {engine}"
-    raise UserError("size", f"the campaign has no measurement of {what}", f"it has: {measured or 'nothing'}")
+    hint = f"use one of: {measured}" if measured else "measure it first"
+    raise UserError("size", f"the campaign has no measurement of {what}", hint)
 
 
 def clients_for(link: float, client_link: float, most: float) -> int:
-    """Return how many clients fill `link`, in bytes/s, if each has its own link and reaches at most `most`."""
+    """Return how many clients fill a link, if each has its own link and reaches at most the rate `most`.
+
+    link, client_link, most: bytes/s.
+    """
     return math.ceil(link / min(client_link, most))
 
 
 def record_bytes(campaign: Campaign) -> tuple[float, float]:
     """Return the bytes of records per operation (files `ops`), and the other bytes per client of a point.
 
-    The latter are run.json and the monitor's samples.
+    The other bytes are those of run.json and of the samples of the monitor.
     """
     operations = clients = rows = rest = 0
     for key, run in campaign.runs.items():
@@ -87,14 +94,15 @@ def record_bytes(campaign: Campaign) -> tuple[float, float]:
             else:
                 rest += entry["bytes"]
     if not operations or not clients:
-        raise UserError("size", "the campaign has no operations", "name another campaign")
+        raise UserError("size", "the campaign has no operations", "name a campaign with operations")
     return rows / operations, rest / clients
 
 
 def estimate(campaign: Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
-    """Return the size of records and the number of files of a campaign with this number of points; volumes in bytes.
+    """Return the expected size of records in bytes, and the number of files, of a campaign.
 
-    clients: in each point; rate_per_s: operations/s of one client.
+    clients: number of clients of each point; points: number of points; seconds: duration of a point; rate_per_s:
+    operations/s of one client.
     """
     per_operation, per_client = record_bytes(campaign)
     operations = clients * seconds * rate_per_s

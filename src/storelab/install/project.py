@@ -18,6 +18,30 @@ SOURCES = ("envs/go", "envs/hdfs")
 # A new project has no records. Therefore its first campaign is one that measures.
 FIRST = ("campaign: reference ", "campaign: demo            # a file in campaigns/: it says what is measured\n")
 
+# Files of a new project that the checkout has in another form.
+README = """# {name}: a project of storelab
+
+| to do | command |
+|---|---|
+| check this machine | `storelab doctor` |
+| measure the demonstration, and build its paper | `make demo` |
+| measure your own store | add it to `config.yaml`, then `make measure CAMPAIGN=site` |
+| build a paper again from its records | `make paper CAMPAIGN=site` |
+
+`config.yaml` has the stores and limits, `campaigns/` what is measured, `results/<campaign>/raw/` the
+records. Commit these three; everything else can be made again. `storelab --help` lists all commands.
+"""
+IGNORED = """/.venv/
+/.storelab/
+/.snakemake/
+/results/*/*
+!/results/*/raw/
+!/results/*/links.yaml
+__pycache__/
+.ipynb_checkpoints/
+*.tmp
+"""
+
 
 def shipped(name: str) -> Path:
     """Return the path of a file or folder that belongs to storelab, in a wheel or a checkout. It may not exist."""
@@ -44,16 +68,21 @@ def init(folder: Path) -> list[str]:
 
     Raises UserError before anything is written, if a file with different content exists.
     """
-    wanted = {name: (path, _content(name, path)) for name, path in files().items()}
+    wanted: dict[str, tuple[Path | None, bytes]] = {
+        name: (path, _content(name, path)) for name, path in files().items()
+    }
     if "Snakefile" not in wanted:
         raise UserError(
             "init", f"{shipped('Snakefile')} does not exist", "install a wheel of storelab, or use a complete checkout"
         )
+    readme = README.format(name=folder.resolve().name).encode()
+    wanted |= {"README.md": (None, readme), ".gitignore": (None, IGNORED.encode())}
     new = [name for name, (_, content) in wanted.items() if not _exists_unchanged(folder, name, content)]
     for name in new:
         source, content = wanted[name]
         records.write_atomic(folder / name, content, sync=False)
-        shutil.copymode(source, folder / name)
+        if source:
+            shutil.copymode(source, folder / name)
     return new
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import ssl
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -214,6 +215,8 @@ class Root(FolderEndpoint):
     example = "root://door.example.org:1094//folder"
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
+        with suppress(UserError):  # the client does not use such a file
+            tokens.discover(os.environ)
         sources = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
         return [(self.place, name, when) for _, name, when in tokens.ends(sources, os.environ)]
 
@@ -238,8 +241,9 @@ class HttpSettings(Folder):
     token: str | None = Field(
         None,
         description="Name of the environment variable with a bearer token or macaroon. If the name ends in `_FILE`, "
-        "the variable is the path of a file that contains it. This file is read again for every point.",
-        pattern=r"^[A-Z_][A-Z0-9_]*$",
+        "the variable is the path of a file that contains it. This file is read again for every point. `wlcg`: search "
+        "the token as WLCG's token discovery does, see docs/credentials.md.",
+        pattern=r"^([A-Z_][A-Z0-9_]*|wlcg)$",
     )
     certificate: str | None = Field(
         None,
@@ -261,12 +265,23 @@ class Http(FolderEndpoint):
     def endpoint(self, url: str) -> Endpoint:
         s = self.settings
         tokens.named(self._wallet(), os.environ)
-        settings = {"token": s.token, "certificate": s.certificate}
+        settings = {"token": self._token(), "certificate": s.certificate}
         return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **settings)
+
+    def _token(self) -> str | None:
+        """Return the variable with the token. Raises UserError if `wlcg` finds none."""
+        if self.settings.token != tokens.WLCG:
+            return self.settings.token
+        if name := tokens.discover(os.environ):
+            return name
+        problem = (
+            f"no token in {', '.join(tokens.XROOTD)}, $XDG_RUNTIME_DIR/bt_u{os.geteuid()} or /tmp/bt_u{os.geteuid()}"
+        )
+        raise UserError(f"{self.place}.token", problem, "get a token, for example with oidc-token or htgettoken")
 
     def _wallet(self) -> dict[str, str]:
         """Return the environment variables of the credentials, by their place in the configuration."""
-        settings = {"token": self.settings.token, "certificate": self.settings.certificate}
+        settings = {"token": self._token(), "certificate": self.settings.certificate}
         return {f"{self.place}.{key}": name for key, name in settings.items() if name}
 
     def credentials_end(self) -> list[tuple[str, str, float]]:

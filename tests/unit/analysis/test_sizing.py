@@ -40,7 +40,7 @@ def test_or_what_it_reached_at_the_near_null_server(campaign):
 
 
 def test_of_what_was_not_measured_it_says_what_was(campaign):
-    with pytest.raises(UserError, match=r"has no measurement of get of 5 B by s5cmd; it has: .*get s5cmd 4000 B"):
+    with pytest.raises(UserError, match=r"has no measurement of get of 5 B by s5cmd; use one of: .*get s5cmd 4000 B"):
         one(campaign[False], "get", 5)
 
 
@@ -50,7 +50,7 @@ def test_the_largest_size_that_was_measured_is_the_default(campaign):
         measured = {p["axes"]["object_size"] for p in load(folder).plan["points"] if p["workload"] == "get"}
         assert sizing.largest(found, "get", "s5cmd") == max(measured) == 10_000_000
         assert sizing.largest(found, "get", "obstore") is None
-    with pytest.raises(UserError, match=r"has no measurement of get by obstore; it has: "):
+    with pytest.raises(UserError, match=r"has no measurement of get by obstore; use one of: "):
         sizing.one_client(load(folder), found, "get", "obstore", None)
 
 

@@ -28,5 +28,6 @@ def test_uses_have_a_client_and_known_axes():
 def test_packages_of_engines_are_pinned():
     """ROOT is installed separately (`storelab install root`); numpy comes with the others."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = {re.split(r"[=<>\[ ]", line)[0] for line in project["dependencies"]}
+    needed = project["dependencies"] + [line for lines in project["optional-dependencies"].values() for line in lines]
+    pinned = {re.split(r"[=<>\[ ]", line)[0] for line in needed}
     assert set(engines.PACKAGES) - pinned == {"numpy", "root"}

@@ -83,5 +83,5 @@ def test_pack_refuses_texts_with_secrets(tmp_path):
     path.write_text(json.dumps({"reason": f"the token {TOKEN}"}))
     members._without_secrets({"raw/run.json": b'{"reason": "nothing"}', "a.parquet": TOKEN.encode()})
     for name, member in (("raw/failed.json", path), ("report.html", TOKEN.encode())):
-        with pytest.raises(UserError, match="holds a key or token, or a similar text: nothing was packed"):
+        with pytest.raises(UserError, match="contains a text that looks like a key or token: nothing was packed"):
             members._without_secrets({name: member})

@@ -56,6 +56,33 @@ def test_project_has_all_files_of_the_rules(tmp_path):
     assert included and included <= here.keys()
 
 
+def test_new_project_keeps_records_and_ignores_the_rest(tmp_path):
+    project.init(tmp_path / "lab")
+    assert (tmp_path / "lab" / "README.md").read_text().startswith("# lab: a project of storelab\n")
+    git = ["git", "-C", str(tmp_path / "lab")]
+    subprocess.run([*git, "init", "-q"], check=True)
+    kept = ["results/a/raw/plan.json", "results/a/links.yaml", "config.yaml"]
+    ignored = ["results/a/tables/x.csv", ".storelab/x", ".venv/x", ".snakemake/x"]
+    done = subprocess.run([*git, "check-ignore", *kept, *ignored], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ignored
+
+
+def test_edited_configuration_is_not_packaged(tmp_path):
+    def built():
+        hook = SimpleNamespace(target_name="sdist", root=str(tmp_path), config={"files": []})
+        HOOK.initialize(hook, "standard", {"force_include": {}})
+
+    (tmp_path / "config.yaml").write_text("campaign: reference\n")
+    built()  # outside of a checkout, as in an unpacked source package
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        subprocess.run([*git, *command], check=True)
+    built()
+    (tmp_path / "config.yaml").write_text("stores: {mine: {endpoint: 'https://s3.example.org'}}\n")
+    with pytest.raises(SystemExit, match=r"config.yaml: is not as committed.*git stash push"):
+        built()
+
+
 def test_new_project_has_a_campaign_to_measure(tmp_path):
     project.init(tmp_path)
     ours, theirs = (stores_config.load(root / "config.yaml") for root in (ROOT, tmp_path))
@@ -108,7 +135,7 @@ def test_wheel_has_project_and_install_files():
 def test_editable_install_copies_nothing():
     asked: dict = {"force_include": {}}
     HOOK.initialize(SimpleNamespace(target_name="wheel"), "editable", asked)
-    HOOK.initialize(SimpleNamespace(target_name="sdist"), "standard", asked)
+    HOOK.initialize(SimpleNamespace(target_name="sdist", root=str(ROOT)), "standard", asked)
     assert asked == {"force_include": {}}
 
 

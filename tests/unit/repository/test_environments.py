@@ -80,6 +80,33 @@ def test_newer_python_is_checked_where_a_network_is(tmp_path, says, code, words)
     assert done.returncode == code and words in done.stdout + done.stderr
 
 
+def test_public_checks_are_parts_of_ours():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    assert [[s["run"] for s in job["steps"] if "run" in s] for job in jobs.values()] == [
+        [".ci/run lint"],
+        [".ci/run test"],
+    ]
+    versions = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if "Python :: 3." in c]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == versions
+    done = subprocess.run([ROOT / ".ci/run", "lnit"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "usage: .ci/run [lint|test|heavy]\n")
+
+
+@pytest.mark.parametrize(
+    ("part", "made"), [("lint", ["lint", "resolve 3.14"]), ("test", ["test PYTEST_OPTIONS=--minimum-passed 2600"])]
+)
+def test_part_of_the_checks_runs_nothing_else(part, made, tmp_path):
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / ".ci/minimum").write_text("2600 1 1\n")
+    for place, begin in (("bin/make", ""), (".ci/resolve", "resolve ")):
+        (tmp_path / place).write_text(f'#!/bin/sh\necho "{begin}$*" >> {tmp_path}/asked\n')
+        (tmp_path / place).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    subprocess.run([tmp_path / ".ci/run", part], env=environ, check=True)
+    assert (tmp_path / "asked").read_text().splitlines() == made
+
+
 STORELAB = """#!/bin/bash
 echo "$*" >> asked
 case "$*" in

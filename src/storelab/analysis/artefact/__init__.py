@@ -1,7 +1,7 @@
-"""A campaign as one file that others can check and rebuild.
+"""Packs: a campaign as one file that others can check and rebuild.
 
-`members.py` determines what is in it and describes it (RO-Crate); `archive.py` writes the file, takes it apart, and
-makes the tables and figures again.
+`members` lists the files of a pack and describes them (RO-Crate). `archive` writes and unpacks the file, and makes the
+tables and figures again.
 
 May import: `figures`, `tables`, `records`, `core`.
 """

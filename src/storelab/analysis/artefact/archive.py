@@ -1,8 +1,8 @@
-"""Write a pack file, unpack and check it elsewhere, and make tables and figures again to compare them.
+"""Write a pack, unpack and check it on another machine, and make tables and figures again to compare them.
 
-A pack is a ZIP file whose bytes depend only on its members and their checksums. Members are not compressed: other
-versions of a compressor write other bytes, and Parquet files, the largest part of a campaign, are already compressed.
-The reader trusts nothing in a pack: neither names, nor sizes, nor links.
+A pack is a ZIP file whose bytes depend only on its members. Members are not compressed, because different versions of a
+compressor write different bytes. The largest part of a campaign are Parquet files, which are already compressed. A pack
+is not trusted when it is read: names, sizes and links are checked.
 """
 
 import errno
@@ -29,21 +29,21 @@ from storelab.core.errors import MeasurementFailed, UserError, shown
 
 Member = Path | bytes
 SUMS, METADATA = "SHA256SUMS", "ro-crate-metadata.json"
-WHEN = (1980, 1, 1, 0, 0, 0)  # time stamp of every member: the earliest that a ZIP can store
+WHEN = (1980, 1, 1, 0, 0, 0)  # time stamp of all members, the earliest that a ZIP file can store
 CHUNK = 1 << 20
-MAX_SUMS = 10**8  # maximum bytes of the list, which is read as a whole: about a million files
+MAX_SUMS = 10**8  # maximum size of the list of checksums in bytes (about a million files); it is read as a whole
 AGAIN = "download the pack again from its source"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
 def write(target: Path, members: Mapping[str, Member]) -> None:
-    """Write the whole pack to `target`, or nothing.
+    """Write a pack atomically. members: name in the pack -> file or content.
 
-    Raises UserError: a name is not allowed in a pack, or a file changed meanwhile.
+    Raises UserError if a name is not allowed in a pack, or if a file changes while it is packed.
     """
     for name in members:
         if wrong := _wrong_name(name):
-            raise UserError(shown(name), f"cannot be in a pack: its name {wrong}", "give it another name")
+            raise UserError(shown(name), f"cannot be in a pack: its name {wrong}", "rename the file")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -52,7 +52,7 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
             _add(archive, SUMS, integrity.sums_text(sums))
         records.move_in(temporary, target)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # the error of a full disk has no file name
+        if error.filename in (None, str(temporary)):  # if the disk is full, the error has no file name
             error.filename = str(target)
         raise
     finally:
@@ -60,7 +60,7 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
-    """Add a member to the archive; return its SHA-256."""
+    """Add a member to the archive, and return its SHA-256 checksum."""
     info = zipfile.ZipInfo(name, WHEN)
     info.create_system = 3  # Unix, so that the permissions below are used
     runs = isinstance(member, Path) and bool(member.stat().st_mode & stat.S_IXUSR)
@@ -70,7 +70,7 @@ def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     with opened as source, archive.open(info, "w") as sink:
         digest, size = _copy(source, sink)
     if size != wanted:
-        raise UserError(str(member), "changed while it was packed", "pack the campaign when nothing writes to it")
+        raise UserError(str(member), "changed while it was packed", "pack again when no process writes to the campaign")
     return digest
 
 
@@ -80,7 +80,7 @@ def size_of(member: Member) -> int:
 
 
 def _copy(source: BinaryIO, sink: BinaryIO) -> tuple[str, int]:
-    """Copy a stream; return SHA-256 and size of the copied bytes."""
+    """Copy a stream, and return the SHA-256 checksum and the size of the copied bytes."""
     digest, size = hashlib.sha256(), 0
     while part := source.read(CHUNK):
         sink.write(part)
@@ -90,22 +90,22 @@ def _copy(source: BinaryIO, sink: BinaryIO) -> tuple[str, int]:
 
 
 def extract(path: Path, folder: Path) -> dict[str, str]:
-    """Write every member below the empty `folder`; return name -> SHA-256 of the list in the pack.
+    """Write all members of a pack to an empty folder, and return the list of the pack: name -> SHA-256 checksum.
 
-    Raises UserError at the first member that differs from the list, points out of the folder, is a link, is missing or
-    was added. Files written before remain.
+    Raises UserError if a member differs from the list, has a path outside the folder, is a link, is missing, or is not
+    in the list. Files that were written before are not removed.
     """
     with _opened(path) as archive:
         infos = _members(path, archive)
         if SUMS not in infos:
-            raise UserError(str(path), f"is not a pack of storelab: it has no {SUMS}", AGAIN)
+            raise UserError(str(path), f"is not a pack of storelab, because it has no {SUMS}", AGAIN)
         listed = integrity.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
         _same_names(path, listed, infos)
         _require_space(path, folder, sum(info.file_size for info in infos.values()))
         now = time.time()
         for name in sorted(infos):
             _place(path, archive, infos[name], folder / name, listed.get(name))
-            os.utime(folder / name, (now, now))  # the same time for all, so that no file is outdated for Snakemake
+            os.utime(folder / name, (now, now))  # the same time for all: Snakemake makes none of them again
     return listed
 
 
@@ -126,18 +126,16 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the files in the archive by name.
-
-    Raises UserError for a member that is not allowed.
-    """
+    """Return the files in an archive: name -> entry. Raises UserError if a member is not allowed."""
     out: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         place = f"{path}: {shown(info.orig_filename)}"
         kind = stat.S_IFMT(info.external_attr >> 16)
         if wrong := _wrong_name(info.orig_filename.removesuffix("/")):
-            raise UserError(place, f"its name {wrong}: nothing was unpacked", "no pack of storelab has such a name")
+            problem = f"the name {wrong}, which storelab never writes: nothing was unpacked"
+            raise UserError(place, problem, AGAIN)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise UserError(place, "is a link or a device: nothing was unpacked", "no pack of storelab has one")
+            raise UserError(place, "is a link or a device, which storelab never packs: nothing was unpacked", AGAIN)
         if info.orig_filename in out:
             raise UserError(place, "is in the pack twice", AGAIN)
         if not info.orig_filename.endswith("/"):
@@ -148,7 +146,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 def _wrong_name(name: str) -> str:
     parts = name.split("/")
     if name.startswith("/") or "\\" in name or any(part in ("", ".", "..") for part in parts):
-        return "points out of the folder"
+        return "is a path outside the folder"
     if not name.isprintable():
         return "has characters that cannot be printed"
     return "is too long" if len(name.encode()) > 1000 or max(len(p.encode()) for p in parts) > 255 else ""
@@ -158,25 +156,25 @@ def _same_names(path: Path, listed: Mapping[str, str], infos: Mapping[str, zipfi
     if gone := sorted(listed.keys() - infos.keys()):
         raise UserError(f"{path}: {gone[0]}", f"is missing, but {SUMS} lists it", AGAIN)
     if added := sorted(infos.keys() - listed.keys() - {SUMS}):
-        raise UserError(f"{path}: {added[0]}", f"was added after it was packed: {SUMS} does not list it", AGAIN)
+        raise UserError(f"{path}: {added[0]}", f"was added to the pack later: {SUMS} does not list it", AGAIN)
 
 
 def _require_space(path: Path, folder: Path, wanted: int) -> None:
     free = shutil.disk_usage(folder).free
     if wanted > free:
-        problem = f"holds {units.human_size(wanted)}, and {folder.parent} has {units.human_size(free)} free"
+        problem = f"needs {units.human_size(wanted)}, but {folder.parent} has only {units.human_size(free)} free"
         raise UserError(str(path), problem, "unpack it on another disk")
 
 
 @contextmanager
 def _reading(path: Path, name: str) -> Iterator[None]:
-    """Report data that the ZIP reader cannot read as a changed member."""
+    """Return a context that reports data which cannot be read as a member that was changed."""
     try:
         yield
     except DAMAGE:
         raise _changed(path, name) from None
     except OSError as error:
-        if error.errno == errno.EINVAL:  # the archive points before the start of the file
+        if error.errno == errno.EINVAL:  # the archive refers to a position before the start of the file
             raise _changed(path, name) from None
         raise
 
@@ -189,7 +187,7 @@ def _sums(path: Path, archive: zipfile.ZipFile) -> bytes:
 
 
 def _place(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path, digest: str | None) -> None:
-    """Write a member to `target` and check its SHA-256 `digest` (None for the list itself, which has no entry)."""
+    """Write a member to `target` and check its SHA-256 checksum `digest` (None for the list, which has none)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _reading(path, info.filename), archive.open(info) as source, target.open("xb") as sink:
         found, _ = _copy(source, sink)
@@ -212,8 +210,8 @@ MAX_NAMED = 3  # maximum number of differing files that are named
 class Rebuilt:
     """The numbers of tables and figures that were made again with the same result.
 
-    same_pictures: pictures with the same bytes, of all `pictures`. Another version of matplotlib draws the same data
-    with other bytes.
+    pictures: number of all pictures; same_pictures: number of pictures with the same bytes. Another version of
+    matplotlib draws the same data with other bytes.
     """
 
     tables: int
@@ -223,10 +221,10 @@ class Rebuilt:
 
 
 def unpack(pack: Path, folder: Path) -> tuple[Path, int, bool]:
-    """Unpack a pack; return folder of the campaign, number of files, and whether this pack was there already.
+    """Unpack a pack. Returns the campaign's folder, the number of files, and True if the pack existed there before.
 
-    Nothing is placed unless all of it is valid. Raises UserError: the pack was changed, or the folder has other
-    content.
+    No file is written to the folder unless the whole pack is valid. Raises UserError if the pack was changed, or if the
+    folder has other content.
     """
     if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
         raise UserError(str(folder), "exists and is not a folder", "choose another folder")
@@ -248,12 +246,13 @@ def unpack(pack: Path, folder: Path) -> tuple[Path, int, bool]:
 
 
 def _move_whole(work: Path, folder: Path) -> None:
-    """Move the files to a new folder by one rename; to an empty folder (maybe the working folder) with the list last.
+    """Move the unpacked files to their folder. A new folder is made by one rename.
 
-    After a kill there is no list, so the folder is treated as other content.
+    If the folder exists and is empty, the list of checksums is moved last. If the process is killed before, the folder
+    has no list and is not treated as this pack.
     """
     if not folder.is_dir():
-        os.umask(mask := os.umask(0))  # the mask can only be read by setting it
+        os.umask(mask := os.umask(0))  # reading the mask is only possible by setting it
         work.chmod(0o777 & ~mask)
         os.replace(work, folder)
         return
@@ -262,22 +261,23 @@ def _move_whole(work: Path, folder: Path) -> None:
 
 
 def _campaign_of(pack: Path, folder: Path) -> Path:
-    """Return `results/<name>`.
+    """Return the path `results/<name>` of the campaign in an unpacked folder.
 
-    Raises UserError: there is none, or several.
+    Raises UserError if there is not exactly one campaign.
     """
     found = sorted(p.parent.parent.relative_to(folder) for p in folder.glob("results/*/raw/plan.json"))
     if len(found) != 1 or not (folder / METADATA).is_file():
-        raise UserError(str(pack), f"contains {len(found)} campaigns: it is not a pack of storelab", AGAIN)
+        problem = f"is not a pack of storelab: it contains {len(found)} campaigns, or no {METADATA}"
+        raise UserError(str(pack), problem, AGAIN)
     read_plan(folder / found[0])
     return found[0]
 
 
 def _same_pack(work: Path, folder: Path, listed: dict[str, str]) -> None:
-    """Raise UserError if the folder has anything except this pack, or a file of the pack that was changed."""
+    """Raise UserError if a folder does not contain this pack, or if one of its files was changed."""
     sums, other = work / SUMS, folder / SUMS
     if not other.is_file() or other.read_bytes() != sums.read_bytes():
-        raise UserError(str(folder), "is not empty: it has other content", "choose a new folder")
+        raise UserError(str(folder), "is not empty and has other content", "choose a new folder")
     for name, digest in listed.items():
         place = folder / name
         if not place.is_file() or records.sha256(place) != digest:
@@ -285,9 +285,9 @@ def _same_pack(work: Path, folder: Path, listed: dict[str, str]) -> None:
 
 
 def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
-    """Make tables and figures of an unpacked campaign from its records in a temporary folder, and compare them.
+    """Make the tables and figures of an unpacked campaign again in a temporary folder, and compare them.
 
-    Raises MeasurementFailed if a table has other bytes, or a figure shows other data.
+    Raises MeasurementFailed if a table has other bytes, or if a figure shows other data.
     """
     from storelab.analysis.figures import write as figures
     from storelab.analysis.tables import build as tables
@@ -305,8 +305,8 @@ def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
         if differing:
             more = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
             raise MeasurementFailed(
-                f"{campaign_dir}: rebuilt with a different result: {', '.join(differing[:MAX_NAMED])}{more}; "
-                f"it was packed by storelab {_packed_by(campaign_dir)}, this is {__version__}"
+                f"{campaign_dir}: the rebuilt files differ: {', '.join(differing[:MAX_NAMED])}{more}; "
+                f"the pack was made by storelab {_packed_by(campaign_dir)}, this is version {__version__}"
             )
         count = {kind: len(list((made / kind).glob(glob))) for kind, glob in kinds.items()}
         pictures = [p for glob in ("*.pdf", "*.png") for p in (made / "figures").glob(glob)]
@@ -322,7 +322,7 @@ def _differing(packed: Path, made: Path, glob: str) -> list[str]:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Return whether two files are the same; for figures, without the checksums of their pictures."""
+    """Return True if two files are equal. For descriptions of figures, checksums of pictures are ignored."""
     if not (one.is_file() and other.is_file()):
         return False
     if one.suffix != ".json":
@@ -331,7 +331,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _content(content: Any) -> Any:
-    """Return the data in the `.json` of a figure or of the index, without checksums."""
+    """Return the content of the `.json` of a figure or of the index without checksums."""
     sums = ("sha256", *records.SUM_KEYS)
     return {k: _content(v) for k, v in content.items() if k not in sums} if isinstance(content, dict) else content
 

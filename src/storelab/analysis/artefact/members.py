@@ -1,8 +1,8 @@
-"""List the members of a pack, a project folder with one campaign, and describe it in machine-readable form.
+"""Members of a pack, which is a project folder with one campaign, and its machine-readable description.
 
-A pack has no secrets and no paths of this machine. `ro-crate-metadata.json` (RO-Crate 1.1 with the profiles Workflow
-RO-Crate 1.0, Process Run Crate and Workflow Run Crate 0.5), `CITATION.cff` and `.zenodo.json` describe it. They are
-plain JSON-LD and have only times of the records, so that the same campaign gives the same text.
+A pack contains no secrets and no paths of this machine. It is described by `ro-crate-metadata.json` (RO-Crate 1.1 with
+the profiles Workflow RO-Crate 1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5), `CITATION.cff` and
+`.zenodo.json`. These files contain only times from the records, so that the same campaign gives the same text.
 """
 
 import json
@@ -57,7 +57,7 @@ SNAKEMAKE = {
     "identifier": {"@id": "https://snakemake.github.io"},
     "url": {"@id": "https://snakemake.github.io"},
 }
-CODE_LICENSE = "BSD-3-Clause"  # of the workflow, which is part of storelab
+CODE_LICENSE = "BSD-3-Clause"  # license of the workflow, which is part of storelab
 KEYWORDS = ("storage", "benchmark", "High Energy Physics")
 Entity = dict[str, Any]
 
@@ -66,8 +66,9 @@ Entity = dict[str, Any]
 class About:
     """The description of a campaign.
 
-    folder: of its results in the pack, as `results/demo`; begin, end: of its measurements, ISO 8601, UTC; software:
-    (name, version) of measuring and measured programs; failed: points without a result.
+    folder: folder of the results in the pack, such as `results/demo`; begin, end: times of the measurements (ISO 8601,
+    UTC); points: number of points; failed: number of points without a result; software: (name, version) of the
+    measuring and the measured programs; storelab: version that made the pack.
     """
 
     name: str
@@ -97,7 +98,7 @@ class About:
 
 
 def metadata(about: About, files: Mapping[str, int]) -> bytes:
-    """Return `ro-crate-metadata.json` of a pack with these files: name -> size."""
+    """Return `ro-crate-metadata.json` of a pack. files: name in the pack -> size in bytes."""
     folders = {f"{about.folder}/{kind}/": parts_of_pack for kind, parts_of_pack in FOLDERS.items()}
     folders = {name: parts_of_pack for name, parts_of_pack in folders.items() if _below(name, files)}
     outside = [name for name in files if not any(name.startswith(folder) for folder in folders)]
@@ -160,13 +161,13 @@ def _below(folder: str, files: Iterable[str]) -> list[str]:
 
 
 def _id(name: str) -> Entity:
-    """Return a reference to an entity: a file by its path, with characters not allowed in a URI as %xx."""
+    """Return a reference to an entity, such as a file by its path. Characters that a URI cannot have are escaped."""
     mark = "#" if name.startswith("#") else ""
     return {"@id": name if name.startswith("https:") else mark + quote(name.removeprefix("#"), safe="/~")}
 
 
 def _ids(names: Iterable[str]) -> list[Entity] | Entity:
-    """Return references; a single one is not a list, as RO-Crate 1.1 recommends."""
+    """Return references to entities. As RO-Crate 1.1 recommends, a single reference is not in a list."""
     found = [_id(name) for name in names]
     return found[0] if len(found) == 1 else found
 
@@ -198,7 +199,7 @@ def _program(name: str, version: str) -> Entity:
 
 
 def _parameter(name: str) -> Entity:
-    """Return an input or output of the workflow; its example is the file or folder of this pack."""
+    """Return the entity for an input or output of the workflow. Its example is a file or folder of this pack."""
     kind = "Dataset" if name.endswith("/") else "File"
     parameter = {"@type": "FormalParameter", "name": PurePosixPath(name).name, "additionalType": kind}
     return _parameter_of(name) | parameter | {"workExample": _id(name)}
@@ -250,10 +251,10 @@ def _workflow(about: About, size: int, takes: list[str], makes: list[str], autho
 
 
 def citation(about: About) -> bytes:
-    """Return `CITATION.cff`, Citation File Format 1.2.0."""
+    """Return `CITATION.cff` in the Citation File Format 1.2.0."""
     data = {
         "cff-version": "1.2.0",
-        "message": "If you use these data, please cite them, and storelab.",
+        "message": "If you use these data, please cite them and storelab.",
         "type": "dataset",
         "title": about.title,
         "abstract": about.description,
@@ -296,19 +297,20 @@ def _json(data: Any) -> bytes:
 # --- content of the pack ---
 
 PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # file -> target of `make`
-# OWN_PLACES and OWN_KEYS: configuration keys that describe the machine or its user, or may hold a secret.
-RECORDS = ("json", "csv", "tex")  # files in which no normal text looks like a key
+# LOCAL_FOLDERS and LOCAL_KEYS are configuration keys that describe the machine or its user, or can contain a secret.
+RECORDS = ("json", "csv", "tex")  # types of files in which normal text never looks like a key or token
 TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
 LOCAL_FOLDERS = ("state", "scratch", "results")
-LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
+LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options", "hosts"}
 
 
 def everything(
     campaign: Campaign, layers: config.Layers, project: Mapping[str, Path], license: str
 ) -> tuple[dict[str, Member], list[str]]:
-    """Return all members (name -> file or content), and which of PAPERS were left out.
+    """Return all members of a pack (name -> file or content), and those of PAPERS that are excluded as outdated.
 
-    project: files of the project folder (Snakefile, rules …). Campaigns and config.yaml come from the campaign instead.
+    layers: configuration of the campaign; project: files of the project folder (Snakefile, rules …), of which
+    config.yaml and campaign files are replaced by those of the campaign; license: license of the data.
     """
     project_files = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
     results, left = results_of(campaign)
@@ -324,21 +326,23 @@ def everything(
 
 
 def _without_secrets(members: Mapping[str, Member]) -> None:
-    """Raise UserError if a text to be packed holds a key or a token; records cannot be changed any more."""
+    """Raise UserError if a text of the pack contains a key or token."""
     for name, member in members.items():
         kind = name.rpartition(".")[2]
         if kind not in TEXTS:
             continue
         text = (member if isinstance(member, bytes) else member.read_bytes()).decode(errors="replace")
         if holds_secret(text, unknown=kind in RECORDS):
-            problem = "holds a key or token, or a similar text: nothing was packed"
-            raise UserError(str(member) if isinstance(member, Path) else name, problem, "measure or make it again")
+            problem = "contains a text that looks like a key or token: nothing was packed"
+            hint = "measure again, or make the file again, without this text"
+            raise UserError(str(member) if isinstance(member, Path) else name, problem, hint)
 
 
 def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
-    """Return name below the campaign's folder -> file: records, tables, figures, and papers.
+    """Return the records, tables, figures and papers of a campaign, and the papers that are excluded as outdated.
 
-    Papers older than the tables are left out. Other files of users in the folder are not packed.
+    The files are returned as name below the campaign's folder -> file. Papers that are older than the tables are
+    excluded. Other files of users in the folder are not packed.
     """
     from storelab.analysis.tables import build as tables
 
@@ -360,10 +364,10 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
 
 
 def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]:
-    """Return config.yaml (the effective configuration: all files and options merged) and the campaign file.
+    """Return the configuration of a pack: config.yaml (all files and options merged) and the campaign file.
 
-    The campaign file is unchanged, unless an option or a further file changed a setting. Raises UserError if one of
-    them holds what looks like a token.
+    The campaign file is not changed, unless an option or a further file changed a setting. Raises UserError if one of
+    them contains a text that looks like a key or token.
     """
     name, merged = campaign.folder.name, config.merged(layers)
     (_, _), (file, requested), *_ = layers
@@ -378,9 +382,9 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
     out = {"config.yaml": _yaml(about, effective), f"campaigns/{name}.yaml": written}
     for place, text in out.items():
         if holds_secret(text.decode()):
-            problem = "holds a text that looks like a key or token: it was not packed"
+            problem = "contains a text that looks like a key or token: nothing was packed"
             raise UserError(
-                file if place.startswith("campaigns/") else layers[0][0], problem, "take it out of the file"
+                file if place.startswith("campaigns/") else layers[0][0], problem, "remove it from the file"
             )
     return out
 
@@ -433,7 +437,7 @@ def _utc(ns: int) -> str:
 
 
 def readme(about: About) -> bytes:
-    """Return README.md of the archive."""
+    """Return README.md of a pack."""
     return f"""# {about.title}
 
 {about.description}

@@ -1,7 +1,8 @@
 """Views from a figure down to the records: a symbol, its points, and one point with its clients, workers and errors.
 
-DuckDB reads all raw operations of a point. Seconds count from the agreed start. A latency starts when the operation was
-due, or when it began. Each menu lists first the points of engines that record workers and the start of each operation.
+DuckDB reads all raw operations of a point. Seconds count from the agreed start. Latencies count from the time when an
+operation was due, or from its start if it had no such time. Menus list first the points of engines that record workers
+and the start of each operation.
 """
 
 from collections.abc import Iterator
@@ -22,14 +23,14 @@ from storelab.analysis.records import scan, windows
 from storelab.analysis.report.build import behind
 from storelab.analysis.statistics.medians import WIDTH, enough, histogram_quantiles
 
-MAX_CLIENTS = 10  # in the legend of a point over its time
-MAX_OPS, CELLS = 4, 40  # of a point: panels of latency, and cells from the least latency to the longest
+MAX_CLIENTS = 10  # maximum number of clients in a legend
+MAX_OPS, CELLS = 4, 40  # maximum number of panels of latency; number of cells from the shortest to the longest latency
 LEVELS = {"p50": 0.5, "p99": 0.99}
-EVERY = -1  # client: all of them
-SLOWEST = 10
-STEPS, MIN_POSITIONS = 50, 10  # of the time of a point
-FOR_P99 = 100  # operations of a step
-ANY = "any point"  # in place of a figure
+EVERY = -1  # number that means all clients
+SLOWEST = 10  # number of slowest operations that are listed
+STEPS, MIN_POSITIONS = 50, 10  # maximum and minimum number of steps over the time of a point
+FOR_P99 = 100  # number of operations that a step needs for its p99
+ANY = "any point"  # entry of the menu of figures that means no figure
 WINDOW_COLUMNS = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
 POINT_COLUMNS = (
     "key",
@@ -67,7 +68,10 @@ ORDER BY ms DESC, end_s LIMIT {SLOWEST}"""
 
 
 def figures(o: Opened) -> Menu:
-    """Return the figures with symbols of points, those with the most detailed records first; then any point."""
+    """Return the menu of figures whose symbols are points, followed by ANY.
+
+    Figures with the most detailed records are first.
+    """
     found = [name for name, spec in catalogue.figures_of_plan(o.plan).items() if isinstance(spec, Specification)]
     known = {name: _keys(o, name).explode() for name in found}
     best = {name: keys.map(_details(o)).max() for name, keys in known.items() if len(keys)}
@@ -76,7 +80,10 @@ def figures(o: Opened) -> Menu:
 
 
 def _details(o: Opened) -> dict[str, int]:
-    """Return key -> how detailed its operations are: 1 for workers, 1 more for the start of each."""
+    """Return how detailed the records of operations are: key -> number.
+
+    The number is 0, plus 1 if the workers are recorded, plus 1 if the starts of operations are recorded.
+    """
     if "details" not in o.known:
         con = scan.connect(o.campaign, "ops")
         counted = "SELECT key, (count(worker) > 0)::INT + (count(start_ns) > 0)::INT FROM rows GROUP BY key"
@@ -85,7 +92,7 @@ def _details(o: Opened) -> dict[str, int]:
 
 
 def symbols(o: Opened, figure: str | None) -> Menu:
-    """Return the symbols of a figure, which are rows of its table, by their places there."""
+    """Return the menu of symbols of a figure. A symbol is a row of the figure's table; its value is the row's index."""
     if figure in (None, ANY):
         return [("all points", ANY)] if figure else []
     rows = _rows(o, figure)
@@ -98,12 +105,12 @@ def symbols(o: Opened, figure: str | None) -> Menu:
 
 
 def _rows(o: Opened, figure: str) -> pd.DataFrame:
-    """Return the rows that a figure draws and that are of points; the index has their places in the whole table."""
+    """Return the rows that a figure draws and that belong to points, with their index in the whole table."""
     return o.full_table(catalogue.figures_of_plan(o.plan)[figure].table).loc[_keys(o, figure).index]
 
 
 def _keys(o: Opened, figure: str) -> pd.Series:
-    """Return the points behind each row that a figure draws, by the places of these rows in the whole table."""
+    """Return the keys of the points that belong to each row of a figure, with the row's index in the whole table."""
     spec = catalogue.figures_of_plan(o.plan)[figure]
     whole = o.full_table(spec.table)
     if "n" not in whole:
@@ -117,7 +124,7 @@ def _keys(o: Opened, figure: str) -> pd.Series:
 
 
 def measured(o: Opened) -> Menu:
-    """Return the points that count: the most detailed first, of these those with the most clients."""
+    """Return the menu of valid points, ordered by the detail of their records, then by their number of clients."""
     rows = opened.systems(o.table("points"))
     rows = rows[rows["state"] == "ok"]
     rows = rows.assign(details=rows["key"].map(_details(o)).fillna(0))
@@ -126,7 +133,7 @@ def measured(o: Opened) -> Menu:
 
 
 def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
-    """Return the points behind a symbol."""
+    """Return the menu of points that belong to a symbol."""
     if figure is None or symbol is None:
         return []
     if figure == ANY:
@@ -135,7 +142,7 @@ def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
 
 
 def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Menu:
-    """Return the clients of a point, after all of them."""
+    """Return the menu of clients of a point. The first entry means all clients."""
     run = o.campaign.runs.get(point or "")
     named = run["clients"] if run else []
     return [("all", EVERY), *((f"client {i}", i) for i in range(len(named)))]
@@ -144,9 +151,9 @@ def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Me
 def down(
     o: Opened, figure: str | None = None, symbol: Any = None, point: str | None = None, client: int | None = EVERY
 ) -> Iterator[Displayable]:
-    """Show the row behind a symbol, its points, and one point in detail (`show_point`)."""
+    """Show the table row of a symbol, its points, and one point in detail (`show_point`)."""
     if figure is None or symbol is None or point is None:
-        yield "No point of this campaign counts."
+        yield "This campaign has no valid point."
         return
     if figure == ANY:
         yield from show_point(o, point, EVERY if client is None else client)
@@ -165,7 +172,7 @@ def down(
 
 
 def show_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayable]:
-    """Show a point over its time, its clients, then workers, errors and slowest operations of one client or of all."""
+    """Show a point over time, its clients, and workers, errors and slowest operations of one client or of all."""
     yield f"#### {escaped(', '.join(labels.key_text(point)))}"
     if (failed := o.campaign.failures.get(point)) is not None:
         yield f"This point has no record: {escaped(str(failed['reason']))}"
@@ -192,13 +199,13 @@ def show_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Displayab
 def over_time(o: Opened, point: str) -> Iterator[Displayable]:
     """Show the completions of each client of a point, the distribution of latencies, and the windows.
 
-    Rates are taken in the window `overlap` (grey).
+    Rates are computed in the window `overlap` (grey).
     """
     rows = o.full_table("points")
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
     yield completions_picture(windows.completions(o.campaign, point, slices=STEPS), overlap)
-    enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # a probe has no number
+    enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # it is not known for a probe
     found = operations.latencies(o.campaign, point, min(STEPS, max(MIN_POSITIONS, enough)))
     yield latency_picture(found, overlap) if len(found) else NO_STARTS
     if pd.isna(row["overlap_begin_s"]):
@@ -208,9 +215,9 @@ def over_time(o: Opened, point: str) -> Iterator[Displayable]:
 
 
 def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
-    """Draw the completions of each client over the time of a point.
+    """Return a picture of the completions of each client over the time of a point.
 
-    series: as `windows.completions` returns it. overlap: seconds in which the rates are taken (NaN: of no window).
+    series: the result of `windows.completions`; overlap: begin and end of the window in seconds (NaN: no window).
     """
     with plots.style():
         fig = plots.sheet(2.8)
@@ -233,10 +240,10 @@ def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> F
 
 
 def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
-    """Draw the latency over the time of a point, with a panel for each kind of operation.
+    """Return a picture of the latency over the time of a point, with a panel for each kind of operation.
 
-    A cell is darker where it has a larger share of the operations of its step. Lines are the quantiles of each step.
-    buckets: as `operations.latencies` returns them. overlap: as in `completions_picture`.
+    The darker a cell, the larger is its share of the operations of its step. Lines are the quantiles of each step.
+    buckets: the result of `operations.latencies`; overlap: as in `completions_picture`.
     """
     ops = buckets.groupby("op")["operations"].sum().sort_values(ascending=False).index[:MAX_OPS]
     edges = np.geomspace(buckets["upper_ns"].min() / WIDTH, buckets["upper_ns"].max(), CELLS + 1) / 1e6

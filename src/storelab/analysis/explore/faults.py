@@ -1,4 +1,4 @@
-"""Views of faults that were injected while a store worked: figures over time, each event, and the recovery."""
+"""Views of faults that were injected while clients used a store: figures over time, all events, and the recovery."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,28 +8,28 @@ from storelab.analysis.figures import timeline as over_time
 from storelab.analysis.records import roles
 from storelab.analysis.records.campaign import read_plan
 
-NONE = "No faults in this campaign: nothing was done to a store while it worked."
-ROLES = "Points with roles are here, but no fault was planned for them: their work over time is shown."
+NONE = "This campaign has no faults."
+ROLES = "This campaign has points with roles, but no faults; their rates over time are shown."
 
 
 def names(o: Opened) -> Menu:
-    """Return the figures over time of this campaign: one for each sweep with roles."""
+    """Return the menu of figures over time. There is at least one for each sweep with roles."""
     return [(name, name) for name in over_time.figures_of_plan(o.plan)]
 
 
 def _planned(plan: Mapping[str, Any]) -> bool:
-    """Return whether a point has a fault."""
+    """Return True if a planned point has a fault."""
     return any(p["axes"].get("fault", "none") != "none" for p in plan["points"])
 
 
 def show_fault(o: Opened, figure: str | None = None) -> Iterator[Displayable]:
-    """Show the figure over time, then the events in order, then the recovery.
+    """Show a figure over time, followed by the events in order and the recovery.
 
-    For a campaign without faults, show one line that lists the campaigns below `results/` with faults.
+    Without such a figure, show one line that lists the campaigns below `results/` that have faults.
     """
     if figure is None:
         others = [folder.name for folder in named() if _planned(read_plan(folder))]
-        yield NONE + (f" These have some: {escaped(', '.join(others))}." if others else "")
+        yield NONE + (f" Campaigns with faults: {escaped(', '.join(others))}." if others else "")
         return
     yield from timeline(o, figure)
     yield from show_events(o)
@@ -42,21 +42,21 @@ def timeline(o: Opened, figure: str) -> Iterator[Displayable]:
         yield ROLES
     declared = over_time.figures_of_plan(o.plan)[figure]
     tables = [o.table(name) for name in (declared.table, *declared.further_tables)]
-    yield charted({figure: (declared, tables)}) or "No run of this sweep counts."
+    yield charted({figure: (declared, tables)}) or "This sweep has no valid run."
 
 
 def show_events(o: Opened) -> Iterator[Displayable]:
-    """Show each fault, each repair, and the states that the store reported, in order of time; without the phases."""
+    """Show all faults, repairs, and states that the store reported, in order of time."""
     rows = o.table("disturbances")
     rows = rows[rows["kind"].isin([roles.ACT, roles.UNDONE, roles.STATE])]
     if len(rows):
         columns = [c for c in rows if c not in ("key", "state") and rows[c].notna().any()]
-        yield "#### What happened when, in seconds after the agreed start"
+        yield "#### Events, in seconds after the agreed start"
         yield rows[[*columns, "key"]]
 
 
 def recovery(o: Opened) -> Iterator[Displayable]:
-    """Show the effect of each fault on each role and the recovery time of the store, with the published rows."""
+    """Show the effect of each fault on each role, and the recovery times of the store, with published values."""
     rows = o.table("recovery")
     if len(rows):
         columns = [c for c in rows.columns[rows.columns.get_loc("source") :] if rows[c].notna().any()]

@@ -1,4 +1,4 @@
-"""A campaign that a notebook has opened: verified records, tables through filters, and the output of views.
+"""Campaigns for notebooks: verified records, tables with filters, and the output of views.
 
 IPython is loaded when something is displayed.
 """
@@ -24,16 +24,16 @@ from storelab.analysis.tables import build as tables
 from storelab.core import calibration, integrity
 from storelab.core.errors import UserError
 
-NAMED = "STORELAB_CAMPAIGN_DIR"  # in the environment: the folder of the campaign, without menus
+NAMED = "STORELAB_CAMPAIGN_DIR"  # environment variable with the folder of the campaign; it replaces the menus
 USUAL = "reference"
-FILTERS = ("store", "workload", "engine", "object_size_bytes")  # columns that may be filtered
+FILTERS = ("store", "workload", "engine", "object_size_bytes")  # columns that can have a filter
 Filters = Mapping[str, Sequence[Any]]
-Menu = list[tuple[str, Any]]  # what can be chosen: in words, and its value
+Menu = list[tuple[str, Any]]  # entries of a menu: text and value
 Chosen = tuple[dict[str, Menu], dict[str, Any]]
 
 
 def results() -> Path:
-    """Return the folder of campaigns: `results` of this folder, or of the nearest one above it that has one."""
+    """Return the folder `results` in the current folder, or in the nearest parent folder that has one."""
     here = Path.cwd()
     return next((p / "results" for p in (here, *here.parents) if (p / "results").is_dir()), here / "results")
 
@@ -44,30 +44,31 @@ def named() -> list[Path]:
 
 
 def place(campaign: str | Path | None = None) -> Path:
-    """Return the folder of a campaign.
+    """Return the folder of a campaign. Raises UserError if the campaign does not exist.
 
-    campaign: a name or a folder; default: the campaign in the environment, else `reference`, else the first one that
-    exists. Raises UserError: there is no such campaign.
+    campaign: a name or a folder; default: the campaign in the environment, else `reference`, else the first measured
+    campaign.
     """
     wanted = campaign or os.environ.get(NAMED)
     if wanted is None:
         known = named()
         if not known:
-            raise UserError(str(results()), "contains no measured campaign", "measure one: `storelab run demo`")
+            raise UserError(str(results()), "contains no measured campaign", "measure one with `storelab run demo`")
         return next((p for p in known if p.name == USUAL), known[0])
     for folder in (Path(wanted), results() / wanted):
         if (folder / "raw" / integrity.PLAN).exists():
             return folder
-    raise UserError(str(wanted), "is not a measured campaign (no raw/plan.json)", "name one like results/reference")
+    fix = "name a measured campaign, such as results/reference"
+    raise UserError(str(wanted), "is not a measured campaign (no raw/plan.json)", fix)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A campaign with filters: column -> accepted values; a column without a filter accepts all."""
+    """A campaign with filters: column -> accepted values. A column without a filter accepts all values."""
 
     campaign: Campaign
     filters: Filters = field(default_factory=dict)
-    known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # found once, by views
+    known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # cache of the views
     _read: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -83,7 +84,7 @@ class Opened:
         return self.folder.resolve().name
 
     def full_table(self, name: str) -> pd.DataFrame:
-        """Return a table as it was written, without the filters."""
+        """Return a whole table, without applying the filters."""
         if name not in self._read:
             self._read[name] = tables.read(self.folder, name)
         return self._read[name]
@@ -91,7 +92,7 @@ class Opened:
     def table(self, name: str) -> pd.DataFrame:
         """Return the rows of a table that match the filters.
 
-        Rows without an engine or a size are kept. A row with the key of a point is kept if its point is.
+        Rows without an engine or a size are included. A row with the key of a point is included if the point matches.
         """
         rows = self.full_table(name)
         if self.filters and "key" in rows and name != "points":
@@ -99,21 +100,21 @@ class Opened:
         return kept(rows, self.filters)
 
     def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the raw operations as `explore.operations.operations` gives them.
+        """Return the raw operations of points (`explore.operations.operations`).
 
-        keys: points; default: all that the filters leave, without the calibration.
+        keys: keys of the points; default: all points that match the filters, without the calibration.
         """
         wanted = systems(self.table("points"))["key"] if keys is None else keys
         return operations.operations(self.campaign, wanted)
 
 
 def systems(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of measured systems, without those of the calibration."""
+    """Return the rows without those of the calibration, which measures no system."""
     return rows[rows["workload"] != calibration.WORKLOAD]
 
 
 def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
-    """Return the rows with an accepted value, or no value, in each filtered column."""
+    """Return the rows that have an accepted value, or a null value, in each filtered column."""
     for column, values in filters.items():
         if values and column in rows:
             rows = rows[rows[column].isin(list(values)) | rows[column].isna()]
@@ -121,7 +122,7 @@ def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
 
 
 def choices(plan: Mapping[str, Any]) -> dict[str, Menu]:
-    """Return the possible filters of this campaign: column -> the values of the planned points, as text."""
+    """Return the possible filters of a campaign: column -> menu of the values of its planned points."""
     columns = {w: {a["name"]: a["column"] for a in declared["axes"]} for w, declared in plan["workloads"].items()}
     found: dict[str, set[Any]] = {column: set() for column in FILTERS}
     for point in plan["points"]:
@@ -133,28 +134,28 @@ def choices(plan: Mapping[str, Any]) -> dict[str, Menu]:
 
 
 def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
-    """Return the campaign with these filters.
+    """Return the opened campaign with these filters.
 
-    Raises UserError: the campaign has no such filter, or no point has such a value.
+    Raises UserError if the campaign does not have a filter, or if no point has one of its values.
     """
     known = choices(campaign.plan)
     for column, values in (filters or {}).items():
         if isinstance(values, str) or not isinstance(values, Sequence):
-            raise UserError(f"filters: {column}", f"is {values!r}", f"a list, such as [{values!r}]")
+            raise UserError(f"filters: {column}", f"is {values!r}, not a list", f"write [{values!r}]")
         if column not in known:
-            raise UserError(f"filters: {column}", "is not a filter of this campaign", f"one of: {', '.join(known)}")
+            raise UserError(f"filters: {column}", "is not a filter of this campaign", f"use one of: {', '.join(known)}")
         had = [value for _, value in known[column]]
         if strange := [v for v in values if v not in had]:
             listed = ", ".join(map(str, had))
-            raise UserError(f"filters: {column}", f"no point has {strange[0]!r}", f"one of: {listed}")
+            raise UserError(f"filters: {column}", f"no point has {strange[0]!r}", f"use one of: {listed}")
     return Opened(campaign, {c: tuple(v) for c, v in (filters or {}).items()})
 
 
 def open_campaign(folder: Path, filters: Filters | None = None) -> Opened:
-    """Verify the records of a campaign, and open it.
+    """Verify the records of a campaign, and return the opened campaign.
 
     The tables are written again if one is missing or damaged, or if they were made from other records or by another
-    version. Raises UserError.
+    version. Raises UserError if the records were altered or are missing.
     """
     campaign = load(folder)
     there = all((folder / "tables" / f"{name}.csv").exists() for name in tables.NAMES)
@@ -164,10 +165,10 @@ def open_campaign(folder: Path, filters: Filters | None = None) -> Opened:
 
 
 def resolved(now: Opened, options: Mapping[str, Any], wanted: Mapping[str, Any] | None = None) -> Chosen:
-    """Return the menu of each option that is a function, and the chosen value of every option.
+    """Return the menus of the options that are functions, and the chosen values of all options.
 
-    Such a function gets the opened campaign and the options before it, and returns a menu. The chosen value is the
-    wanted one if the menu has it, else the first one of the menu, or None if the menu is empty.
+    A function is called with the opened campaign and the previous options, and returns a menu. The chosen value is the
+    one in `wanted` if the menu has it, else the first value of the menu, or None if the menu is empty.
     """
     menus: dict[str, Menu] = {}
     chosen: dict[str, Any] = {}
@@ -182,16 +183,16 @@ def resolved(now: Opened, options: Mapping[str, Any], wanted: Mapping[str, Any] 
     return menus, chosen
 
 
-# --- what views yield ---
+# --- output of views ---
 
-DPI, PIXELS = 200, 125  # of a picture: dots that it has in an inch, and points of the screen that show them
-MAX_ROWS, MAX_LETTERS = 500, 200  # of a table on the screen: rows, letters of a cell
-SHORT = 40  # rows of a table that is shown in full; a longer or wider one is scrolled, not cut
+DPI, PIXELS = 200, 125  # resolution of a picture, and pixels of the screen per inch of the picture
+MAX_ROWS, MAX_LETTERS = 500, 200  # maximum numbers of rows of a displayed table, and of letters of a cell
+SHORT = 40  # maximum number of rows of a table that is displayed without a scroll bar
 
 
 @dataclass(frozen=True)
 class Charts:
-    """The interactive figures of one output: name -> figure, as `report.charts` describes it for the page."""
+    """The interactive figures of one output: name -> chart (`report.charts`)."""
 
     figures: Mapping[str, Any]
 
@@ -200,23 +201,23 @@ Displayable = str | pd.DataFrame | Figure | Charts  # Markdown, a table, a pictu
 
 
 def escaped(text: str) -> str:
-    """Return Markdown that shows this text literally: names and reasons in records are untrusted."""
+    """Return Markdown that shows a text literally. It is used for texts of records, which are not trusted."""
     for sign in "\\`*_[]#|$~":
         text = text.replace(sign, f"\\{sign}")
     return html.escape(text, quote=False)
 
 
 def charted(figures: Mapping[str, tuple[Declared, list[pd.DataFrame]]]) -> Charts | None:
-    """Return the interactive form of figures, each with its tables; None if no figure has data."""
+    """Return the interactive form of figures, or None if no figure has data. figures: name -> (figure, its tables)."""
     found = {name: charts.drawn_chart(figure, *tables) for name, (figure, tables) in figures.items()}
     known = {name: chart for name, chart in found.items() if chart is not None}
     return Charts(known) if known else None
 
 
 def compact(rows: pd.DataFrame, columns: Iterable[str], same: Collection[str]) -> Iterator[Displayable]:
-    """Show those of the given columns that have a value.
+    """Show a table with those of the given columns that have values.
 
-    Columns of `same` with only one value are printed as a line above, to keep the table narrow.
+    To make the table narrow, columns of `same` with only one value are shown as a line above it.
     """
     rows = rows[[c for c in columns if c in rows]].dropna(axis="columns", how="all")
     constant = [c for c in rows if c in same and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
@@ -227,7 +228,7 @@ def compact(rows: pd.DataFrame, columns: Iterable[str], same: Collection[str]) -
 
 
 def displayable(item: Displayable) -> Any:
-    """Return what IPython displays."""
+    """Return the object that IPython displays for an output of a view."""
     from IPython.display import HTML, Image, Markdown
 
     if isinstance(item, str):
@@ -242,8 +243,8 @@ def displayable(item: Displayable) -> Any:
 def table_html(table: pd.DataFrame) -> str:
     """Return a table as HTML in a box that scrolls.
 
-    It has at most MAX_ROWS rows and states how many are left out. Numbers have four digits, text is left-aligned, and
-    long headings are broken after `_`.
+    At most MAX_ROWS rows are included, followed by the number of the other rows. Numbers have four digits, text is
+    left-aligned, and long headings are broken after `_`.
     """
     more = len(table) - MAX_ROWS
     text = [i for i, column in enumerate(table, start=1) if not pd.api.types.is_numeric_dtype(table[column])]

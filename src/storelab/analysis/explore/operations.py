@@ -1,4 +1,4 @@
-"""The raw operations of a campaign as a pandas DataFrame, for analyses that storelab does not have."""
+"""Raw operations of a campaign as a pandas DataFrame, for analyses that storelab does not have."""
 
 from collections.abc import Iterable
 
@@ -40,17 +40,18 @@ def operations(campaign: Campaign, keys: Iterable[str] | None = None) -> pd.Data
     Parameters
     ----------
     campaign
-        A campaign as `records.campaign.load` returns it.
+        A campaign, from `records.campaign.load`.
     keys
-        Points whose operations are returned; default: all points that have a record.
+        Keys of the points; default: all points that have a record.
 
     Returns
     -------
     pandas.DataFrame
-        `key`, `store`, `workload`, `rep`, the axes that differ between these points, then the columns of `ops.parquet`
-        (docs/records.md) with times in seconds after the agreed start. `latency_ms` and `ttfb_ms` count from when the
-        operation was due, or began; they are missing in bins and where an engine does not record the start (s5cmd).
-        Failed operations have an `error`; bins have a `latency_hist`. Sorted by point and end.
+        The columns are `key`, `store`, `workload`, `rep`, the axes that differ between these points, and the columns of
+        `ops.parquet` (docs/records.md) with times in seconds after the agreed start. `latency_ms` and `ttfb_ms` count
+        from the time when the operation was due, or from its start if it had no such time. They are missing for bins,
+        and if the engine does not record the start (s5cmd). Failed operations have an `error`; bins have a
+        `latency_hist`. The rows are sorted by point and end.
     """
     wanted = campaign.runs.keys() if keys is None else campaign.runs.keys() & set(keys)
     con = scan.connect(campaign, "ops", wanted)
@@ -65,7 +66,7 @@ def operations(campaign: Campaign, keys: Iterable[str] | None = None) -> pd.Data
 
 
 def _points(campaign: Campaign, keys: Iterable[str]) -> pd.DataFrame:
-    """Return a row for each point: key, store, workload, rep and the axes that have several values."""
+    """Return one row for each point: key, store, workload, rep, and the axes that have several values."""
     columns = {
         w: {a["name"]: a["column"] for a in declared["axes"]} for w, declared in campaign.plan["workloads"].items()
     }
@@ -82,14 +83,14 @@ def _points(campaign: Campaign, keys: Iterable[str]) -> pd.DataFrame:
 
 
 def latencies(campaign: Campaign, key: str, steps: int) -> pd.DataFrame:
-    """Return how the latencies of a point are distributed over its time.
+    """Return histograms of the latencies of a point over its time.
 
     Returns
     -------
     pandas.DataFrame
-        One row per `op`, `step` (0 to steps - 1) and bucket of latency that has successful operations: `second`, the
-        middle of the step after the agreed start; `upper_ns`, the end of the bucket, which is 2 % wide; `operations`.
-        Empty where the engine does not record the start of single operations.
+        One row per `op`, `step` (0 to steps - 1) and bucket of latency that has successful operations. `second`: middle
+        of the step, in seconds after the agreed start; `upper_ns`: end of the bucket, which is 2 % wide; `operations`:
+        number of operations. The table is empty if the engine does not record the start of single operations.
     """
     con = scan.connect(campaign, "ops", [key])
     columns = ["op", "step", "second", "upper_ns", "operations"]

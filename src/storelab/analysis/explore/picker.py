@@ -1,6 +1,7 @@
-"""Choose a campaign and filters, and show views of it: with menus for a user, else with the first entry of each menu.
+"""Choose a campaign and filters in a notebook, and show views of it.
 
-Needs IPython, and ipywidgets for the menus. Both are loaded when something is shown.
+If a user can choose, views have menus. Otherwise, the first entry of each menu is used. IPython is required, and
+ipywidgets for the menus. Both are loaded when something is displayed.
 """
 
 import os
@@ -17,14 +18,14 @@ from storelab.analysis.parts import labels
 from storelab.core.errors import UserError
 
 View = Callable[..., Iterable[Displayable]]
-ROWS = 5  # of a list of values
+ROWS = 5  # maximum number of visible rows of a list of values
 WIDE = {"width": "auto", "max_width": "60em"}
 
 
 class Picker:
-    """A campaign chosen by the user, its filters, and what was shown of it.
+    """A campaign chosen by the user, its filters, and the views that are shown.
 
-    opened: the campaign with its filters. shown: the last output of each call of `show`, in order.
+    opened: the campaign with its filters; shown: the last output of each call of `show`, in order.
     """
 
     def __init__(self, campaign: str | Path | None = None, filters: Filters | None = None) -> None:
@@ -37,7 +38,7 @@ class Picker:
         self._set(opened.open_campaign(opened.place(campaign)))
 
     def filter(self, **filters: Iterable[Any]) -> None:
-        """Keep only these values of each column; without arguments, remove all filters."""
+        """Set the filters: column -> accepted values. Without arguments, remove all filters."""
         self._set(opened.filtered(self.opened.campaign, {c: tuple(v) for c, v in filters.items() if v}))
 
     def _set(self, now: Opened) -> None:
@@ -46,14 +47,14 @@ class Picker:
             callback()
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call this function whenever the campaign or the filters change."""
+        """Register a function that is called whenever the campaign or the filters change."""
         self._watching.append(callback)
 
     def show(self, view: View, **options: Any) -> None:
         """Show the output of `view(opened, **chosen)`, and update it whenever a choice changes.
 
-        An option is a value, or a function of the opened campaign and the options before it. The function returns a
-        menu, and the first entry is the initial choice.
+        An option is a value, or a function of the opened campaign and the previous options. The function returns a
+        menu, whose first entry is the initial choice.
         """
         place = len(self.shown)
         self.shown.append([])
@@ -63,7 +64,10 @@ class Picker:
         _menus(self, place, view, options)
 
     def render(self, place: int, view: View, chosen: Mapping[str, Any]) -> None:
-        """Call a view and display its output; an error of the user is shown as one line."""
+        """Call a view with the chosen values, and display its output. A UserError is displayed as one line.
+
+        place: index of the call of `show`.
+        """
         from IPython.display import display
 
         try:
@@ -75,7 +79,7 @@ class Picker:
             display(displayable(shown))
 
     def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the raw operations of the chosen campaign, or of these points, as `Opened.operations` does."""
+        """Return the raw operations of the chosen campaign, or of these points (`Opened.operations`)."""
         return self.opened.operations(keys)
 
     def _ipython_display_(self) -> None:
@@ -87,7 +91,7 @@ class Picker:
         display(_panel(self))
 
     def selection_text(self) -> str:
-        """Return the campaign and the filters as one line of text."""
+        """Return the name of the campaign and the filters as one line of text."""
         only = [
             f"{labels.heading(c)} {', '.join(labels.cell(c, v) for v in vs)}" for c, vs in self.opened.filters.items()
         ]
@@ -95,12 +99,15 @@ class Picker:
 
 
 def is_headless() -> bool:
-    """Return whether no user can choose: the environment names the campaign, or ipywidgets is not installed."""
+    """Return True if there are no menus, because the environment names the campaign or ipywidgets is not installed."""
     return opened.NAMED in os.environ or find_spec("ipywidgets") is None
 
 
 def _panel(picker: Picker) -> Any:
-    """Return a menu of campaigns and lists of values to filter by; a list without a selection accepts all values."""
+    """Return a menu of campaigns, and lists of values for the filters.
+
+    A list without a selection accepts all values.
+    """
     import ipywidgets as w
 
     here = picker.opened.folder.resolve()
@@ -139,7 +146,7 @@ def _panel(picker: Picker) -> Any:
 
 
 def _menus(picker: Picker, place: int, view: View, options: Mapping[str, Any]) -> None:
-    """Display the menus of a view and its output below them, and update it when a menu or the picker changes."""
+    """Display the menus of a view, and its output below them. The output is updated when a choice changes."""
     import ipywidgets as w
     from IPython.display import display
 

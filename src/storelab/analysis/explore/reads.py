@@ -1,6 +1,6 @@
 """Views of reads of ROOT files: requests of the reader, bytes on the network, and a model of more distant stores.
 
-The planner is not part of the analysis, so the notebook passes it (`readplan`).
+The read planner (`readplan`) is not part of the analysis, so that the notebook passes it as an argument.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ from storelab.analysis.explore.opened import Displayable, Menu, Opened, charted,
 from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.records import windows
 
-NONE = "No reads in this campaign."
+NONE = "This campaign has no reads."
 FIGURES = ("volume", "entries", "replay", "phases", "gaps", "front")
 ONE_READ = (
     *("source", "store", "engine", "file_size", "entry_fraction_percent", "entries", "clusters", "ranges"),
@@ -32,12 +32,12 @@ METRICS = (
     *("amplification_median_ratio", "entries_median_per_s"),
 )
 MADE_UP = {"rtt_s": 0.001, "first_s": 1e-4, "request_s": 1e-4, "bandwidth": 1e9, "stream": 3e8, "parallel": 64}
-ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)  # added
-PARTS = (1, 0.1, 10, 50, 100)  # percent of the volume
+ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)  # round-trip times that are added to that of the link
+PARTS = (1, 0.1, 10, 50, 100)  # percent of the volume; the first is the initial choice
 
 
 def reads(o: Opened) -> Iterator[Displayable]:
-    """Show one read as in Table 2 of 2015, then requests, bytes and time of each kind of read, then the figures.
+    """Show one read as in Table 2 of 2015, requests, bytes and time of each kind of read, and the figures.
 
     For a campaign without reads, show one line.
     """
@@ -45,33 +45,36 @@ def reads(o: Opened) -> Iterator[Displayable]:
     if one.empty and every.empty:
         yield NONE
         return
-    yield "#### One read as in Table 2 of 2015: the first read opens the file, the second one finds it open"
+    yield "#### One read as in Table 2 of 2015: the first read opens the file, later reads use the open file"
     yield from compact(one, ONE_READ, SELECTION)
-    yield "#### Means of each read, medians over the runs"
+    yield "#### Means per read, medians over the runs"
     phases = (f"{p}_median_s_per_read" for p in windows.PHASES)
     yield from compact(every, (*SELECTION, *METRICS, *phases), SELECTION)
     yield charted({name: (catalogue.FIGURES[name], [every]) for name in FIGURES}) or "No figure of reads has data."
 
 
 def links(o: Opened) -> Menu:
-    """Return the links that clients measured, one per point; if there are none, a made-up link that is labelled so."""
+    """Return the menu of links that clients measured, one per point.
+
+    If there are none, the only entry is an example of a link, which is labelled as made up.
+    """
     found = []
     for key, run in o.campaign.runs.items():
         known = next((link for c in run["clients"] if (link := (c.get("engine") or {}).get("link"))), None)
         if known:
             link_text = f"{1000 * known['rtt_s']:.3g} ms, {known['bandwidth'] / 1e6:.4g} MB/s: measured in {key}"
             found.append((link_text, known))
-    return found or [("none was measured: made up", MADE_UP)]
+    return found or [("made-up example, because no link was measured", MADE_UP)]
 
 
 def files(o: Opened, **_: Any) -> Menu:
-    """Return the staged files whose baskets are known."""
+    """Return the menu of staged files whose baskets are known."""
     found = sorted((o.campaign.raw / "manifests").rglob("*.baskets.parquet"))
     return [(f"{path.parent.name}: {path.name.partition('.')[0]}", path) for path in found]
 
 
 def parts(o: Opened, **_: Any) -> Menu:
-    """Return the parts of the volume to read, in percent."""
+    """Return the menu of parts of the volume to read, in percent."""
     return [(f"{part:g} % of the volume", part) for part in PARTS]
 
 
@@ -86,9 +89,9 @@ def chosen(baskets: pd.DataFrame, part: float) -> pd.DataFrame:
 
 
 def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
-    """Return the link with a longer round trip.
+    """Return a link with a longer round trip. added_s: seconds to add.
 
-    The number of requests in flight stays the same, so each request costs at least its share of the added time.
+    The number of requests in flight does not change, so that each request costs at least its share of the added time.
     """
     curve = tuple(map(tuple, link.get("curve", ())))
     request_s = max(link["request_s"], added_s / link["parallel"])
@@ -97,16 +100,16 @@ def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
 
 
 def what_if(planner: ModuleType) -> Callable[..., Iterator[Displayable]]:
-    """Return a view of the planner's model: expected time and bytes of each useful plan, with added round trips.
+    """Return a view of the planner's model: expected time and bytes of the best plans, with added round-trip times.
 
-    planner: `readplan`.
+    planner: the module `readplan`.
     """
 
     def view(
         o: Opened, link: Any = None, file: Any = None, part: float = PARTS[0], added_ms: Any = ROUND_TRIPS_MS
     ) -> Iterator[Displayable]:
         if file is None:
-            yield "No baskets of a staged file in this campaign: there is nothing to plan."
+            yield "This campaign has no staged file whose baskets are known, so that there are no reads to plan."
             return
         baskets = chosen(pd.read_parquet(file), part)
         plans, rows = {}, []
@@ -126,7 +129,7 @@ def what_if(planner: ModuleType) -> Callable[..., Iterator[Displayable]]:
                     "time of that [s]": found.seconds[int(np.argmin(found.wire_bytes))],
                 }
             )
-        kind = "a MADE-UP link" if link is MADE_UP else "a link that was measured"
+        kind = "a MADE-UP link" if link is MADE_UP else "a measured link"
         title = f"{part:g} % of the volume of {file.name.partition('.')[0]}, {kind}"
         yield escaped(f"{title}: round trip {1000 * link['rtt_s']:.3g} ms, {link['bandwidth'] / 1e6:.4g} MB/s")
         yield front_picture(plans, title)
@@ -136,7 +139,10 @@ def what_if(planner: ModuleType) -> Callable[..., Iterator[Displayable]]:
 
 
 def front_picture(plans: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str) -> Figure:
-    """Draw plans of the read planner: for each link a curve of MB on the wire against seconds, by ascending gap."""
+    """Return a picture of plans of the read planner, with a curve of seconds against MB on the wire for each link.
+
+    plans: name of the link -> MB and seconds of its plans. A symbol marks the fastest plan.
+    """
     with plots.style():
         fig = plots.sheet(3.4)
         ax = fig.subplots()

@@ -1,4 +1,4 @@
-"""Views of scaling curves: where the speed stops rising with clients, workers or front-ends, and where it falls."""
+"""Views of scaling curves: the number of clients, workers or front-ends at which the speed stops rising, or falls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,32 +16,35 @@ from storelab.analysis.statistics import knees
 from storelab.analysis.tables import throughput
 from storelab.analysis.tables.points import axis_columns, plain, rated
 
-MAX_CURVES = 12  # panels
-NONE = f"No scaling curve in this campaign: no axis has {knees.MIN_VALUES} values while all others are held."
+MAX_CURVES = 12  # maximum number of panels
+NONE = f"This campaign has no scaling curve: no axis has {knees.MIN_VALUES} values at which all other axes are equal."
 PARTS = ("knee_value", "knee_low", "knee_high", "plateau_value", "linearity_value", "linearity_low", "linearity_high")
 FIRST = (knees.PEAK, knees.KNEE)  # shapes that are shown first
 
 
 def _rows(o: Opened) -> pd.DataFrame:
-    """Return the rows of scaling.csv, those with a knee or a peak first."""
+    """Return the rows of scaling.csv. Rows with a knee or a peak are first."""
     rows = o.table("scaling")
     return rows.assign(_first=~rows["curve"].isin(FIRST)).sort_values("_first", kind="stable").drop(columns="_first")
 
 
 def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """Return the curves with their runs, as the table was made from them."""
+    """Return the curves with their runs, from which scaling.csv is made (`throughput.curves`)."""
     points = rated(plain(o.plan, o.full_table("points")))
     return throughput.curves(points, axis_columns(o.plan), selection.couplings_of(o.plan))
 
 
 def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
-    """Return whether a row of the table belongs to this curve; columns that the curve lacks are null in the row."""
+    """Return True if a row of scaling.csv belongs to a curve.
+
+    head: the first columns of the curve; columns that it does not have must be null in the row.
+    """
     varying = list(row)[: list(row).index("metric") + 1]
     return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in varying)
 
 
 def titles(rows: pd.DataFrame) -> list[str]:
-    """Return the words that identify each curve."""
+    """Return the title of each curve: store, workload, and the settings that differ between curves."""
     varying = overview.varying(rows, "axis")
     return [
         ", ".join(
@@ -58,7 +61,7 @@ def titles(rows: pd.DataFrame) -> list[str]:
 
 
 def curves(o: Opened) -> Iterator[Displayable]:
-    """Show each curve in a panel and in a row.
+    """Show a picture with a panel for each curve, and a table with a row for each curve.
 
     A row has the shape, knee or peak, plateau and linearity, with their 95 % intervals.
     """
@@ -75,20 +78,20 @@ def curves(o: Opened) -> Iterator[Displayable]:
             shown.append((title, row, *points[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
     yield scaling_picture(shown)
     if len(rows) > len(shown):
-        yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."
+        yield f"The picture shows {len(shown)} of {len(rows)} curves; the table has all of them."
     table = rows[["axis", "metric", "least", "most", "n", "curve", *PARTS, "reason"]]
     table.insert(0, "curve of", names)
     yield table.rename(columns={"curve": "shape"}).dropna(axis="columns", how="all")
 
 
 def scaling_picture(curves: Sequence[tuple[str, Mapping[str, Any], np.ndarray, np.ndarray, str]]) -> Figure:
-    """Draw a panel for each curve: dots are runs, the line joins their means, the band is the interval of knee or peak.
+    """Return a picture with a panel for each curve.
 
-    curves: for each, its title, its row of scaling.csv, the values of the axis, the speeds of the runs, and the label
-    of the speed.
+    Dots are runs, the line connects their means, and the band is the interval of the knee or peak. curves: for each
+    curve its title, its row of scaling.csv, the axis values and the speeds of its runs, and the label of the speed.
     """
     with plots.style():
-        small = "dots: runs; line: their mean; band: 95 % interval of the knee or peak, dashed where it is"
+        small = "dots: runs; line: their mean; dashed: knee or peak; band: its 95 % interval"
         fig, cells = plots.grid(len(curves), 2.1, small)
         colour = plots.tones(1)[0]
         for ax, (title, row, x, y, label) in zip(cells, curves, strict=True):

@@ -1,6 +1,7 @@
-"""Views of two systems, compared point by point as by `storelab compare`, and of several campaigns in one picture.
+"""Views that compare two systems point by point, as `storelab compare` does, and several campaigns in one picture.
 
-The stores are those of this campaign or of others below `results/`. The server of the calibration is not a system.
+The stores belong to this campaign, or to other campaigns below `results/`. The server of the calibration is not a
+system.
 """
 
 import textwrap
@@ -32,15 +33,15 @@ VERDICTS = {
     statistics.SLOWER: ("#d55e00", "v"),
     statistics.UNDECIDED: ("0.45", "o"),
 }
-MAX_RATIOS = 40  # ratios in the picture
-SIDE = tuple[Path, str]  # folder of a campaign, store
+MAX_RATIOS = 40  # maximum number of ratios in the picture
+SIDE = tuple[Path, str]  # folder of a campaign, and name of a store
 NONE = (
-    "There is nothing to compare with: no other store, in this campaign or in another one below `results/`, has a "
+    "No comparison is possible: no other store, in this campaign or in another one below `results/`, has a "
     "point with the same workload and axes."
 )
 ALONE = "No other campaign below `results/` has a point with the same workload and axes as one of this campaign."
-EVERY = "all"  # campaigns
-STORES = "system"  # a column in place of an axis: where no axis varies, each store is a line
+EVERY = "all"  # value of the menu of campaigns that means all of them
+STORES = "system"  # column that is used instead of an axis if no axis varies; each store is then a line
 SPEEDS = (
     Measure((MB_PER_S,), "Throughput [MB/s]", where={"moves": groups.THROUGHPUT}),
     Measure((PER_S,), "Operations/s", where={"moves": groups.RATE}),
@@ -49,7 +50,7 @@ Points = frozenset[tuple[str, frozenset[tuple[str, Any]]]]
 
 
 def first(o: Opened) -> Menu:
-    """Return the menu of the systems of this campaign; those with most points to compare come first."""
+    """Return the menu of the systems of this campaign. Systems with most points to compare are first."""
     stores = dict.fromkeys(opened.systems(o.table("points"))["store"])
     found = {store: _common(o, (o.folder, store)) for store in stores}
     return [
@@ -59,9 +60,9 @@ def first(o: Opened) -> Menu:
 
 
 def second(o: Opened, a: SIDE | None) -> Menu:
-    """Return the menu of other stores that have planned a point like one of A.
+    """Return the menu of other stores that have planned points in common with A.
 
-    Those of this campaign come first, then those with most such points.
+    Stores of this campaign are first, followed by those with most points in common.
     """
     if a is None:
         return []
@@ -71,13 +72,13 @@ def second(o: Opened, a: SIDE | None) -> Menu:
 
 
 def _common(o: Opened, a: SIDE) -> Counter[SIDE]:
-    """Return each other store below `results/` -> number of points in common with A."""
+    """Return the number of points in common with A: (folder, store) -> number, for all other stores in `results/`."""
     wanted = _plans(o)[a]
     return +Counter({side: len(wanted & planned) for side, planned in _plans(o).items() if side != a})
 
 
 def _plans(o: Opened) -> dict[SIDE, Points]:
-    """Return each store of each campaign below `results/` -> its planned points."""
+    """Return the planned points of all stores of all campaigns below `results/`: (folder, store) -> points."""
     if "plans" not in o.known:
         folders = [o.folder, *(p for p in named() if p.resolve() != o.folder.resolve())]
         plans = {folder: o.plan if folder == o.folder else read_plan(folder) for folder in folders}
@@ -90,7 +91,7 @@ def _plans(o: Opened) -> dict[SIDE, Points]:
 
 
 def _planned(plan: Mapping[str, Any], store: str) -> Points:
-    """Return workload and non-default axes of each planned point of a store that has a rate to compare."""
+    """Return workload and non-default axes of the planned points of a store whose rate can be compared."""
     usual = {(w, a["name"]): a["default"] for w, declared in plan["workloads"].items() for a in declared["axes"]}
     return frozenset(
         (p["workload"], frozenset((k, v) for k, v in p["axes"].items() if usual[p["workload"], k] != v))
@@ -105,7 +106,7 @@ def _side(folder: Path, store: str) -> compare.Side:
 
 
 def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Displayable]:
-    """Show B over A: a row for each comparable point and measure, then all of them together."""
+    """Show the ratios B / A: one line for all points, a picture, and one row for each comparable point and measure."""
     if a is None or b is None:
         yield NONE
         return
@@ -148,9 +149,9 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
 
 
 def campaigns(o: Opened) -> Menu:
-    """Return the menu of other campaigns, those with most points like one of this campaign first.
+    """Return the menu of other campaigns. Campaigns with most points in common with this one are first.
 
-    If there are several, the last entry is all of them.
+    If there are several, the last entry means all of them.
     """
     here = frozenset[Any]().union(*(planned for (folder, _), planned in _plans(o).items() if folder == o.folder))
     common: Counter[Path] = Counter()
@@ -161,7 +162,7 @@ def campaigns(o: Opened) -> Menu:
 
 
 def along(o: Opened, other: Path | str | None) -> Menu:
-    """Return the menu of axes for curves of several campaigns; those with most values come first."""
+    """Return the menu of axes for curves of several campaigns. `clients` is first, then axes with most values."""
     if other is None:
         return []
     rows, axes = _overlaid(o, other)
@@ -171,13 +172,13 @@ def along(o: Opened, other: Path | str | None) -> Menu:
 
 
 def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
-    """Return the medians of this campaign and the others, and the axes that differ.
+    """Return the medians of this campaign and of other campaigns, and the axes that differ.
 
-    Rows that only one side has are left out. A store is named with its campaign. An axis that a campaign does not know
-    has its default.
+    Only points that at least two campaigns have are included. The name of a store includes its campaign. If a campaign
+    does not have an axis, the default is used.
     """
     folders = [folder for _, folder in campaigns(o) if folder != EVERY] if other == EVERY else [Path(other)]
-    filters = {**o.filters, "store": ()}  # of the others: another campaign may have other stores
+    filters = {**o.filters, "store": ()}  # other campaigns can have other stores, so that this filter does not apply
     known = [(o.name, o.plan, kept(o.full_table("throughput"), o.filters))]
     known += [(f.resolve().name, read_plan(f), kept(_medians(f), filters)) for f in folders]
     parts, usual = list[pd.DataFrame](), dict[tuple[str, str], Any]()
@@ -199,14 +200,14 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
 
 @cache
 def _medians(folder: Path) -> pd.DataFrame:
-    """Return throughput.csv of another campaign, without writing anything there."""
+    """Return throughput.csv of another campaign, without writing files into its folder."""
     return compare.newest_tables(folder)[0]("throughput")
 
 
 def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Displayable]:
-    """Show the medians of this campaign and of others in one picture.
+    """Show the medians of this campaign and of other campaigns in one picture, and as a table.
 
-    There is a panel for each workload and setting that at least two of them have, with a curve for each store of a
+    There is a panel for each workload and setting that at least two campaigns have, with a curve for each store of a
     campaign.
     """
     if other is None or x is None:
@@ -228,9 +229,9 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
         heading=lambda first, _: ", ".join(
             filter(None, (labels.value_text(c, first[c]) for c in apart if not labels.is_default(c, first[c])))
         ),
-        title="Campaigns over each other",
-        caption="Medians of the same points in several campaigns; {bars}. Networks and hosts may differ: see each "
-        "campaign's environment.",
+        title="Comparison of campaigns",
+        caption="Medians of the same points in several campaigns; {bars}. Networks and hosts can differ: see the "
+        "environment of each campaign.",
     )
     yield charted({"overlay": (figure, [rows])}) or ALONE
     shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.GROUP_COLUMNS]) if c in rows]
@@ -238,7 +239,7 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
 
 
 def ratio_picture(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figure:
-    """Draw ratios with their intervals, one per line. rows: `ratio`, `low`, `high`, `verdict`."""
+    """Return a picture of ratios with their intervals, one per line. rows: columns ratio, low, high, verdict."""
     with plots.style():
         fig = plots.sheet(1.1 + 0.2 * len(rows))
         ax = fig.subplots()

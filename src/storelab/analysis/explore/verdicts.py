@@ -1,4 +1,4 @@
-"""Views of what limited each system: the verdict, its evidence, what to try next, and the best runs over their time."""
+"""Views of the limits of systems: the verdict, its evidence, advice what to try next, and the best run over time."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,25 +11,25 @@ from storelab.analysis.report import details
 from storelab.analysis.report.build import behind
 from storelab.analysis.tables.verdicts import NOT_KNOWN, described
 
-NONE = "No verdict in this campaign: no point has a rate."
+NONE = "This campaign has no verdict, because no point has a rate."
 SUMMARY = ("deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict")
 RATES = ("throughput_median_mb_per_s", "rate_median_per_s")
 USED = ("client_cpu_percent", "server_cpu_percent", "other_cpu_percent", "bound_by", "steadiness", "errors")
-TRY = {  # the begin of a verdict -> what a user can do about it
+TRY = {  # first words of a verdict -> what the user can try
     "errors": "Look at the failed operations in the notebook `drill`; measure again with fewer clients or workers.",
     "unsteady": "Measure longer (`duration`) and more often (`repetitions`); look at one run over its time below.",
     "sockets": "Use more front-ends, an engine that keeps its connections open, or clients on several hosts.",
     "client memory": "Use fewer workers for each client, smaller objects, or clients on several hosts.",
     "client ceiling": "Use a faster engine (loadgen) or clients on several hosts; the store can do more.",
     "clients' links": "Use more clients or faster links for them; the store can do more.",
-    "front-ends' links": "Give the store more front-ends or faster links; more clients bring nothing.",
-    "links of clients": "Give both clients and front-ends faster links; the store's own limit is beyond them.",
+    "front-ends' links": "Use more front-ends or faster links for them; more clients do not increase the rate.",
+    "links of clients": "Use faster links for both clients and front-ends; the store can do more.",
     "client network": "Use clients on several hosts or a faster link; the store can do more.",
     "disturbed": "Stop other programs on the host and measure again.",
-    "client CPU (one thread)": "Use more clients, or an engine that is not bound to one thread.",
-    "client CPU": "Use clients on several hosts, or an engine that takes less CPU (loadgen).",
-    "server CPU": "Give the server more cores, or put clients on other hosts; compare what it takes for an operation.",
-    "CPU of the host that both share": "Put clients and server on different hosts: on one host neither is tested.",
+    "client CPU (one thread)": "Use more clients, or an engine that can use several threads.",
+    "client CPU": "Use clients on several hosts, or an engine that needs less CPU (loadgen).",
+    "server CPU": "Use more cores for the server, or run the clients on other hosts.",
+    "CPU of the host that both share": "Run clients and server on different hosts; on one host, they limit each other.",
     "buckets": "Measure with more buckets.",
     "accounts": "Measure with more accounts.",
     "front-ends": "Measure with more front-ends, and with clients that can use them.",
@@ -38,7 +38,7 @@ TRY = {  # the begin of a verdict -> what a user can do about it
 
 
 def limits(o: Opened, subject: Any = None) -> Iterator[Displayable]:
-    """Show how often each limit was found, by system, workload and size, then one verdict with what to try."""
+    """Show how often each limit was found, the verdicts by system, workload and size, and one verdict in detail."""
     rows = o.table("verdicts")
     if subject is None:
         yield NONE
@@ -51,7 +51,7 @@ def limits(o: Opened, subject: Any = None) -> Iterator[Displayable]:
 
 
 def subjects(o: Opened) -> Menu:
-    """Return the menu of verdicts by what they are about; those with a known limit come first."""
+    """Return the menu of subjects of the verdicts. Subjects with a known limit are first."""
     rows = o.table("verdicts")
     rows = rows.loc[(rows["verdict"] == NOT_KNOWN).sort_values(kind="stable").index]
     names = zip(rows["deployment"], rows["workload"], rows["engine"], rows["what"], rows.index, strict=True)
@@ -59,35 +59,32 @@ def subjects(o: Opened) -> Menu:
 
 
 def advice(verdict: str, would_decide: Any = None) -> str:
-    """Return what to try after a verdict; if the limit is not known, the measurements that would find it."""
+    """Return advice what to try after a verdict. If the limit is not known, it is the data that would show it."""
     if verdict == NOT_KNOWN and isinstance(would_decide, str):
-        return f"To know the limit, measure: {would_decide}."
+        return f"Missing data that would show the limit: {would_decide}."
     return next((text for begin, text in TRY.items() if verdict.startswith(begin)), "")
 
 
 def one(o: Opened, subject: Any) -> Iterator[Displayable]:
-    """Show one verdict: the limit, its evidence, other findings, what to try, and its points.
-
-    The best run is drawn over its time.
-    """
+    """Show one verdict: the limit, its evidence, other findings, advice, its points, and the best run over time."""
     row = o.full_table("verdicts").loc[subject]
     best = f"{labels.number(row['best'])} {row['unit']} with {row['where']} ({labels.runs_text([row['n']])})"
     facts = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
     facts["Try"] = advice(row["verdict"], row["would_decide"])
     yield "\n".join(f"* **{name}:** {escaped(text)}" for name, text in facts.items() if isinstance(text, str) and text)
     groups = _groups(o, row)
-    yield "#### All that was measured of it, the best first"
+    yield "#### All groups of points, the best first"
     axes = [c for c in labels.axes_of(groups) if groups[c].nunique(dropna=False) > 1]
     yield groups[[c for c in (*axes, "n", *RATES, *USED) if c in groups]].dropna(axis="columns", how="all")
     every = o.full_table("points")
     key = every["key"].iloc[int(behind(groups.head(1), every)[0].split()[0])]
-    yield f"#### The first run of the best: {escaped(', '.join(labels.key_text(key)))}"
+    yield f"#### First run of the best group: {escaped(', '.join(labels.key_text(key)))}"
     panels = details.panels(o.campaign, key)
     yield Charts({key: {"panels": panels, "legends": "of each panel"}}) if panels else "No time series was recorded."
 
 
 def _groups(o: Opened, row: pd.Series) -> pd.DataFrame:
-    """Return the rows of throughput.csv that a verdict is about, the best first."""
+    """Return the rows of throughput.csv that a verdict is about. The best is first."""
     every = o.full_table("throughput")
     every = every[(every["store"] == row["store"]) & (every["workload"] == row["workload"])]
     same = []

@@ -1,5 +1,5 @@
-"""Follow a campaign that was measured repeatedly: its entries on disk, medians over time, and changes.
+"""History of a campaign that was measured repeatedly: its entries on disk, medians over time, and changes.
 
-It is above all other folders of the analysis. May import: `compare`, `figures`, `tables`, `records`, `parts`,
+No other folder of the analysis imports this one. May import: `compare`, `figures`, `tables`, `records`, `parts`,
 `statistics`, `pages`, `core`.
 """

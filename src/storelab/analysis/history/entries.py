@@ -1,9 +1,9 @@
 """Read and add the entries of a history on disk, and list the differences between environments of two entries.
 
-An entry is `results/<campaign>@<date>`, a complete sealed campaign. The campaign is measured in `results/<campaign>`.
-`add` seals it and renames its folder to include the date of measurement, so that the next measurement can use the
-original name. Nothing is copied or removed, and an entry never replaces another. Facts of an environment are those of
-`environment.csv`, and the lengths of the windows, which are not axes.
+An entry is a complete sealed campaign in the folder `results/<campaign>@<date>`. The campaign is measured in
+`results/<campaign>`. `add` seals it and adds the date of measurement to the name of its folder, so that the next
+measurement can use the original name. No file is copied or removed, and an entry never replaces another one. The facts
+of an environment are those of `environment.csv`, and the lengths of the windows, which are not axes.
 """
 
 import glob
@@ -27,13 +27,13 @@ from storelab.core.errors import UserError
 # --- environment ---
 
 Fact = tuple[str, str]  # group and item: ("store alpha", "version")
-LEFT_OUT = ("checks",)  # groups about the course of a run, not about its environment
-MAX_VALUE_LENGTH = 100  # characters of a value
+LEFT_OUT = ("checks",)  # groups of environment.csv that are not about the environment
+MAX_VALUE_LENGTH = 100  # maximum number of characters of a value
 WINDOWS = {"duration_s": "window [s]", "warm_up_s": "warm-up [s]"}
 
 
 def environment_facts(environment: pd.DataFrame, points: pd.DataFrame) -> dict[Fact, frozenset[str]]:
-    """Return all values of the points by (group, item).
+    """Return the facts of an environment: (group, item) -> all values of the points.
 
     environment: `environment.csv`; points: `points.csv`.
     """
@@ -48,22 +48,22 @@ def environment_facts(environment: pd.DataFrame, points: pd.DataFrame) -> dict[F
 
 
 def _items(item: str, value: str) -> list[tuple[str, str]]:
-    """Return packages one by one: `boto3 1.43, s3fs 2026.9` is one text in the table."""
+    """Return the pairs (item, value) of a row. The text of all packages, `boto3 1.43, s3fs 2026.9`, is split."""
     if item != "packages":
         return [(item, value)]
     return [(name, version) for name, _, version in (p.partition(" ") for p in value.split(", ") if p)]
 
 
 def facts_of_store(known: Mapping[Fact, frozenset[str]], store: str) -> dict[Fact, frozenset[str]]:
-    """Return the facts without those of other stores."""
+    """Return the facts of an environment without those about other stores."""
     return {f: v for f, v in known.items() if not f[0].startswith("store ") or f[0] == f"store {store}"}
 
 
 def differences(before: Mapping[Fact, frozenset[str]], after: Mapping[Fact, frozenset[str]]) -> list[str]:
-    """Return the changes, one line each: `store alpha: version 4.47 -> 4.48`."""
+    """Return one line for each change, such as `store alpha: version 4.47 -> 4.48`."""
     groups = [{g for g, _ in known} for known in (before, after)]
     out = [f"{group}: is new" for group in sorted(groups[1] - groups[0])]
-    out += [f"{group}: is gone" for group in sorted(groups[0] - groups[1])]
+    out += [f"{group}: no longer exists" for group in sorted(groups[0] - groups[1])]
     for group, item in sorted({*before, *after}):
         if all(group in known for known in groups):
             was, now = before.get((group, item)), after.get((group, item))
@@ -81,8 +81,8 @@ def _values_text(values: frozenset[str] | None) -> str:
 
 # --- entries ---
 
-SIGN = "@"  # not allowed in the name of a campaign
-MAX_ENTRIES = 1000  # maximum entries of one day, plus one
+SIGN = "@"  # separates name and date; names of campaigns cannot contain it
+MAX_ENTRIES = 1000  # maximum number of entries of one day, plus one
 KEPT = (
     "store",
     "workload",
@@ -94,10 +94,10 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a history.
+    """An entry of a history.
 
-    `name`: the part of the folder's name after the sign. side: its plan and points. measured, sealed: UTC. facts: as
-    from `environment_facts`.
+    name: the part of the folder's name after SIGN; side: plan and points of the entry; measured, sealed: times in UTC;
+    facts: the result of `environment_facts`.
     """
 
     name: str
@@ -112,9 +112,9 @@ class Entry:
 
 
 def measured(raw: Path) -> str:
-    """Return when the first run of a campaign started, like 2026-11-23T16:40:00Z.
+    """Return when the first run of a campaign started, such as `2026-11-23T16:40:00Z`.
 
-    Raises UserError: it has no run.
+    Raises UserError if the campaign has no run.
     """
     starts = [integrity.read(raw, key)["start_ns"] for key in integrity.heads(raw)]
     if not starts:
@@ -123,15 +123,15 @@ def measured(raw: Path) -> str:
 
 
 def add(folder: Path, with_failures: bool = False) -> Path:
-    """Seal the campaign in `folder` and make it the entry of its day; return the new folder.
+    """Seal a campaign, rename its folder so that it is an entry of the history, and return the new folder.
 
-    `site` becomes `site@2026-11-23`, a second one of that day `site@2026-11-23.2`. Raises UserError as `seal`, or if it
-    is an entry already.
+    `site` is renamed to `site@2026-11-23`, or to `site@2026-11-23.2` if this is the second entry of the day. Raises
+    UserError if the campaign cannot be sealed (`records.campaign.seal`), or if the folder is already an entry.
     """
     folder = folder.absolute() if folder.name in ("", "..") else folder
     if SIGN in folder.name:
         raise UserError(
-            str(folder), "is an entry of a history already", f"name the campaign's folder: {_without_sign(folder)}"
+            str(folder), "is already an entry of a history", f"name the campaign's folder: {_without_sign(folder)}"
         )
     read_plan(folder)
     day = measured(folder / "raw")[:10]
@@ -141,7 +141,7 @@ def add(folder: Path, with_failures: bool = False) -> Path:
         if not os.path.lexists(target):
             folder.rename(target)
             return target
-    raise UserError(str(folder), f"has {MAX_ENTRIES - 1} entries of {day} already", "measure it less often")
+    raise UserError(str(folder), f"already has {MAX_ENTRIES - 1} entries of {day}", "measure the campaign less often")
 
 
 def _without_sign(folder: Path) -> Path:
@@ -149,7 +149,7 @@ def _without_sign(folder: Path) -> Path:
 
 
 def folders(campaign: Path) -> list[Path]:
-    """Return the folders of a campaign's entries, by name, without the campaign itself and files such as archives."""
+    """Return the folders of a campaign's entries, sorted by name. The campaign itself and other files are excluded."""
     found = campaign.parent.glob(f"{glob.escape(campaign.name)}{SIGN}*")
     return sorted(p for p in found if p.is_dir())
 
@@ -157,10 +157,11 @@ def folders(campaign: Path) -> list[Path]:
 def read(campaign: Path, store: str | None = None, since: str | None = None) -> list[Entry]:
     """Return the entries of a campaign, oldest first.
 
-    campaign: its folder without a date. store: only the points of this store. since: only entries measured on this day
-    or later.
+    campaign: folder of the campaign, without a date; store: use only the points of this store; since: use only entries
+    that were measured on this day or later.
 
-    Raises UserError: no entry, an entry that is not sealed or whose records were changed, an unknown store, no date.
+    Raises UserError if there is no entry, if an entry is not sealed or its records were altered, if no entry has the
+    store, or if `since` is not a date.
     """
     if SIGN in campaign.name:
         raise UserError(
@@ -170,8 +171,8 @@ def read(campaign: Path, store: str | None = None, since: str | None = None) -> 
     if not found:
         raise UserError(
             str(campaign),
-            f"has no history: there is no folder {campaign.name}{SIGN}… next to it",
-            "`storelab history add` makes an entry of a measured campaign",
+            f"has no history: there is no folder {campaign.name}{SIGN}… in the same folder",
+            "add an entry with `storelab history add`",
         )
     begun = [(measured(folder / "raw"), folder) for folder in found if _is_sealed(folder)]
     if since is not None:
@@ -185,10 +186,10 @@ def read(campaign: Path, store: str | None = None, since: str | None = None) -> 
 
 
 def _is_sealed(folder: Path) -> bool:
-    """Return True, or raise UserError if the entry is not sealed: a history needs records that cannot change."""
+    """Return True. Raises UserError if an entry is not sealed, because the records of a history must not change."""
     read_plan(folder)
     if not records.sealed(folder / "raw"):
-        raise UserError(str(folder), "is not sealed", f"`storelab seal {folder}`")
+        raise UserError(str(folder), "is not sealed", f"run `storelab seal {folder}`")
     return True
 
 
@@ -196,7 +197,7 @@ def _day(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise UserError("--since", f"{text!r} is not a day", "write it like 2026-11-23") from None
+        raise UserError("--since", f"{text!r} is not a date", "write a date such as 2026-11-23") from None
 
 
 def _entry(folder: Path, at: str) -> Entry:
@@ -215,10 +216,10 @@ def _entry(folder: Path, at: str) -> Entry:
 
 
 def _entries_of_store(entries: list[Entry], store: str) -> list[Entry]:
-    """Return the entries that have this store, with only its points."""
+    """Return the entries that have a store, with only the points and facts of this store."""
     known = sorted({s for e in entries for s in e.side.stores})
     if store not in known:
-        raise UserError("--store", f"{store!r} has no run in any entry", f"one of: {', '.join(known)}")
+        raise UserError("--store", f"{store!r} has no run in any entry", f"use one of: {', '.join(known)}")
     out = []
     for e in entries:
         if store in e.side.stores:

@@ -1,25 +1,27 @@
-"""Find medians and changes of level of every point and measure over a history, and judge the newest entry.
+"""Find changes of level of every point and measure over a history, and judge the newest entry.
 
-A series is what `storelab compare` would compare: the same store, workload, axes and measure; an axis that an older
-entry does not know has its default there. The whole of each kind of measure is the geometric mean over the points that
-all entries have, as a ratio to the oldest entry. p values are corrected for the number of series (Benjamini and
-Hochberg): those of points are one family, those of wholes another.
+A series consists of the medians of one point and measure over the entries. As in `storelab compare`, the store, the
+workload, the axes and the measure are the same. If an older entry does not have an axis, its default is used. For each
+kind of measure, there is also a series of all points together: the geometric mean over the points that all entries
+have, as a ratio to the oldest entry. p values are corrected for the number of series (Benjamini and Hochberg),
+separately for series of points and for series of all points together.
 
-How changes are found:
+Changes are found as follows. A stretch consists of the entries between two changes.
 
-* Where: the best places of 1, 2, 3 … changes of the level, at least MIN_STRETCH entries apart, have the smallest sum
-of squares around the means of the stretches. They are found exactly by dynamic programming (optimal partitioning; B.
-Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
-* How many: the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times the
-logarithm of the number of entries for each change.
-* Significance: chosen places look better than given ones, so the F distribution does not apply. A series without a
-change can have any order. p is the fraction of its seeded reorderings for which the criterion favours changes as
-clearly, with the same search. This is valid for any scatter that does not depend on its neighbours. There are at most
-DRAWS reorderings, fewer if SEEN of them are as clear, because p is then large (J. Besag and P. Clifford, Biometrika 78,
-1991, 301-304). With 7 entries or fewer, there are too few orders for a p below 5 %.
+* Places: for 1, 2, 3 … changes of the level, at least MIN_STRETCH entries apart, the best places have the smallest sum
+  of squares around the means of the stretches. They are found exactly by dynamic programming (optimal partitioning; B.
+  Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
+* Number: by the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times
+  the logarithm of the number of entries for each change.
+* Significance: the F distribution does not apply, because the places were chosen to fit best. p is instead estimated by
+  random reorderings of the series, which are equally probable if there is no change. p is the fraction of reorderings
+  in which the criterion favours changes at least as clearly, with the same search. This is valid for any scatter that
+  does not depend on its neighbours. There are at most DRAWS reorderings. There are fewer if SEEN of them are as clear,
+  because p is then large (J. Besag and P. Clifford, Biometrika 78, 1991, 301-304). With 7 entries or fewer, there are
+  too few different orders for a p below 5 %.
 
-The unit is an entry, so the variation between days is part of the scatter. Values are logarithms of medians, so a
-change is a ratio. A slow drift is reported as one or more steps.
+The unit is an entry, so that the variation between days is part of the scatter. Values are logarithms of medians, so
+that a change is a ratio. A slow drift is reported as one or more steps.
 """
 
 import math
@@ -40,10 +42,10 @@ from storelab.analysis.tables.points import axis_columns
 
 # --- change points ---
 
-MIN_STRETCH = 2  # minimum entries from one change to the next: a single entry is not a level
-MIN_ENTRIES = 8  # minimum entries to find a change
-MAX_TESTED = 3  # maximum changes in the test
-MAX_CHANGES = 20  # maximum changes that are reported
+MIN_STRETCH = 2  # minimum number of entries from one change to the next; a single entry does not show a level
+MIN_ENTRIES = 8  # minimum number of entries to find a change
+MAX_TESTED = 3  # maximum number of changes in the test
+MAX_CHANGES = 20  # maximum number of changes that are reported
 PENALTY = 3.0
 DRAWS, SEEN = 999, 40
 SEED = 20150413
@@ -53,8 +55,8 @@ SEED = 20150413
 class Step:
     """A change of level.
 
-    `at` is the number of the first entry after it. shift: of the logarithm, between low and high (95 % interval from
-    the two neighbouring stretches, for a given place).
+    at: number of the first entry after the change; shift: change of the logarithm, between low and high (95 % interval
+    from the two neighbouring stretches, for a given place).
     """
 
     at: int
@@ -67,7 +69,8 @@ class Step:
 class Changes:
     """The changes in a series of n entries.
 
-    p: probability of the series if nothing had changed (NaN with too few entries). places: indices of the changes.
+    p: p value of the test against a series without changes (NaN with too few entries); places: index of the first entry
+    after each change; reason: why no change could be found.
     """
 
     n: int
@@ -80,8 +83,9 @@ class Changes:
 class Newest:
     """The newest entry compared with the stretch before it.
 
-    shift: of the logarithm, with the 95 % interval of the difference that one more entry of that stretch would have,
-    and p. before: entries of that stretch; 0 and NaN if nothing can be decided.
+    before: number of entries of this stretch (0 if the comparison is not possible); shift: difference of the logarithm;
+    low, high: 95 % interval of the difference that one more entry of the stretch would have; p: p value of the
+    difference; reason: why the comparison is not possible.
     """
 
     before: int
@@ -93,10 +97,10 @@ class Newest:
 
 
 def _segments(values: np.ndarray, most: int) -> list[list[int]]:
-    """Return the best ends of stretches with 1 … most changes, by dynamic programming over the end of the last one."""
+    """Return the best ends of the stretches for 1, 2, … `most` changes, found by dynamic programming."""
     n = len(values)
     sums, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values, values**2))
-    length = np.arange(n + 1) - np.arange(n + 1)[:, None]  # of a stretch, from begin (row) to end (column)
+    length = np.arange(n + 1) - np.arange(n + 1)[:, None]  # length of a stretch from begin (row) to end (column)
     within = squares - squares[:, None] - (sums - sums[:, None]) ** 2 / np.where(length > 0, length, 1)
     within[length < MIN_STRETCH] = np.inf
     least, begins, out = within[0], [], []
@@ -112,15 +116,18 @@ def _segments(values: np.ndarray, most: int) -> list[list[int]]:
 
 
 def _within(values: np.ndarray, ends: Sequence[int]) -> float:
-    """Return the sum of squares around the means of the stretches."""
+    """Return the sum of squares around the means of the stretches. ends: index after the end of each stretch."""
     return float(sum(((part - part.mean()) ** 2).sum() for part in np.split(values, ends[:-1])))
 
 
 def _worth(values: np.ndarray, every: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return how much the criterion prefers 1, 2, 3 … changes at these places to none; the mean of the values is 0."""
+    """Return by how much the criterion prefers 1, 2, 3 … changes at these places to no change.
+
+    values: with a mean of 0; every: ends of the stretches for each number of changes.
+    """
     n, total = len(values), float(values @ values)
     between = [float((np.add.reduceat(values, [0, *e[:-1]]) ** 2 / np.diff([0, *e])).sum()) for e in every]
-    rest = np.maximum(1 - np.array(between) / total, 1e-12)  # it would be 0 for a series without scatter
+    rest = np.maximum(1 - np.array(between) / total, 1e-12)  # for a series without scatter, it would be 0
     return -n * np.log(rest) - PENALTY * np.arange(1, len(every) + 1) * math.log(n)
 
 
@@ -137,7 +144,7 @@ def _p(values: np.ndarray) -> float:
 
 
 def find_changes(values: Sequence[float]) -> Changes:
-    """Return the changes of finite values (shape (n,)) in order of time."""
+    """Return the changes of level in a series of finite values (shape (n,)) in order of time."""
     x = np.asarray(values, dtype=float)
     n = len(x)
     if n < MIN_ENTRIES:
@@ -170,17 +177,17 @@ def steps(values: Sequence[float], places: Sequence[int]) -> list[Step]:
 
 
 def significant_steps(values: Sequence[float], places: Sequence[int], p: float) -> list[Step]:
-    """Return the changes at these places whose interval excludes no change, if p is significant.
+    """Return the changes at these places whose interval does not include 0. If p is not significant, there are none.
 
-    p: of a series without changes; with several series, corrected.
+    p: p value of the series (`Changes.p`), corrected if there are several series.
     """
     return [s for s in steps(values, places) if s.low > 0 or s.high < 0] if p < 1 - CONFIDENCE else []
 
 
 def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
-    """Return the newest entry compared with those since the last change.
+    """Return the comparison of the newest entry with the entries since the last change.
 
-    The scatter is that within all stretches without the newest entry: Student's t of a further value.
+    Student's t for a further value is used. The scatter is computed within all stretches, without the newest entry.
     """
     x = np.asarray(values, dtype=float)
     first = max(places, default=0)
@@ -201,10 +208,11 @@ def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
 
 @dataclass(frozen=True)
 class Value:
-    """The value of one entry (its number).
+    """The value of a series in one entry.
 
-    n: number of runs, or of repetitions for all points together. median is between low and high, in the unit of the
-    measure; for all points together it is the ratio to the oldest entry. NaN: no interval.
+    entry: number of the entry; n: number of runs, or of repetitions for all points together; median, low, high: median
+    with its interval (NaN: no interval) in the unit of the measure, or for all points together the ratio to the oldest
+    entry.
     """
 
     entry: int
@@ -216,7 +224,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of level from entry `at` (its number) on: ratio of the two neighbouring stretches, with its interval."""
+    """A change of level: the ratio of the two neighbouring stretches with its interval.
+
+    at: number of the first entry after the change.
+    """
 
     at: int
     ratio: float
@@ -227,12 +238,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Series:
-    """One point and measure.
+    """The values of one point and measure over the entries.
 
-    axes: column -> value (None: not set); workload `all`: the whole of `points` points.
+    axes: column -> value (None: not set). The workload `all` means all points together; `points` is their number.
 
-    p_corrected: of a series without a change. steps: the reported changes. Of the newest entry compared with the
-    stretch before it: ratio, newest_p_corrected, verdict (with the correction), reason (why nothing can be decided).
+    p_corrected: corrected p value of the changes; steps: the reported changes. The attributes ratio,
+    newest_p_corrected, verdict (corrected) and reason are about the newest entry, compared with the stretch before it.
     """
 
     store: str | None
@@ -259,13 +270,16 @@ class Series:
 
     @property
     def ratio(self) -> tuple[float, float, float]:
-        """Return ratio, low and high: the newest entry over the stretch before it."""
+        """The ratio of the newest entry to the stretch before it, with low and high."""
         return math.exp(self.newest.shift), math.exp(self.newest.low), math.exp(self.newest.high)
 
 
 @dataclass(frozen=True)
 class History:
-    """A history: its entries (oldest first), the series of points, then those of all points together, and all axes."""
+    """A history: its entries, oldest first; the columns of all axes; and its series.
+
+    Series of all points together are last.
+    """
 
     entries: list[Entry]
     columns: list[str]
@@ -278,12 +292,12 @@ class History:
         return pd.DataFrame(rows, columns=["store", "workload", *self.columns, "metric"]).astype(types)
 
     def changed_at(self, entry: int) -> list[tuple[Series, Change]]:
-        """Return the changes of level that begin with an entry."""
+        """Return the changes of level whose first entry has this number, with their series."""
         return [(s, c) for s in self.series for c in s.steps if c.at == entry]
 
 
 def history(entries: Sequence[Entry]) -> History:
-    """Return the history of entries, oldest first (`entries.read`)."""
+    """Return the history of these entries. entries: oldest first, from `entries.read`."""
     plans = [e.side.plan for e in entries]
     columns = list(dict.fromkeys(c for plan in plans for c in axis_columns(plan)))
     defaults = {k: v for plan in plans for k, v in compare.defaults(plan).items()}
@@ -309,7 +323,10 @@ NOTHING = Newest(0, math.nan, math.nan, math.nan, math.nan)
 
 
 def _series(identity: Identity, points: int, values: list[Value], entries: int) -> Series:
-    """Return the series of the values of the entries that have it; `_corrected` judges it."""
+    """Return a series with its changes. values: for the entries that have it; entries: number of all entries.
+
+    The newest entry is not judged yet; `_corrected` does this.
+    """
     medians_ = np.array([v.median for v in values])
     if (medians_ > 0).all():
         found = find_changes(np.log(medians_))
@@ -320,7 +337,7 @@ def _series(identity: Identity, points: int, values: list[Value], entries: int) 
 
 
 def _overall(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, Any], entries: int) -> Series:
-    """Return the series of all points together, of those points that all entries have.
+    """Return the series of all points together. Only points that all entries have are used.
 
     of_points[i][e] are the runs of point i in entry e.
     """
@@ -335,7 +352,7 @@ def _overall(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str,
 
 
 def _corrected(family: list[Series]) -> list[Series]:
-    """Return the series with their changes and the judged newest entry, with p values corrected for their number."""
+    """Return the series with reported changes and judged newest entries, by p values corrected for their number."""
     p = ratios.corrected([s.found.p for s in family])
     stepped = [_stepped(s, float(p_value)) for s, p_value in zip(family, p, strict=True)]
     newest_p = ratios.corrected([s.newest.p for s in stepped])
@@ -343,9 +360,9 @@ def _corrected(family: list[Series]) -> list[Series]:
 
 
 def _stepped(s: Series, p: float) -> Series:
-    """Return the series with the changes that are significant at `p`.
+    """Return a series with its significant changes, and its newest entry compared with those since the last change.
 
-    The newest entry is compared with those since the last change.
+    p: corrected p value of its changes.
     """
     if not all(v.median > 0 for v in s.values):
         return s
@@ -372,9 +389,9 @@ def _judged(s: Series, newest_p: float) -> Series:
 def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series]:
     """Return the series whose newest entry is slower according to a rule.
 
-    newest: the newest entry is slower than the stretch before it. change: the stretch of the newest entry is slower
-    than the one before it. With `-overall`, only the series of all points together are judged. The whole interval must
-    be slower by more than `margin_percent`.
+    Rule `newest`: the newest entry is slower than the stretch before it. Rule `change`: the stretch of the newest entry
+    is slower than the previous stretch. If the rule ends with `-overall`, only the series of all points together are
+    judged. The whole interval must be slower by more than `margin_percent`.
     """
     kind, _, overall = rule.partition("-")
     out = []

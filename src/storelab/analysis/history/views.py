@@ -1,6 +1,6 @@
-"""Show a history as text, as a page and as a figure, for `storelab history`.
+"""Output of `storelab history`: a history as text, as a page and as a figure.
 
-The figure has a panel for each series: its medians over time, the level of each stretch, and the changes.
+The figure has a panel for each series, with its medians over time, the level of each stretch, and the changes.
 """
 
 import io
@@ -28,17 +28,14 @@ HEAD = ("point", "measure", "oldest", "newest", "newest / before", "newest is", 
 
 
 def page(campaign: Path, found: History, drawn: bool = False) -> Page:
-    """Return the whole page.
-
-    drawn: with the figure, which takes some seconds.
-    """
+    """Return the page about a history. drawn: include the figure, which takes some seconds."""
     first, last = found.entries[0], found.entries[-1]
     n = len(found.entries)
     title = f"{campaign}: {labels.plural(n, 'entry') if n == 1 else f'{n} entries'}, {first.name} to {last.name}"
     under = (
-        "Medians over the runs of an entry, in brackets their 95 % interval (with fewer than 6 runs the range); the "
-        "whole as a ratio to the oldest entry. The newest entry is compared with those since the last change, with the "
-        "95 % interval of the difference that a further entry would have."
+        "Medians over the runs of an entry, in brackets their 95 % interval (with fewer than 6 runs the range); for "
+        "all points together, the ratio to the oldest entry. The newest entry is compared with the entries since the "
+        "last change, with the 95 % interval of the difference that a further entry would have."
     )
     newest = _newest(found)
     if drawn:
@@ -48,7 +45,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
 
 
 def names(found: History) -> list[str]:
-    """Return each series in words, in their order."""
+    """Return a text that identifies each series, in the order of the series."""
     points = found.frame()
     points = points[points["workload"] != compare.ALL]
     wholes = [f"all {s.points} points" for s in found.series if s.workload == compare.ALL]
@@ -78,20 +75,20 @@ def _newest(found: History) -> Section:
     out.lines += [f"No verdict: {reason}" for reason in dict.fromkeys(reason for reason, _ in reasons)]
     if (tested := sum(math.isfinite(s.newest.p) for s in found.series if s.workload != compare.ALL)) > 1:
         out.lines.append(
-            f"Corrected for {tested} series (Benjamini and Hochberg): of the series called different, at most 5 % are "
-            "so by chance."
+            f"Corrected for {tested} series (Benjamini and Hochberg): of the series that are reported as different, at "
+            "most 5 % differ only by chance."
         )
     return out
 
 
 def change_text(name: str, s: Series, change: Change) -> str:
-    """Return `get, 4 kB objects: rate x0.86 [0.80, 0.92], slower`."""
+    """Return a change in words, such as `get, 4 kB objects: rate x0.86 [0.80, 0.92], slower`."""
     ratio = labels.spread([change.ratio, change.low, change.high])
     return f"{name}: {s.metric.replace('_', ' ')} x{ratio}, {change.verdict}"
 
 
 def _changes(found: History) -> Section:
-    """Return the section of changes, entry by entry: changed levels and changed environments."""
+    """Return the section about changes of levels and of environments, entry by entry."""
     out, series_names = Section("Changes"), dict(zip(map(id, found.series), names(found), strict=True))
     for i, (before, entry) in enumerate(zip(found.entries, found.entries[1:], strict=False), 1):
         with_it = entries.differences(before.facts, entry.facts)
@@ -101,7 +98,7 @@ def _changes(found: History) -> Section:
         out.lines.append(f"{entry.name}, compared with {before.name}:")
         out.lines += [f"  {change_text(series_names[id(s)], s, c)}" for s, c in levels]
         out.lines += ["  no change of level"] if not levels else []
-        out.lines += [f"  {line}" for line in with_it] or ["  no recorded change of the environment"]
+        out.lines += [f"  {line}" for line in with_it] or ["  no change of the environment was recorded"]
     if not out.lines:
         out.lines.append("None.")
     return out
@@ -117,8 +114,9 @@ def _entries(found: History) -> Section:
 def table(found: History) -> pd.DataFrame:
     """Return one row per series and entry.
 
-    Columns: store, workload, axes, metric; entry, measured, n, median, low, high, unit; at the start of a stretch, its
-    ratio to the one before (change, change_low, change_high) and its verdict.
+    Columns: store, workload, axes, metric, entry, measured, n, median, low, high, unit. At the first entry of a
+    stretch, change, change_low, change_high and verdict are its ratio to the previous stretch with interval and
+    verdict.
     """
     head, out = found.frame(), []
     for row, s in zip(head.to_dict("records"), found.series, strict=True):
@@ -136,14 +134,17 @@ def table(found: History) -> pd.DataFrame:
 
 # --- the figure ---
 
-MAX_PANELS = 60  # panels
-HEIGHT = 1.9  # inches of a panel
-LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # can be distinguished without colour
-OTHER = "0.6"  # colour of lines where the environment changed
+MAX_PANELS = 60
+HEIGHT = 1.9  # height of a panel in inches
+LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # colour and line style
+OTHER = "0.6"  # colour of lines that mark a change of the environment
 
 
 def figure(found: History) -> Figure:
-    """Draw the series of all points together first, then those that changed, then the others; at most MOST panels."""
+    """Return a figure with up to MAX_PANELS series.
+
+    Series of all points together are first, followed by series with a change, and the others.
+    """
     each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
     left = f"; {len(each) - MAX_PANELS} more series are in the table" if len(each) > MAX_PANELS else ""
     small = "bars: 95 % interval of the median, with fewer than 6 runs the range; levels: mean of the medians of a "
@@ -196,7 +197,7 @@ def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> N
 
 
 def svg(fig: Figure) -> str:
-    """Return the figure as SVG for a page: text stays text, and the same history gives the same bytes."""
+    """Return the figure as SVG for a page. Text is not converted to paths, and equal histories give equal bytes."""
     sink = io.BytesIO()
     with plots.style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "storelab"}):
         fig.savefig(sink, format="svg", metadata={"Date": None})

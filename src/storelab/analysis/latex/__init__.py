@@ -1,8 +1,8 @@
-"""Turn tables into LaTeX and the paper.
+"""LaTeX of a campaign's paper and its tables.
 
 `paper/paper.tex` and `paper/sections/` are Jinja templates (`templates`), which `build` fills. TABLES and HEADLINES
 name the functions that make the tables and the headlines of the first page. To add a table, write a function and add a
-line here; to add a section, write a template and add its line in `paper/paper.tex`.
+line to TABLES. To add a section, write a template and add a line to `paper/paper.tex`.
 
 May import: `figures`, `tables`, `parts`, `statistics`, `compare`, `core`.
 """
@@ -15,8 +15,8 @@ from typing import Any
 from storelab.analysis.parts import derived
 from storelab.core import records
 
-# File of tex/ -> the function that makes it (module.function of this package), and its arguments: tables by name, or
-# `headlines`. The file is empty if the first of these has no rows.
+# Name of a file in tex/ -> the function that makes it (module.function of this package), and its arguments: tables by
+# name, or `headlines`. The file is empty if the first argument has no rows.
 TABLES: dict[str, tuple[str, ...]] = {
     "table_best": ("rates.best", "throughput"),
     "table_calibration": ("campaign.ceilings", "calibration"),
@@ -57,7 +57,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "table_verdicts": ("verdicts.verdicts", "verdicts"),
     "table_volume": ("reads.volume", "sparse"),
 }
-# The headlines of the first page, in their order: the function that makes them, and its tables.
+# Functions that make the headlines of the first page, each with its tables, in the order of the headlines.
 HEADLINES: tuple[tuple[str, ...], ...] = (
     ("rates.linearity_headlines", "scaling", "throughput"),
     ("rates.throughput_headlines", "throughput", "verdicts"),
@@ -77,23 +77,28 @@ HEADLINES: tuple[tuple[str, ...], ...] = (
 
 
 def load(path: str) -> Callable[..., Any]:
-    """Return `module.function` of this package; its module is imported only now, because it imports pandas."""
+    """Return a function of this package. path: `module.function`.
+
+    The module is imported when this function is called, because it imports pandas.
+    """
     module, function = path.split(".")
     found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
     return found
 
 
-PAPER = "paper"  # the template, and the file made from it
+PAPER = "paper"  # name of the template, and of the file that is made from it
 TEX = (*TABLES, PAPER)
 
 
 def build(campaign_dir: Path, only: Sequence[str] | None = None, paper_dir: Path = Path("paper")) -> list[Path]:
-    """Write `tex/<name>.tex` atomically: all of TEX or those named, or none if one of them fails.
+    """Write files `tex/<name>.tex` atomically, and return their paths. If one of them fails, no file is written.
 
-    Raises UserError if a table or the figures are missing, or if a template in `paper_dir` cannot be filled; KeyError
-    for an unknown name.
+    only: names of the files; default: all of TEX. paper_dir: folder of the templates.
+
+    Raises UserError if a table or the figures are missing, or if a template cannot be filled. Raises KeyError for an
+    unknown name.
     """
-    from storelab.analysis.latex import templates, values  # not above: they import pandas
+    from storelab.analysis.latex import templates, values  # imported here because they import pandas
 
     sources, texts = values.Sources(campaign_dir), {}
     for name in TEX if only is None else only:

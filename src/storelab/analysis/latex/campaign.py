@@ -1,7 +1,7 @@
-"""Provide the numbers that the text quotes, and the tables about the campaign as a whole.
+"""Numbers that the paper's text quotes, and LaTeX tables about the campaign as a whole.
 
-The tables are the environment, points that are not in a median, failed operations, and ceilings of the clients. May
-import: the same packages as `latex`.
+The tables are about the environment, points that are not in a median, failed operations, and ceilings of the clients.
+May import: the same packages as `latex`.
 """
 
 import re
@@ -19,13 +19,13 @@ from storelab.core import units
 from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
 from storelab.core.calibration import OPERATION
 
-MAX_VALUES = 4  # of a captured setting, each with a row
+MAX_VALUES = 4  # maximum number of values of a captured setting that are listed
 
 
 def shown(name: str, value: str, unit: str, source: str = "") -> str:
-    """Return a number of `numbers.csv` as text, with its unit.
+    """Return a number of `numbers.csv` as LaTeX, with its unit.
 
-    Integers and constants of definitions are unchanged; measured values have 3 digits.
+    Integers and constants of definitions are printed in full. Measured values are rounded to 3 digits.
     """
     if re.fullmatch(r"-?\d+(\.0)?", value):
         text = value.removesuffix(".0") if name == "seed" else labels.grouped(value.removesuffix(".0"), THIN)
@@ -39,7 +39,7 @@ def shown(name: str, value: str, unit: str, source: str = "") -> str:
 
 
 def numbers(table: pd.DataFrame) -> dict[str, Tex]:
-    """Return the numbers of `numbers.csv` as the templates print them; a count of zero is false in an `if`."""
+    """Return the numbers of `numbers.csv` by name, as LaTeX for the templates. A count of 0 is false in an `if`."""
     return {
         r.name: Tex(shown(r.name, r.value, r.unit, r.source), (r.value, r.unit) != ("0", ""))
         for r in table.itertuples(index=False)
@@ -47,7 +47,7 @@ def numbers(table: pd.DataFrame) -> dict[str, Tex]:
 
 
 def _value(item: str, value: str) -> str:
-    """Return a captured value in words: exact sizes if they are short (`32 KiB`), otherwise rounded (`25.3 GB`)."""
+    """Return a captured value as text. Sizes are exact if this is short (`32 KiB`), otherwise rounded (`25.3 GB`)."""
     if item.endswith("_bits_per_s"):
         return ", ".join(rate(int(v)) if v.isdigit() else v for v in value.split(", "))
     if not (item.endswith("_bytes") and value.isdigit()):
@@ -57,7 +57,10 @@ def _value(item: str, value: str) -> str:
 
 
 def environment(table: pd.DataFrame) -> str:
-    """Return the table of the captured environment; the last column counts points if a value differs."""
+    """Return the table of the captured environment.
+
+    The last column has the number of points if a value does not hold for all points of its group.
+    """
     lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
     ranks = ("environment", "clients", "store", "engine", "checks")
     for group in sorted(total, key=lambda g: ([*ranks, g.split()[0]].index(g.split()[0]), g)):
@@ -67,7 +70,7 @@ def environment(table: pd.DataFrame) -> str:
             path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots in a key are part of a name
             item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
             values, counts = [_value(name, value) for value in same["value"]], list(same["points"])
-            if len(values) > MAX_VALUES:  # an axis of the campaign
+            if len(values) > MAX_VALUES:  # usually an axis of the campaign
                 by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
                 values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
                 counts = [sum(counts)]
@@ -93,10 +96,10 @@ def failed(points: pd.DataFrame) -> str:
 
 
 def tried(points: pd.DataFrame) -> str:
-    """Return a table of all points that were tried more than once, with the results of the other tries."""
+    """Return a table of all points that were tried more than once, with the results of the tries that are not used."""
     rows = points[points["tries"] > 1]
     lines = [[breakable(escape(r.key)), escape(r.other_tries)] for r in rows.itertuples(index=False)]
-    caption = "Points that were tried more than once, and the results of the tries that do not count."
+    caption = "Points that were tried more than once, and the results of the tries that are not used."
     return tex_table(left(7.5, 8.2), ["Point", "Other tries"], lines, caption, "tab:tried", floats=False)
 
 
@@ -126,13 +129,13 @@ def errors(table: pd.DataFrame) -> str:
         "error of the engine; number of runs in which it occurred, how many of these are invalid, operations of all "
         "runs, the largest fraction of the operations of one run, and the earliest and the latest time in a run, "
         "counted from the agreed start. The class Hung contains operations that were abandoned some time after the "
-        "deadline; the times are when they were abandoned."
+        "deadline; for these, the time of abandonment is given."
     )
     head = ["Store", "Workload", "", "Class", "Runs", "Invalid", "Failed", r"Most [\%]", "First [s]", "Last [s]"]
     return tex_table(f"lll{left(4.2)}rrrrrr", head, lines, caption, "tab:errors", floats=False)
 
 
-# Axes that distinguish ceilings, in addition to operation and engine; axes at their default are not shown.
+# Axes that distinguish ceilings, in addition to operation and engine. An axis with only its default is not shown.
 AXES = tuple(c for c in calibration.AGREE if c not in (OPERATION.column, ENGINE.column))
 CEILING_AXES = (OBJECT_SIZE.column, CLIENTS.column, WORKERS.column)
 
@@ -144,10 +147,10 @@ def _ceiling_cell(column: str, value: object) -> str:
 
 
 def ceilings(table: pd.DataFrame) -> str:
-    """Return a table with a row per ceiling.
+    """Return a table with one row per ceiling.
 
-    It has the rate before and after the campaign, the drift, the throughput of the larger rate, and the CPU time of the
-    clients for an operation.
+    The columns are the rates before and after the campaign, the drift, the throughput of the larger rate, and the CPU
+    time of the clients for an operation.
     """
     axes = [c for c in AXES if c in CEILING_AXES or (table[c] != calibration.AGREE[c]).any()]
     lines = []
@@ -189,6 +192,6 @@ def ceilings(table: pd.DataFrame) -> str:
         "over memory and files, before and after the campaign; throughput of the larger rate; CPU of the clients for "
         "one operation; CPU of the clients / of the null server in percent of the host's cores."
     )
-    heads = [stacked(h) for h in head]  # keeps the columns narrow
+    heads = [stacked(h) for h in head]  # makes the columns narrow
     spec = "ll" + r"@{\hspace{6pt}}r" * (len(heads) - 2)
     return tex_table(spec, heads, lines, caption, "tab:calibration", floats=False)

@@ -1,4 +1,4 @@
-"""Write LaTeX about the distribution of software: starts of applications, and releases.
+"""LaTeX about the distribution of software: starts of applications, and releases.
 
 May import: the same packages as `latex`.
 """
@@ -17,7 +17,7 @@ CACHES = ("http_cache", "client_cache")
 
 
 def launched(rows: pd.DataFrame) -> str:
-    """Return a table with a row for each group of points: clients, caches, times, and the sources of the objects."""
+    """Return a table with one row per group of points: clients, caches, times, and the sources of the objects."""
     apart = {"clients", *CACHES, *labels.DEPLOYMENT_NAMES}
     several = [c for c in labels.axes_of(rows) if rows[c].nunique() > 1 and c not in apart]
     lines = []
@@ -42,9 +42,9 @@ def launched(rows: pd.DataFrame) -> str:
 
 
 def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the time to first run with the most clients, for each HTTP cache: of the median and the slowest client.
+    """Yield the time to first run with the most clients, for each system and HTTP cache.
 
-    Cold clients are preferred.
+    The times of the median client and of the slowest client are given. Cold clients are preferred.
     """
     known = rows[rows["first_median_s"].notna()] if len(rows) else rows
     known = known.assign(deployment=[labels.deployment(r) for _, r in known.iterrows()])
@@ -71,7 +71,7 @@ def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
 
 
 def released(rows: pd.DataFrame) -> str:
-    """Return a table of releases by stratum: days, contents at the end, and times; then the published values."""
+    """Return a table of releases by stratum: days, contents at the end, and times. The last row is published."""
     whole = releases.summary(rows)
     several = [c for c in labels.axes_of(rows) if rows[c].nunique() > 1 and c not in labels.DEPLOYMENT_NAMES]
     lines = []
@@ -95,7 +95,7 @@ def released(rows: pd.DataFrame) -> str:
         "Releases of software: days that were published or replicated, of those that were tried; contents of a stratum "
         "at the end; medians over the days of the time per day and of the lag of stratum 1, and its longest lag; "
         "retries and failed requests of all days (medians over the runs). A day that is generated while it is "
-        "published has no time here. Below: "
+        "published has no time here. Last row: "
         "values printed in 2015, at factor 1: "
         f"{a_day[0]} new files and {a_day[1]}~GB a day (mean and standard deviation over the days)."
     )
@@ -104,15 +104,15 @@ def released(rows: pd.DataFrame) -> str:
 
 
 def _system(r: pd.Series) -> str:
-    """Return the deployment that has the stratum of a row."""
+    """Return the name of the deployment that has the stratum of a row."""
     place = releases.place(r)
     return labels.deployment(r) if place == r["store"] else place
 
 
 def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the time to publish a day and the lag of the second stratum; the shortest of several groups.
+    """Yield the time to publish a day, and the lag of the second stratum, for each system.
 
-    Runs that only publish are preferred.
+    If a system has several groups of points, the shortest time is used. Runs that only publish are preferred.
     """
     whole = releases.summary(rows) if len(rows) else rows
     axes = labels.axes_of(rows) if len(rows) else []

@@ -1,6 +1,6 @@
-"""Write the results of each system as headlines: the abstract, the table of the first page, and the conclusions.
+"""Headlines, the main results of each system, for the abstract, the table of the first page, and the conclusions.
 
-The functions of HEADLINES return headlines from their tables, if these have rows. May import: the same packages as
+The functions named in HEADLINES make headlines from their tables, if these have rows. May import: the same packages as
 `latex`.
 """
 
@@ -18,17 +18,18 @@ from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
 
 WIDTH = 15.8  # cm: width of the text
 NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, maximum of the others, gap between columns
-MANY = 6  # from this number of systems or kinds on, the letters are smaller
-BY_SYSTEM = 3  # up to this number, each system has a sentence; otherwise each kind of work has one
-SHORT = 5  # kinds of work of each system in the abstract; one less with more than BY_SYSTEM systems
+MANY = 6  # from this number of systems or kinds of work on, the letters are smaller
+BY_SYSTEM = 3  # up to this number of systems, each system has a sentence; otherwise each kind of work has one
+SHORT = 5  # kinds of work of each system in the abstract; one less if there are more than BY_SYSTEM systems
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The best result of a system in one kind of work, or the single answer that a table has about it.
+    """The best result of a system in one kind of work, or the only result that a table has about the system.
 
-    `kind` is the heading of its column and `lines` its cell. A sentence consists of the system, `verb`, `value`, `of`,
-    and `where` in brackets. `size` orders the systems, the highest first.
+    `kind` is the heading of the column, and `lines` is the text of the cell. A sentence consists of the system, `verb`,
+    `value`, `of`, and `where` in brackets. `asks` is the question that the result answers. `size` orders the systems,
+    the highest first.
     """
 
     system: str
@@ -50,12 +51,12 @@ class Headline:
 
     @property
     def number(self) -> str:
-        """The value in a sentence; `places` explains its mark."""
+        """The value for a sentence, without the mark of few operations, which `places` explains instead."""
         return self.value.replace(FEW, "")
 
     @property
     def places(self) -> list[str]:
-        """The texts in brackets after the value."""
+        """The texts that follow the value in brackets."""
         few = [f"fewer than {groups.FEW} operations a run"] if FEW in self.value else []
         return [*few, *filter(None, self.where.split(", "))]
 
@@ -70,35 +71,41 @@ NO_LIMIT = {  # verdicts that do not name a limit -> start of a sentence
 
 
 def cell_lines(r: Mapping[str, object], name: str, unit: str) -> tuple[str, ...]:
-    """Return the median, and its interval in brackets if there are several runs."""
+    """Return the lines of a cell: the median, and its interval in brackets if there are several runs."""
     median, _, rest = spread(r, name, unit).partition(" [")  # type: ignore[arg-type]
     return (median, *([f"[{rest}"] if r["n"] > 1 else []))  # type: ignore[operator]
 
 
 def reach(r: pd.Series, name: str, unit: str) -> tuple[float, float] | None:
-    """Return the ends of the interval; None for a single run."""
+    """Return the ends of the interval of a metric, or None for a single run."""
     return (float(r[f"{name}_low_{unit}"]), float(r[f"{name}_high_{unit}"])) if r["n"] > 1 else None
 
 
 def runs(r: Mapping[str, object]) -> str:
-    """Return the number of runs as LaTeX, as `n~=~5`."""
+    """Return the number of runs as LaTeX, such as `n~=~5`."""
     return f"n~=~{r['n']:g}"
 
 
 def closed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return only closed loops, because the rate of an open loop is its arrival rate; add `deployment`."""
+    """Return the rows of closed loops with the column `deployment`.
+
+    Open loops are excluded, because their rate is the arrival rate.
+    """
     if "arrival_rate" in table:
         table = table[table["arrival_rate"].fillna(0) == 0]
     return groups.labelled(table) if len(table) else table.assign(deployment="")
 
 
 def verdict(on: pd.DataFrame) -> str:
-    """Return the verdict of the fastest of these subjects."""
+    """Return the verdict on the fastest of these subjects. on: rows of verdicts.csv."""
     return str(on.loc[on["best"].idxmax(), "verdict"]) if len(on) else NOT_KNOWN
 
 
 def wrong_headline(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
-    """Return the headline of how many judged items were wrong, with the upper bound."""
+    """Return a headline that states how many judged items were wrong.
+
+    counts: numbers of wrong items and of all judged items; bound: text about the upper bound of the fraction.
+    """
     wrong, judged = counts
     counts_text = f"{labels.number(wrong, gap=THIN)} of {labels.number(judged, gap=THIN)}"
     return Headline(
@@ -116,13 +123,13 @@ def wrong_headline(system: object, counts: tuple[int, int], kind: str, asks: str
 
 
 def headlines(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
-    """Return the headlines of each system, by name."""
+    """Return the headlines of each system: name of the system -> headlines."""
     found = [h for function, *needs in HEADLINES for h in load(function)(*(tables[name] for name in needs))]
     return {system: [h for h in found if h.system == system] for system in sorted({h.system for h in found})}
 
 
 def kinds(known: Known) -> list[str]:
-    """Return the kinds of the headlines that these tables have, without repetition."""
+    """Return the kinds of work of these headlines, without repetition."""
     return list(dict.fromkeys(h.kind for h in _all(known)))
 
 
@@ -134,7 +141,7 @@ def _all(known: Known) -> list[Headline]:
 
 
 def question(known: Known) -> str:
-    """Return the question of the campaign as a sentence; empty if no table has an answer."""
+    """Return the question of the campaign as a sentence, or an empty text if there is no headline."""
     if not known:
         return ""
     requested = list(dict.fromkeys(h.asks for h in _all(known)))
@@ -148,9 +155,9 @@ def _names(systems: Iterable[str]) -> list[str]:
 
 
 def answers(known: Known) -> Iterator[str]:
-    """Yield sentences with the results of each system.
+    """Yield sentences with the results of all systems.
 
-    Up to three systems, there is a sentence per system; otherwise, a sentence per kind of work.
+    For up to BY_SYSTEM systems, there is one sentence per system, otherwise one sentence per kind of work.
     """
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
@@ -166,9 +173,9 @@ def answers(known: Known) -> Iterator[str]:
 
 
 def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
-    """Return the brackets after each headline without their common end, and this common end.
+    """Return the text in brackets after each headline, and a text for the end of the sentence.
 
-    The common end follows at the end of the sentence.
+    The texts at the end of all brackets are moved to the end of the sentence if they are equal.
     """
     parts = [h.places for h in found]
     common: list[str] = []
@@ -188,7 +195,7 @@ def _system_text(name: str, found: Sequence[Headline]) -> str:
 
 
 def kind_text(found: Sequence[Headline]) -> str:
-    """Return a sentence with the results of all systems in one kind of work, the highest first."""
+    """Return a sentence with the results of all systems in one kind of work. The highest result is first."""
     ranked = sorted(found, key=lambda h: -h.size)
     brackets, common = _split_brackets(ranked)
     clauses, of = [], None
@@ -202,7 +209,10 @@ def kind_text(found: Sequence[Headline]) -> str:
 
 
 def _overlap(found: Sequence[Headline]) -> str:
-    """Return neighbours in the order of the systems whose intervals overlap, because their order may be chance."""
+    """Return the systems whose order can be chance, because their intervals overlap, as text.
+
+    Only neighbours in the order of the results are compared.
+    """
     known = sorted((h for h in found if h.reach), key=lambda h: -h.size)
     ends = [h.reach for h in known if h.reach]
     if len(found) == len(known) > 2 and max(low for low, _ in ends) <= min(high for _, high in ends):
@@ -216,7 +226,7 @@ def _overlap(found: Sequence[Headline]) -> str:
 
 
 def _listed(clauses: Sequence[str]) -> str:
-    """Return clauses as a list; those that contain commas are separated by semicolons."""
+    """Return clauses as a list in prose. If one of them contains a comma, they are separated by semicolons."""
     apart = any(", " in re.sub(r"\[.*?\]|\(.*?\)", "", clause) for clause in clauses)
     return "; ".join(clauses) if apart else labels.listed(clauses)
 
@@ -242,13 +252,16 @@ def _judged(h: Headline) -> bool:
 
 
 def _short(h: Headline) -> str:
-    """Return `Download, large` as `large download`."""
+    """Return the kind of work for use in a sentence, such as `large download` for `Download, large`."""
     name, _, size = h.kind.lower().partition(", ")
     return f"{size} {name}".strip()
 
 
 def findings(claims: pd.DataFrame) -> str:
-    """Return how many findings of earlier evaluations hold here; empty if none could be decided."""
+    """Return a sentence about how many findings of earlier evaluations hold here.
+
+    If none could be decided, the text is empty.
+    """
     decided = claims[claims["verdict"].isin([CONFIRMED, REFUTED])] if len(claims) else claims
     if decided.empty:
         return ""
@@ -266,15 +279,16 @@ def findings(claims: pd.DataFrame) -> str:
 
 
 def abstract(known: Known, claims: pd.DataFrame) -> str:
-    """Return the abstract: the question, the answer of each system, and its limits."""
+    """Return the abstract: the question, the results and limits of each system, and the findings that hold."""
     kept = shortened(known, SHORT)
     return "\n".join(filter(None, [question(kept), *answers(kept), *limits(kept), findings(claims)]))
 
 
 def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
-    """Return up to `most` headlines of each system, preferably of the kinds that all systems have.
+    """Return up to `most` headlines of each system, preferably of the kinds of work that all systems have.
 
-    In sentences about kinds of work it is one kind less; a system without any of them keeps its first headline.
+    If there is one sentence per kind of work, up to `most` - 1 kinds are used. A system that has none of these kinds
+    gets its first headline.
     """
     common = set(kinds(known)).intersection(*({h.kind for h in of} for of in known.values()))
     if len(known) <= BY_SYSTEM:
@@ -285,13 +299,16 @@ def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
 
 
 def conclusions(known: Known) -> list[str]:
-    """Return the conclusions: a sentence for each kind of work with all systems, and their limits."""
+    """Return the conclusions: one sentence with all systems for each kind of work, and a text about their limits."""
     sentences = [kind_text([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
     return list(filter(None, [*sentences, " ".join(limits(known))]))
 
 
 def summary(known: Known) -> str:
-    """Return a table with one row per system and a column for each kind of work; transposed if there are many kinds."""
+    """Return a table with one row per system and one column per kind of work.
+
+    If there are many kinds of work, rows and columns are exchanged.
+    """
     units = {h.kind: f"{h.kind} [{escape(h.unit)}]" if h.unit else h.kind for h in _all(known)}
     limited = any(map(_judged, _all(known)))
     across = len(units) >= MANY
@@ -316,13 +333,13 @@ def summary(known: Known) -> str:
 
 
 def _cell(h: Headline, wide: bool) -> str:
-    """Return the lines of a cell; in a wide cell the interval follows the median on the same line."""
+    """Return the lines of a cell. In a wide cell, the interval is on the same line as the median."""
     lines = [" ".join(h.lines[:-1]), h.lines[-1]] if wide else h.lines
     return r"\newline ".join(filter(None, lines))
 
 
 def _limits(of: Iterable[Headline]) -> str:
-    """Return each verdict with the kinds of work to which it applies; only the verdict if it applies to all."""
+    """Return each verdict on a system with its kinds of work. If there is only one verdict, return only this."""
     about: dict[str, list[str]] = {}
     for h in filter(_judged, of):
         about.setdefault(h.verdict, []).append(h.kind.lower().replace(",", ""))

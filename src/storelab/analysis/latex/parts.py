@@ -1,6 +1,6 @@
-"""Provide pieces of LaTeX tables: escaping, rows, tabulars that may span pages, medians with their interval.
+"""Parts of LaTeX tables: escaped text, rows, tabulars that can span pages, medians with their interval.
 
-May import: `words`.
+May import: `labels`.
 """
 
 import re
@@ -15,10 +15,10 @@ import pandas as pd
 
 from storelab.analysis.parts import labels
 
-SHORT = 24  # rows of a table that fits on a page with other content
-ONE_PIECE = 8  # rows of a table that is never split
-PAGE = 42  # rows of a table that fits on a page with its caption
-CAPTION = r"\TableCaption"  # defined in the template before it reads the table
+SHORT = 24  # maximum number of rows of a table that fits on a page with other content
+ONE_PIECE = 8  # maximum number of rows of a table that is never split
+PAGE = 42  # maximum number of rows of a table that fits on a page with its caption
+CAPTION = r"\TableCaption"  # the template defines it before it includes the table
 LINE_END = r"\\{}"  # the braces prevent LaTeX from reading a following [ as an argument
 THIN = r"\,"
 Row = str | Sequence[str]
@@ -54,15 +54,16 @@ _SPECIAL = {
     "€": r"\texteuro{}",
     **dict.fromkeys("µμ", r"\textmu{}"),
 } | {c: f"\\{c}" for c in "&%$#_"}
-# Letters of the encoding T1: most of Latin Extended-A, and above it only those of Romanian.
+# Letters of the encoding T1: most of Latin Extended-A, and four letters of Romanian.
 _LETTERS = {*map(chr, range(0x20, 0x180)), *"ȘșȚț"} - {*"ĦħĸĿŀŉŦŧſ"}
 lost: set[str] = set()  # characters that `escape` replaced by `?`
 
 
 def escape(text: Any) -> str:
-    """Return plain text as LaTeX; line ends become spaces.
+    """Return plain text as LaTeX. Line ends are replaced by spaces.
 
-    A character that the fonts lack becomes its base letter, or `?` if it has none; `lost` collects the latter.
+    If the fonts do not have a character, it is replaced by its base letter, or by `?` if there is none. In the latter
+    case, it is added to `lost`.
     """
     out = "".join(map(_character, str(text)))
     out = re.sub(r"--(?=\w)", "-{}-", out)  # a command-line option, not a dash
@@ -80,7 +81,7 @@ def _character(c: str) -> str:
     base = "".join(b for b in unicodedata.normalize("NFKD", c) if not unicodedata.combining(b))
     if base and base != c:
         return "".join(map(_character, base))
-    if unicodedata.category(c) not in ("Mn", "Cf"):  # accents of a base letter, and characters without a width
+    if unicodedata.category(c) not in ("Mn", "Cf"):  # accents and characters without a width are dropped
         lost.add(c)
         return "?"
     return ""
@@ -92,26 +93,26 @@ def lost_names() -> list[str]:
 
 
 def breakable(text: str) -> str:
-    """Return escaped text that may break after the punctuation of versions, paths and names."""
+    """Return escaped text with possible line breaks after the punctuation of versions, paths and names."""
     for mark in ("\\_", "/", ".", "-", ","):
         text = text.replace(mark, f"{mark}\\allowbreak{{}}")
     return text
 
 
 def row(cells: Sequence[str]) -> str:
-    """Return a row of a LaTeX table; the cells are LaTeX already."""
+    """Return a row of a LaTeX table. cells: LaTeX of each cell."""
     return " & ".join(cells) + r" \\"
 
 
 def title(columns: int, text: str, style: str = "emph") -> str:
-    """Return a line of text across the table, kept on the same page as the next line."""
+    """Return a line of text across the columns of a table. LaTeX puts it on the same page as the next line."""
     return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}} \\*"
 
 
 def below(columns: int, rows: Iterable[tuple[str, Row]]) -> list[Row]:
-    """Return rows grouped below titles.
+    """Return rows with a title above each group. rows: pairs of (title, row).
 
-    Each row comes with LaTeX that it shares with its neighbours; this text is shown once above them, as a `title`.
+    Neighbouring rows with the same title form a group.
     """
     return [
         line
@@ -126,17 +127,17 @@ def left(*widths_cm: float) -> str:
 
 
 def upright(names: Sequence[str]) -> list[str]:
-    """Return headings rotated by 90 degrees, for many systems side by side."""
+    """Return headings that are rotated by 90 degrees, for tables with many columns of systems."""
     return [rf"\rotatebox{{90}}{{{escape(name)}}}" for name in names]
 
 
 def unlimited(column: str, value: Any) -> str:
-    """Return the value of an axis as below its heading; a dash if the amplification is unlimited."""
+    """Return an axis value for a cell, with a dash for an amplification without a limit."""
     return "--" if column == "max_amplification" and value == 0 else labels.cell(column, value)
 
 
 def stacked(heading: str) -> str:
-    """Return a heading with one word per line, so that a column of short values stays narrow."""
+    """Return a heading with one word per line, so that a column of short values is narrow."""
     return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', LINE_END)}}}"
 
 
@@ -152,16 +153,27 @@ def tex_table(
     most: int | None = None,
     below: Sequence[str] = (),
 ) -> str:
-    r"""Return the LaTeX of a table; empty without rows.
+    r"""Return the LaTeX of a table, or an empty text without rows.
 
     Parameters
     ----------
-    spec, head : the columns of the tabular, and the LaTeX of their headings
-    rows : for each row the LaTeX of its cells, or a whole line
-    caption : if empty, only the tabular is returned; by default the caption that the template sets with `\\Caption`
-    floats : whether it floats; otherwise it stays at its place
-    most : maximum number of rows of a table in one piece; a longer table spans pages and repeats its heading
-    below : further tabulars of the same table
+    spec, head
+        The columns of the tabular, and the LaTeX of their headings.
+    rows
+        For each row the LaTeX of its cells, or the LaTeX of the whole line.
+    caption
+        The caption; default: the one that the template sets with `\\Caption`. If it is empty, only the tabular is
+        returned.
+    label
+        The label by which the text refers to the table.
+    size
+        The size of the letters.
+    floats
+        Make a floating table. Otherwise it is printed where it is in the text.
+    most
+        Maximum number of rows of a table in one piece. A longer table can span pages and repeats its heading.
+    below
+        Further tabulars of the same table.
     """
     lines = [line if isinstance(line, str) else row(line) for line in rows]
     if not lines:
@@ -200,30 +212,30 @@ def tex_table(
 
 
 def columns_of(head: Sequence[str]) -> int:
-    """Return the number of columns below these headings, some of which span several columns."""
+    """Return the number of columns of a table. head: its headings, some of which can span several columns."""
     spans = (re.match(r"\\multicolumn\{(\d+)\}", heading) for heading in head)
     return sum(int(found[1]) if found else 1 for found in spans)
 
 
-FEW = r"\textsuperscript{f}"  # explained in paper/sections/statistics.tex
+FEW = r"\textsuperscript{f}"  # paper/sections/statistics.tex explains this mark
 
 
 def spread(row: pd.Series, name: str, unit: str) -> str:
-    """Return the median of a metric with its interval; a rate that depends on few operations has a mark."""
+    """Return the median of a metric with its interval. A rate that depends on few operations gets a mark."""
     text = labels.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
     return text + few(row) if unit.endswith("per_s") else text
 
 
 def few(row: pd.Series) -> str:
-    """Return the mark of a rate that depends on few operations, otherwise an empty text."""
+    """Return the mark of a rate that depends on few operations, or an empty text for other rates."""
     return FEW if isinstance(row.get("few"), bool | np.bool_) and row["few"] else ""
 
 
 def shares(row: Mapping[str, Any]) -> str:
-    """Return the CPU use of clients / server in percent of the host's cores."""
+    """Return the CPU use of clients and server in percent of the host's cores, such as `40 / 30`."""
     return " / ".join(labels.number(row[f"{who}_cpu_percent"], places=0) for who in ("client", "server"))
 
 
 def interval(value: float, low: float, high: float) -> str:
-    """Return `1.05 [1.01, 1.09]`, or only the value if there is no interval."""
+    """Return a value with its interval, such as `1.05 [1.01, 1.09]`, or only the value if there is no interval."""
     return labels.spread([value, low, high], THIN)

@@ -1,4 +1,4 @@
-"""Write LaTeX about rates and latencies: best rates, all groups of points, knees of curves, one client's threads.
+"""LaTeX about rates and latencies: best rates, all groups of points, knees of curves, threads of one client.
 
 May import: the same packages as `latex`.
 """
@@ -33,19 +33,22 @@ from storelab.analysis.tables.throughput import CLASSES, CURVE_AXES, TOGETHER, l
 from storelab.analysis.tables.verdicts import units_of
 from storelab.core import units
 
-MANY = 6  # with more columns of axes, one column describes them in words
-SIDE_BY_SIDE = 5  # columns of rates that fit next to the names of a system and an engine
+MANY = 6  # if there are more columns of axes, they are replaced by one column with their values in words
+SIDE_BY_SIDE = 5  # number of columns of rates that fit on a page in addition to the names of a system and an engine
 RAW = ("put", "get")
 COUNTED = {"list": "keys/s"}  # rates that do not count operations
 
 
 def _bound(r: pd.Series) -> str:
-    """Return `c` or `l` if the client, or its link, was near its limit; otherwise an empty text."""
+    """Return `c` if the client was near its limit, `l` if its link was, otherwise an empty text."""
     return "" if pd.isna(r.get("bound_by")) else str(r["bound_by"])[0]
 
 
 def best(table: pd.DataFrame) -> str:
-    """Return a table of the highest median per operation, object size and store, its setting, and CPU of both sides."""
+    """Return a table of the highest median per operation, object size and store.
+
+    The other columns are the setting of this group of points, and the CPU use of clients and server.
+    """
     rows = []
     engines = table["engine"].nunique() > 1
     for name, of in CLASSES.items():
@@ -100,8 +103,8 @@ def _all_rates(table: pd.DataFrame, workload: str) -> str:
         f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median "
         "[low, high] over n runs in the window in which all clients are active; errors of all runs; longest "
         "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: u, a run is "
-        "not steady; s, a run is too short to judge its steadiness; c, bound by the client, l, by its link: near the "
-        "limit of the clients."
+        "not steady; s, a run is too short to judge its steadiness; c, the client was near its limit; l, the link was "
+        "near its limit."
     )
     first = f"l{left(5.2)}" if worded else "l" + "r" * (len(moving) - 1)
     size = "scriptsize" if len(moving) < MANY else "tiny"
@@ -109,23 +112,26 @@ def _all_rates(table: pd.DataFrame, workload: str) -> str:
 
 
 def _group_axes(r: pd.Series, axes: Collection[str]) -> str:
-    """Return the axes of a group of points in words, without those at their defaults."""
+    """Return the axes of a group of points in words. Values that are the default are omitted."""
     settings = (labels.value_text(c, r[c]) for c in axes if not labels.is_default(c, r[c]))
     return ", ".join(filter(None, settings)) or "defaults"
 
 
 def throughput(table: pd.DataFrame) -> str:
-    """Return the tables of all groups of points, one per workload; the caption has the axes that do not vary."""
+    """Return the tables of all groups of points, one per workload. The caption states the axes that do not vary."""
     return "\n".join(_all_rates(table, w) for w in table["workload"].unique())
 
 
 def _colder(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the groups of points that do not request warm accesses."""
+    """Return the groups of points whose requested access is not warm."""
     return table[table["access"].notna() & (table["access"] != groups.WARM)] if "access" in table else table.iloc[:0]
 
 
 def accesses(table: pd.DataFrame) -> str:
-    """Return a table of requested and proven accesses, next to warm ones that differ in nothing else."""
+    """Return a table of requested and proven accesses.
+
+    Groups of points with warm accesses are included if they have otherwise the same settings.
+    """
     rows = _colder(table)
     if rows.empty:
         return ""
@@ -147,7 +153,8 @@ def accesses(table: pd.DataFrame) -> str:
 def systems(table: pd.DataFrame) -> str:
     """Return a table with one row per deployment and engine.
 
-    It has the rates of small objects and the throughput of large ones, up and down, as median [low, high].
+    The columns are the rates of small objects and the throughput of large objects, for uploads and downloads, as median
+    [low, high].
     """
     cells: dict[tuple[str, str], dict[str, str]] = {}
     heads = {}
@@ -178,7 +185,7 @@ def systems(table: pd.DataFrame) -> str:
 
 
 def throughput_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the highest median of each class of operations, with the verdict on it."""
+    """Yield the highest median of each class of operations for each system, with its verdict."""
     rates = closed(table)
     for name, of in CLASSES.items():
         known = measured(rates, name) if len(rates) else rates
@@ -206,15 +213,15 @@ def throughput_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterato
 
 
 def _axis_name(axis: str) -> str:
-    """Return the name of the axis of a curve; for coupled axes, the first one with the others in brackets."""
+    """Return the name of the axis of a curve. For coupled axes, the first one is followed by the others in brackets."""
     first, *others = map(labels.heading, axis.split(TOGETHER))
     return f"{first} (with {', '.join(others).lower()})" if others else first
 
 
 def knees(table: pd.DataFrame) -> str:
-    """Return a table with a row per curve of `scaling.csv`: knee, plateau and linearity.
+    """Return a table with one row per curve of `scaling.csv`: knee, plateau and linearity.
 
-    Curves that the runs do not decide are left out; the result is empty if none remains.
+    Curves whose shape is undecided are excluded. If all are excluded, the result is empty.
     """
     axes = [
         c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in CURVE_AXES and table[c].nunique() > 1
@@ -249,7 +256,10 @@ def knees(table: pd.DataFrame) -> str:
 
 
 def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the highest linearity over front-ends with the rates, or that the runs do not decide it."""
+    """Yield the highest linearity over front-ends of each system, with the rates.
+
+    If all curves of a system are undecided, the headline states this.
+    """
     curves = closed(table)
     curves = curves[curves["axis"].str.split(TOGETHER).str[0] == "front_ends"] if len(curves) else curves
     for system, system_curves in curves.groupby("deployment") if len(curves) else []:
@@ -281,7 +291,7 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
 
 
 def _rates(curve: pd.Series, rates: pd.DataFrame) -> str:
-    """Return the medians along a curve of one axis: `18.0 to 35.9 to 71.7 MB/s`; empty for coupled axes."""
+    """Return the medians along a curve, such as `18.0 to 35.9 to 71.7 MB/s`. For coupled axes, the text is empty."""
     name = "throughput_median_mb_per_s" if curve["metric"] == groups.THROUGHPUT else "rate_median_per_s"
     if TOGETHER in curve["axis"] or name not in rates:
         return ""
@@ -298,7 +308,7 @@ WHY_AT_LEAST = f"{AT_LEAST}: some operations hung, or were due and never began; 
 
 
 def at_least(r: pd.Series, metric: str) -> str:
-    """Return the mark of a metric that is a lower bound in a row of latency.csv."""
+    """Return the mark of lower bounds if a metric is one in a row of latency.csv, otherwise an empty text."""
     bounds = r[latency.BOUNDS]
     return AT_LEAST if not pd.isna(bounds) and metric in str(bounds).split(", ") else ""
 
@@ -311,7 +321,7 @@ def _load(r: pd.Series) -> str:
 
 
 def latencies(table: pd.DataFrame) -> str:
-    """Return a table of the latency of each system, op and size at the lowest and the highest load, by loop."""
+    """Return a table of the latency of each system, op, size and loop, at the lowest and the highest load."""
     rows = latency.ends(table)
     if rows.empty:
         return ""
@@ -330,8 +340,8 @@ def latencies(table: pd.DataFrame) -> str:
     marks = " A star: the system did not keep up with the due operations." if any("*" in text for text in lines) else ""
     if any(PAUSED in text for text in lines):
         marks += (
-            f" {PAUSED}: in one of the runs the client itself paused during {latency.PAUSED:g} \\% or more of the "
-            "operations that took longer."
+            f" {PAUSED}: in one of the runs, the client itself paused during {latency.PAUSED:g} \\% or more of the "
+            "operations that took longer than this."
         )
     if any(AT_LEAST in text for text in lines):
         marks += f" {WHY_AT_LEAST}"
@@ -367,7 +377,10 @@ def latencies(table: pd.DataFrame) -> str:
 
 
 def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield p50 and p99 of the smallest operation with the fewest in flight; a download if there is one."""
+    """Yield p50 and p99 of each system, for the smallest operations and the fewest operations in flight.
+
+    Downloads are preferred.
+    """
     rows = closed(latency.ends(table))
     rows = rows[rows["workload"].isin(groups.MOVING)] if len(rows) else rows
     for system, known in rows.groupby("deployment") if len(rows) else []:
@@ -395,16 +408,16 @@ def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
         )
 
 
-RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # of our rows, by size
-MAX_COLUMNS = 5  # maximum number of our columns
-MIN_THREADS = 3  # minimum numbers of threads of a setting that becomes a column
+RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # size -> rate of our rows
+MAX_COLUMNS = 5  # maximum number of columns with our results
+MIN_THREADS = 3  # a setting needs at least this number of values of threads
 
 
 def one_client(table: pd.DataFrame) -> str:
     """Return a table per measured system, with a block per operation and size: printed rates, and ours by engine.
 
-    A system without a setting of at least LEAST numbers of threads is left out; `earlier.csv` compares it with the
-    printed numbers.
+    A system is excluded if none of its settings has at least MIN_THREADS values of threads. `earlier.csv` compares
+    these systems with the printed numbers.
     """
     parts = []
     for number, (system, system_rows) in enumerate(_systems_with_threads(table)):
@@ -437,7 +450,7 @@ def one_client(table: pd.DataFrame) -> str:
 
 
 def _systems_with_threads(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return (system, our rows) of the systems with enough numbers of threads."""
+    """Return (system, our rows) for the systems that have a setting with at least MIN_THREADS values of threads."""
     by = ["operation", "object_size", "engine", "buckets", "setting"]
     systems = table[table["source"] == MEASURED].groupby("system", sort=False)
     return [
@@ -448,7 +461,10 @@ def _systems_with_threads(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]
 
 
 def _settings(rows: pd.DataFrame) -> list[tuple[str, int, str]]:
-    """Return (engine, buckets, other settings) of the columns: default settings first, then by their points."""
+    """Return (engine, buckets, other settings) for each column.
+
+    Default settings are first, followed by settings with many points.
+    """
     counts = rows.astype({"setting": object}).fillna({"setting": ""}).groupby(["engine", "buckets", "setting"]).size()
     return sorted(counts.index, key=lambda key: (key[2] != "", -counts[key]))
 
@@ -470,7 +486,7 @@ def _block(printed: pd.DataFrame, mine: pd.DataFrame, settings: list[tuple[str, 
 
 
 def _printed(r: "pd.Series | None", name: str, unit: str) -> str:
-    r"""Return `7.3 $\\pm$ 0.5`, with the digits as printed."""
+    r"""Return a printed rate with its spread, such as `7.3 $\\pm$ 0.5`, with the printed digits."""
     if r is None or pd.isna(r[f"{name}_median_{unit}"]):
         return "--"
     value, spread = (f"{r[f'{name}_{part}_{unit}']:g}" for part in ("median", "spread"))

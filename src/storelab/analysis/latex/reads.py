@@ -1,4 +1,4 @@
-"""Write LaTeX about reads of ROOT files: by volume, by entries, replayed, and events, next to published values.
+"""LaTeX about reads of ROOT files: by volume, by entries, replays, and events, together with published values.
 
 May import: the same packages as `latex`.
 """
@@ -47,7 +47,10 @@ SHARE, WORK, READS = (
 
 
 def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[str, str]]) -> str:
-    """Return a table of one read of each selection at the smallest number of clients, by store and engine."""
+    """Return a table of one read of each selection, at the smallest number of clients, by store and engine.
+
+    first: the axis of the first column; columns: heading and column of sparse.csv of the last columns.
+    """
     table = table[table["workload"] == workload]
     if table.empty:
         return ""
@@ -77,7 +80,10 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
 
 
 def opening(rows: pd.DataFrame) -> str:
-    """Return `; opening the file: 3 requests, 0.216 MB, 41 ms`, medians; empty if no file was opened."""
+    """Return the median cost of opening a file as text: `; opening the file: 3 requests, 0.216 MB, 41 ms`.
+
+    If no file was opened, the text is empty.
+    """
     medians = [rows[f"opening_median_{unit}"].astype(float).median() for unit in ("requests", "mb", "s")]
     if any(pd.isna(v) for v in medians):
         return ""
@@ -100,8 +106,8 @@ def entries(table: pd.DataFrame) -> str:
     return _reads(table, "read_entries", "entry_fraction_percent", [*COLUMNS, SHARE, WORK])
 
 
-FIRST = ("read_entries", "read_volume")  # the headline uses the first that was measured
-FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # that distinguish their reads
+FIRST = ("read_entries", "read_volume")  # the headline uses the first workload that was measured
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # axes that distinguish the reads of these workloads
 TABLE2 = (
     (r"Entries [\%]", "entry_fraction_percent"),
     ("Entries", "entries"),
@@ -119,9 +125,9 @@ TABLE2 = (
 
 
 def table2(table: pd.DataFrame) -> str:
-    """Return a table of one read of a newly opened file, and again, by fraction of the entries.
+    """Return a table of first and later reads of a file, by fraction of the entries.
 
-    Below it is Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001.
+    The last rows are Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001.
     """
     ours, printed = (table[table["source"] == source] for source in ("measured", "published"))
     axes = [c for c in labels.axes_of(ours.drop(columns="source")) if c not in ("entry_fraction_percent", "engine")]
@@ -136,7 +142,7 @@ def table2(table: pd.DataFrame) -> str:
 
 
 def _table2_block(heading: str, cite: str, rows: pd.DataFrame) -> list[str]:
-    """Return a line with the title, and one line for each fraction."""
+    """Return a line with the title, followed by one line for each fraction."""
     lines = [title(len(TABLE2), f"{escape(heading)}{cite}")]
     for _, r in rows.sort_values("entry_fraction_percent", ascending=False).iterrows():
         cells = [labels.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
@@ -145,13 +151,19 @@ def _table2_block(heading: str, cite: str, rows: pd.DataFrame) -> list[str]:
 
 
 def _is_about(what: object, part: str, volume: str) -> bool:
-    """Return whether a verdict is about this part of the file, and about this part of the volume if it names one."""
+    """Return True if a verdict is about this part of the file.
+
+    what: the settings of the verdict in words. If they include a part of the volume, it must be `volume`.
+    """
     parts = str(what).split(", ")
     return part in parts and (volume in parts or not any(p.endswith(" of volume") for p in parts))
 
 
 def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the fastest read of the smallest part of a ROOT file; reads by entries must read all branches."""
+    """Yield the fastest read of the smallest part of a ROOT file for each system.
+
+    Reads by entries are only used if they read all branches.
+    """
     reads = closed(table)
     reads = reads[reads["entries_median_per_s"].notna()] if len(reads) else reads
     for system, system_reads in reads.groupby("deployment") if len(reads) else []:
@@ -187,9 +199,9 @@ def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
 
 
 def events(table: pd.DataFrame) -> str:
-    """Return a table by navigation and store, with a row for each client setting at the most jobs.
+    """Return a table by navigation and store, with one row for each client setting at the largest number of jobs.
 
-    It has events/s, MB/s, and the bytes and requests of one event.
+    The columns are events/s, MB/s, and the bytes and requests of one event.
     """
     fixed = ("clients", "files", "navigation", *CLIENT)
     axes = [c for c in labels.axes_of(table) if c not in fixed and table[c].nunique() > 1]
@@ -232,7 +244,7 @@ def _event_cells(r: pd.Series) -> list[str]:
 
 
 def events_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the highest rate of events of jobs in each navigation."""
+    """Yield the highest rate of events for each navigation and system."""
     jobs = closed(table)
     jobs = jobs[jobs["events_median_per_s"].notna()] if len(jobs) else jobs
     for (navigation, system), system_jobs in jobs.groupby(["navigation", "deployment"]) if len(jobs) else []:
@@ -261,7 +273,7 @@ WHAT = {"mb_per_s": "throughput into the nodes [MB/s]", "events": "events proces
 
 
 def storage_lab(table: pd.DataFrame) -> str:
-    """Return a table for each of WHAT: systems by jobs, with the use cases side by side."""
+    """Return one table for each of WHAT: systems by number of jobs, with the use cases side by side."""
     return "\n".join(_lab_table(table, column, what) for column, what in WHAT.items())
 
 
@@ -308,7 +320,7 @@ def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
 
 
 def _lab_value(r: pd.Series, column: str) -> str:
-    """Return a cell: the printed value, or our median with its interval."""
+    """Return the text of a cell: the printed value, or our median with its interval."""
     ends = [f"mb_{part}_per_s" if column == "mb_per_s" else f"{column}_{part}" for part in ("low", "high")]
     if r["source"] == PUBLISHED:
         return labels.number(r[column], gap=THIN)

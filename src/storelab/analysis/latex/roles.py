@@ -1,4 +1,4 @@
-"""Write LaTeX about points with roles: phases, faults and recovery, acknowledged writes, series, garbage collections.
+"""LaTeX about points with roles: phases, faults and recovery, acknowledged writes, series, garbage collections.
 
 May import: the same packages as `latex`.
 """
@@ -22,17 +22,17 @@ from storelab.analysis.tables.releases import COLLECTS
 from storelab.analysis.tables.roles import ALL
 
 CHASSIS = "Huawei UDS, a chassis powered off"
-DOES = {"put": "uploads", "get": "downloads"}  # of published rows, which do not name a role
-UNSERVED = 0.95  # a pause longer than this fraction of the duration of a fault lasted as long as the fault
-RATE_KEPT = 0.9  # the text mentions a rate after a fault that is below this fraction
+DOES = {"put": "uploads", "get": "downloads"}  # names for published rows, which do not have a role
+UNSERVED = 0.95  # a pause of at least this fraction of the duration of a fault counts as long as the fault
+RATE_KEPT = 0.9  # the text mentions a rate during or after a fault only if it is below this fraction
 PART = "part"  # axis of a series
-CM, GAP, WIDEST = 0.12, 0.28, 15.5  # width of a letter, of the gap between columns, maximum width of a table
+CM, GAP, WIDEST = 0.12, 0.28, 15.5  # cm: width of a letter, gap between columns, maximum width of a table
 
 
 def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> str:
     """Return the settings that distinguish a group of points in its sweep: deployment, fault, and axes that vary.
 
-    whole: include all axes that are not at their default.
+    whole: also include all axes with a value other than the default.
     """
     rows = table[table["workload"] == r["workload"]]
     varying = [
@@ -45,9 +45,9 @@ def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> 
 
 
 def _summed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of roles.csv with the parts of a series combined into one row.
+    """Return the rows of roles.csv with the parts of each series combined into one row, without the axis `part`.
 
-    Medians get the range over the parts, and counts are summed; the axis is removed.
+    The interval of a median is the range over the parts. Counts are added up.
     """
     if PART not in table or table[PART].nunique() < 2:
         return table
@@ -100,13 +100,19 @@ def phases(table: pd.DataFrame) -> str:
 
 
 def _width(rows: Sequence[Sequence[str]]) -> float:
-    """Return the approximate width of a table with these cells in cm; a wider heading would widen its last column."""
+    """Return the approximate width of a table with these cells in cm.
+
+    It is used for lines across the table: a wider line would widen the last column.
+    """
     letters = [max(len(re.sub(r"\\[a-z]+|[{}$\\]", "", cell)) for cell in column) for column in zip(*rows, strict=True)]
     return round(min(WIDEST, sum(CM * n + GAP for n in letters) - GAP), 1)
 
 
 def recovered(table: pd.DataFrame) -> str:
-    """Return a table of the effect of each fault on each role, and of the recovery; then the published values."""
+    """Return a table of the effect of each fault on each role, and of the recovery.
+
+    The last rows are the published values.
+    """
     measured_rows, lines = roles.measured(table), []
     for _, r in table.iterrows():
         is_own = r["source"] == roles.MEASURED
@@ -122,7 +128,7 @@ def recovered(table: pd.DataFrame) -> str:
         cells.append(_below(r, "service", "s", more=never))
         cells.append(_below(r, "whole_after", "s"))
         cells += [_below(r, name, "ratio", 100) for name in roles.RECOVERY_PHASES]
-        lines.append(row(cells) + "[3pt]")  # between rows of several lines
+        lines.append(row(cells) + "[3pt]")  # separates rows of several lines
     caption = (
         "Faults: failed operations of all n runs; then median [low, high] of the longest time without a completed "
         "operation, of the time from the fault until the store noticed it, from the act that caused the longest pause "
@@ -147,19 +153,22 @@ def recovered(table: pd.DataFrame) -> str:
 
 
 def _stacked(cells: list[str]) -> str:
-    """Return the cells one below the other."""
+    """Return one cell in which these cells are below each other. Empty cells are omitted."""
     known = [cell for cell in cells if cell not in ("", "--")]
     return known[0] if len(known) == 1 else rf"\shortstack[r]{{{LINE_END.join(known)}}}" if known else "--"
 
 
 def _below(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0, more: Sequence[str] = ()) -> str:
-    """Return the same as `_short`, in the lines of a narrow column."""
+    """Return the text of `_short` in several lines, for a narrow column. more: further lines."""
     median, _, spread = _short(r, name, unit, factor).partition(" ")
     return _stacked([median, spread, *more])
 
 
 def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> str:
-    """Return `4.01 [3.90, 4.22]`, all with the same decimals; only the number if there is no spread."""
+    """Return a median with its interval, such as `4.01 [3.90, 4.22]`, all with the same number of decimals.
+
+    If there is no interval, return only the median. factor: multiplied with all values.
+    """
     median, low, high = (factor * r[f"{name}_{part}_{unit}"] for part in groups.PARTS)
     if pd.isna(median) or pd.isna(low) or low == high:
         return labels.number(median, gap=THIN)
@@ -170,7 +179,7 @@ def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> s
 
 
 def kept(table: pd.DataFrame) -> str:
-    """Return a table of the acknowledged writes that were kept, by reading, with upper bounds."""
+    """Return a table of the acknowledged writes that were read back, by stage of reading, with upper bounds."""
     when = {"down": "while down", "recovered": "afterwards", "end": "at the end"}
     lines, table = [], guarantees.summed(table)
     for _, r in table.iterrows():
@@ -197,9 +206,10 @@ def kept(table: pd.DataFrame) -> str:
 
 
 def role_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the rate that the most affected role kept while other roles worked, and in the other cases of its sweep.
+    """Yield the rate relative to before of the role that was slowed down most by other roles, for each system.
 
-    Faults are in `fault_headlines`, garbage collections in `collections_headlines`.
+    The range over the other cases of the sweep is also given. `fault_headlines` covers faults, and
+    `collections_headlines` garbage collections.
     """
     name, p99 = "rate_over_before", "latency_p99_over_before"
     rows = table[(table["phase"] == DURING) & table[f"{name}_median_ratio"].notna()] if len(table) else table
@@ -237,7 +247,7 @@ def role_headlines(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 def _rest_of_sweep(rows: pd.DataFrame, axes: Sequence[str]) -> Iterator[str]:
-    """Yield the range of the rates that the other cases of a sweep kept, and of the 99th percentile."""
+    """Yield a text about the other cases of a sweep: the range of the rates and of the 99th percentile."""
     if rows.empty:
         return
     kept, longer = (rows[f"{n}_median_ratio"].dropna() for n in ("rate_over_before", "latency_p99_over_before"))
@@ -251,12 +261,16 @@ def _rest_of_sweep(rows: pd.DataFrame, axes: Sequence[str]) -> Iterator[str]:
 
 
 def _range(values: "pd.Series[float]") -> str:
-    """Return `2.58 to 44.9`."""
+    """Return the smallest and the largest value as text, such as `2.58 to 44.9`."""
     return " to ".join(dict.fromkeys(labels.number(v, gap=THIN) for v in (values.min(), values.max())))
 
 
 def fault_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the cost of each fault, the longest time until redundancy was restored, and runs without a notice."""
+    """Yield the effect of the faults on each system.
+
+    The headline has the cost of each fault, the longest time until redundancy was restored, and the number of runs in
+    which the store did not report the fault.
+    """
     own = roles.measured(table)
     for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
         clauses, lines, points = [], [], roles.once(rows)
@@ -281,7 +295,7 @@ def fault_headlines(table: pd.DataFrame) -> Iterator[Headline]:
             lines += [f"whole after {after}~s"] if after != "0" else []
         value = ", ".join(clauses)
         for count, text in (
-            (points["never_noticed"].sum(), "noticed nothing in"),
+            (points["never_noticed"].sum(), "did not report the fault in"),
             (points["never_whole"].sum(), "was not whole again in"),
             (rows["never_served"].sum(), "was never served again in"),
         ):
@@ -301,22 +315,22 @@ def fault_headlines(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 def _failed(rows: pd.DataFrame) -> str:
-    """Return the fraction of the operations that failed, counted from the start of the fault."""
+    """Return the percentage of operations that failed after the start of the fault, as text."""
     failed, done = (int(rows[name].sum()) for name in ("failed_operations", "operations"))
     return f"{labels.number(100 * failed / (failed + done))}~\\% failed" if failed else "none failed"
 
 
 def _most(rows: pd.DataFrame, name: str) -> str:
-    """Return the highest value of all runs."""
+    """Return the highest value of all runs as text. name: a metric in seconds."""
     ends = rows[[f"{name}_median_s", f"{name}_high_s"]].astype(float)
     return labels.number(ends.max(axis=None), gap=THIN)
 
 
 def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
-    """Yield the cost of a fault for its roles: failed operations, the longest interruption, and the lowest rates.
+    """Yield texts about the cost of a fault for its roles.
 
-    The lowest rate is given for the time of the fault and after it. worst: the lowest rate of all faults, which the
-    text always mentions.
+    The costs are failed operations, the longest interruption, and the lowest rates during and after the fault. worst:
+    the lowest rate of all faults, which the text always mentions.
     """
     failed = int(rows["failed_operations"].sum())
     if failed:
@@ -344,12 +358,12 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
 
 
 def ledger_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the acknowledged writes that were wrong at the end, with the upper bound."""
+    """Yield the number of acknowledged writes that were wrong at the end, with the upper bound, for each system."""
     last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
         bound = f"at most {labels.number(100 * upper_bound(wrong, read))}~\\%"
-        asks = "whether acknowledged objects stay"
+        asks = "whether acknowledged objects remain"
         yield wrong_headline(
             system, (wrong, read), "Acknowledged, then wrong", asks, "acknowledged objects wrong", bound
         )
@@ -370,15 +384,15 @@ def trends(table: pd.DataFrame) -> str:
     caption = (
         "Series of parts: number of parts, median over them, Theil-Sen slope per hour with its 95\\,\\% interval, "
         "change from the first to the last part in percent of the start of the fitted line, and the result of the test "
-        "of Mann and Kendall. Within a part: what "
-        "clients gathered in one part, the median over the parts."
+        "of Mann and Kendall. Within a part: the growth of "
+        "clients during one part, the median over the parts."
     )
     head = ["", "Parts", "Median", "Slope per hour", r"Change [\%]", "Trend"]
     return tex_table(f"{left(5.6)}rrrrl", head, lines, caption, "tab:soak")
 
 
 def soak_headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the quantities that rose or fell over the parts of a series, or that nothing did."""
+    """Yield the rate of the series of each store, and the quantities that rose or fell over the parts, if any."""
     for store, rows in table.groupby("store") if len(table) else []:
         moving = rows[rows["trend"].isin([RISES, FALLS])]
         moving = moving.loc[moving["change_percent"].abs().sort_values(ascending=False).index]
@@ -427,12 +441,12 @@ def collected(rows: pd.DataFrame) -> str:
 
 
 def _times(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
-    """Return `950 [900, 990]`, or only the number if there is one run."""
+    """Return a median with its interval, such as `950 [900, 990]`, or only the median for one run."""
     return labels.spread([factor * r[f"{name}_{part}"] for part in groups.PARTS], THIN)
 
 
 def collections_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the fastest sweep, and the rate of uploads during the sweep."""
+    """Yield the fastest sweep of each system, and the rate of uploads during this sweep."""
     found = releases.collections_summary(rows) if len(rows) else rows
     for system, system_rows in found.groupby("system") if len(found) else []:
         for kind, name, factor, unit, of, verb in (

@@ -1,4 +1,4 @@
-"""Write LaTeX about capabilities, consistency and space of systems, and about distributions of times and resources.
+"""LaTeX about capabilities, consistency and space of systems, and about distributions of times and resources.
 
 May import: the same packages as `latex`.
 """
@@ -40,9 +40,9 @@ ANSWERS = {
 
 
 def capabilities(table: pd.DataFrame) -> str:
-    """Return a table with a row per question, grouped by topic, and a column per deployment.
+    """Return a table of answers with one row per question, grouped by topic, and one column per deployment.
 
-    The answers are yes, no, differs, or -- if the question was not tried.
+    A dash means that the question was not tried.
     """
     rows = labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
@@ -65,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def evidence(table: pd.DataFrame) -> str:
-    """Return a table of the answers that are not a plain yes."""
+    """Return a table of the answers other than yes, with their evidence."""
     rows = labelled(table[table["answer"].isin(["no", "differs", "unclear", "error"])]) if len(table) else table
     if rows.empty:
         return ""
@@ -79,12 +79,12 @@ def evidence(table: pd.DataFrame) -> str:
         for r in rows.itertuples(index=False)
     ]
     spec = f"{left(2.2, 3.8)}l{left(7.6)}"
-    head, caption = ["System", "Question", "Answer", "Evidence"], "Evidence of answers that are not a plain yes."
+    head, caption = ["System", "Question", "Answer", "Evidence"], "Evidence of answers other than yes."
     return tex_table(spec, head, lines, caption, "tab:evidence", floats=False)
 
 
 def capabilities_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield how many of the tried questions a system answered with yes."""
+    """Yield for each system how many of the tried questions it answered with yes."""
     tried = table[table["answer"] != "not tried"] if len(table) else table
     for system, rows in labelled(tried).groupby("deployment") if len(tried) else []:
         yes = int((rows["answer"] == "yes").sum())
@@ -105,7 +105,7 @@ def capabilities_headlines(table: pd.DataFrame) -> Iterator[Headline]:
 def consistency(table: pd.DataFrame) -> str:
     """Return a table of anomalies and tries per scenario and deployment, for the same and for another front-end.
 
-    The last rows have the bound over all scenarios and the failed operations.
+    The last rows are the upper bound over all scenarios, and the number of failed operations.
     """
     rows = groups.labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
@@ -135,14 +135,14 @@ def consistency(table: pd.DataFrame) -> str:
     )
     caption = (
         "Anomalies of the judged answers under load, by scenario. An operation that fails is an error, not a try. "
-        "The bound is the exact one-sided one of Clopper and Pearson."
+        "The bound is the exact one-sided bound of Clopper and Pearson."
     )
     head = ["", *upright(deployments)]
     return tex_table("l" + "r" * len(deployments), head, lines, caption, "tab:consistency", floats=False)
 
 
 def consistency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield how many judged answers were wrong."""
+    """Yield for each system how many judged answers were wrong."""
     for system, rows in groups.labelled(table).groupby("deployment") if len(table) else []:
         counts = (int(rows["anomalies"].sum()), int(rows["tried"].sum()))
         yield wrong_headline(system, counts, "Wrong answers", "whether answers are right under load", "answers wrong")
@@ -186,7 +186,7 @@ TABLE1_HEAD = (
 
 
 def table1(table: pd.DataFrame) -> str:
-    """Return the table of the printed systems, followed by ours."""
+    """Return the table of the printed systems, followed by our systems."""
     lines: list[str] = []
     for source, rows in table.groupby("source", sort=False):
         heading = "Published" if source == PUBLISHED else "Here: as deployed, with the results of the probe"
@@ -208,10 +208,10 @@ FROM_SOURCES = {COUNTERS: "the byte counters of the front-ends", CLIENTS: "the r
 
 
 def traffic(table: pd.DataFrame) -> str:
-    """Return a table of the traffic of each front-end, with a row per group of points, and its spread.
+    """Return a table of the shares of front-ends in the traffic, and their spread, with one row per group of points.
 
-    The table has only groups that assign the same number of clients to each front-end. A sentence below it counts the
-    others.
+    The table has only groups that assign the same number of clients to each front-end. A sentence below the table
+    states the number of other groups.
     """
     by, shown = list(table.columns[: table.columns.get_loc("front_end")]), evenly_distributed(table)
     if shown.empty:
@@ -264,9 +264,9 @@ QUANTILES = ("p5", "p25", "p50", "p75", "p95", "most")
 
 
 def distributions(table: pd.DataFrame) -> str:
-    """Return a table of distributions: a block per deployment, operation, size and setting, a row per quantity.
+    """Return a table of distributions with one row per quantity.
 
-    It has the groups that the figure shows.
+    Each deployment, operation, size and setting has a block of rows. The table has the same groups as the figure.
     """
     rows, lines = groups.labelled(shown(table)), []
     axes = [c for c in labels.axes_of(table) if c not in PLACE]

@@ -1,8 +1,8 @@
-"""Render the templates of the papers: Jinja with delimiters that have no meaning in LaTeX, and escaped text.
+"""Render the templates of the papers with Jinja, with delimiters that have no meaning in LaTeX.
 
-`<< name >>` prints a value, `<% if name %>…<% endif %>` includes part of a sentence under a condition, and a line that
-begins with `%%` is a statement: `%% if name`, `%% for x in y`, `%% include "…"`. Text is escaped; `Tex` is printed
-unchanged. An undefined value is false in an `if`, and an error where it is printed. May import: `parts`.
+`<< name >>` prints a value, and `<% if name %>…<% endif %>` includes part of a sentence under a condition. A line that
+begins with `%%` is a statement: `%% if name`, `%% for x in y`, `%% include "…"`. Text is escaped, but `Tex` is printed
+unchanged. An undefined value is false in an `if`. Printing it is an error. May import: `parts`.
 """
 
 import re
@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 
 
 class Tex(str):
-    """A text that is already LaTeX; `present` is its truth value in an `if`."""
+    """A text that is already LaTeX. `present` is its truth value in an `if`."""
 
     present: bool
 
@@ -33,7 +33,7 @@ class Tex(str):
         return self.present
 
 
-NOTHING = Tex("%", False)  # a missing figure or table; TeX ignores the line if it contains nothing else
+NOTHING = Tex("%", False)  # a missing figure or table; TeX ignores a line with only this text
 
 
 class _Absent(jinja2.StrictUndefined):
@@ -44,9 +44,9 @@ class _Absent(jinja2.StrictUndefined):
 
 
 class _LineStatements(Extension):
-    """An extension of Jinja for lines of `%% statement`.
+    """An extension of Jinja for lines of the form `%% statement`.
 
-    Jinja's own line statements remove the empty lines below them, which separate paragraphs in LaTeX.
+    The line statements of Jinja would remove the empty lines below them, which separate paragraphs in LaTeX.
     """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
@@ -58,31 +58,34 @@ def _finalize(value: Any) -> str:
 
 
 def counted(number: str, one: str, several: str = "") -> Tex:
-    """Return `1~run` or `2~runs`; `several` is the plural if it is not `one` with an s."""
+    """Return a number with its noun, such as `1~run` or `2~runs`. several: the plural; default: `one` with an s."""
     return Tex(f"{number}~{one if number == '1' else several or f'{one}s'}")
 
 
 def breakable(name: str) -> Tex:
-    """Return a name that may break after its punctuation."""
+    """Return a name as LaTeX with possible line breaks after its punctuation."""
     return Tex(parts.breakable(parts.escape(name)))
 
 
 def join(values: Iterable[Any], separator: str) -> Tex:
-    """Join values, and escape those that are not LaTeX.
+    """Return the joined values as LaTeX. Values that are not LaTeX are escaped.
 
-    Jinja's filter of this name would escape LaTeX again.
+    This replaces the filter of Jinja with the same name, which would escape LaTeX again.
     """
     return Tex(separator.join(map(_finalize, values)))
 
 
 def figures_with(names: Sequence[str], one: str, several: str) -> Tex:
-    r"""Return `Figure~\\ref{fig:x} is`, or `Figures~\\ref{fig:x} and \\ref{fig:y} are`."""
+    r"""Return `Figure~\\ref{fig:x} is`, or `Figures~\\ref{fig:x} and \\ref{fig:y} are`, for these figures.
+
+    one, several: the verb for one and for several figures.
+    """
     named = labels.listed([f"\\ref{{fig:{name}}}" for name in names])
     return Tex(f"Figures~{named} {several}" if len(names) > 1 else f"Figure~{named} {one}")
 
 
 def environment(paper_dir: Path) -> jinja2.Environment:
-    """Return the environment of the templates in this folder."""
+    """Return the Jinja environment for the templates in this folder."""
     found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(paper_dir),
         block_start_string="<%",
@@ -101,9 +104,9 @@ def environment(paper_dir: Path) -> jinja2.Environment:
 
 
 def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
-    """Fill the template of this name below `paper_dir`.
+    """Return the text of a template in `paper_dir`, filled with these values.
 
-    Raises UserError: the template does not exist or is invalid, or it prints an undefined value.
+    Raises UserError if the template does not exist or is invalid, or if it prints an undefined value.
     """
     try:
         return environment(paper_dir).get_template(name).render(values)
@@ -112,9 +115,9 @@ def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
         raise UserError(str(paper_dir / str(error.name)), "does not exist", fix) from None
     except jinja2.TemplateSyntaxError as error:
         place = f"{paper_dir / str(error.name)}:{error.lineno}"
-        raise UserError(place, str(error.message), "docs/paper.md has the syntax") from None
+        raise UserError(place, str(error.message), "correct the template; docs/paper.md describes the syntax") from None
     except jinja2.UndefinedError as error:
         frames = traceback.extract_tb(error.__traceback__)
         frame = next(f for f in reversed(frames) if Path(f.filename).is_relative_to(paper_dir))
-        fix = "this campaign does not have the value: put the text that needs it between `%% if` and `%% endif`"
+        fix = "put the text that needs this value between `%% if` and `%% endif`, because the campaign does not have it"
         raise UserError(f"{frame.filename}:{frame.lineno}", str(error.message), fix) from None

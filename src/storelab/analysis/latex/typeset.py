@@ -1,4 +1,4 @@
-"""Typeset a paper: compile `tex/paper.tex` and `figures/` of one campaign, or of a joined paper, to `paper.pdf`."""
+"""Typeset the paper of one campaign, or a joined paper: compile `tex/paper.tex` with `figures/` to `paper.pdf`."""
 
 import calendar
 import os
@@ -17,14 +17,14 @@ PDF = {"article": "paper", "conference": "conference"}  # layout -> name of the 
 
 
 def is_joined(folder: Path) -> bool:
-    """Return whether the folder holds a joined paper of several campaigns."""
+    """Return True if the folder contains a joined paper of several campaigns."""
     return (folder / "tables" / "campaigns.csv").exists()
 
 
 def source_date_epoch(folder: Path) -> int:
-    """Return the latest start of a point in seconds UTC.
+    """Return the latest start of a point, in seconds since 1970-01-01 UTC.
 
-    It becomes the date of the PDF, so that the same records give the same file.
+    It is used as the date of the PDF, so that the same records give the same file.
     """
     joined = is_joined(folder)
     started = read(folder, "campaigns" if joined else "points")["last_start" if joined else "started"].dropna()
@@ -45,13 +45,15 @@ MIN_FREE_BYTES = 2**20  # bytes of free disk space that LaTeX needs
 
 
 def build(campaign_dir: Path, layout: str = "article") -> Path:
-    """Run latexmk in `tex/build` and return `paper.pdf`, or `conference.pdf` of a joined paper in that layout.
+    """Typeset a paper with latexmk, and return the path of the PDF.
 
-    Raises UserError: LaTeX or generated files are missing, a generated file was changed, or LaTeX fails.
+    layout: a key of PDF; `conference` is only available for a joined paper.
+
+    Raises UserError if LaTeX or generated files are missing, if a generated file was altered, or if LaTeX fails.
     """
     joined = is_joined(campaign_dir)
     if not joined and layout != "article":
-        hint = "run `storelab join` first; it accepts a single campaign"
+        hint = "run `storelab join` first, which also accepts a single campaign"
         raise UserError(str(campaign_dir), f"the paper of a single campaign has no layout {layout!r}", hint)
     if not shutil.which("latexmk") or not shutil.which("pdflatex"):
         raise UserError(
@@ -66,7 +68,7 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
         for entry in drawn(campaign_dir).values():
             derived.require_picture(campaign_dir / "figures", entry, "pdf")
     out = campaign_dir / "tex" / "build"
-    shutil.rmtree(out, ignore_errors=True)  # an aborted run leaves .aux files that break the next one
+    shutil.rmtree(out, ignore_errors=True)  # .aux files of an aborted run can make the next run fail
     out.mkdir(parents=True)
     environ = os.environ | {
         # the separator at the end adds the default folders
@@ -87,10 +89,10 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
     made, log = out / f"{PDF[layout]}.pdf", out / f"{PDF[layout]}.log"
     if process.returncode or not made.exists():
         if shutil.disk_usage(out).free < MIN_FREE_BYTES:
-            raise UserError(str(out), "LaTeX failed: this disk is full", "make room on this disk")
+            raise UserError(str(out), "LaTeX failed because the disk is full", "free space on this disk")
         output = log.read_text(errors="replace") if log.exists() else ""
         reason = first_error(output if output.strip() else process.stdout + process.stderr)
-        raise UserError(str(log if output else made), f"LaTeX failed: {reason}", "see the log")
+        raise UserError(str(log if output else made), f"LaTeX failed: {reason}", "read the log for details")
     target = campaign_dir / made.name
     records.write_atomic(target, made.read_bytes())
     return target

@@ -1,7 +1,7 @@
-"""Collect the values that the templates of a campaign's paper can print or test.
+"""Values that the templates of a campaign's paper can print or test.
 
-These are the numbers of numbers.csv by name, `tables` and `figures` by name, further facts (`has`), and the sentences
-of the first page and of the conclusions. May import: the same packages as `latex`.
+The values are the numbers of numbers.csv by name, `tables` and `figures` by name, further facts (`has`), and the
+sentences of the first page and of the conclusions. May import: the same packages as `latex`.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,8 @@ from storelab.analysis.tables.roles import measured
 from storelab.analysis.tables.throughput import CLASSES, rows_of_class
 from storelab.analysis.tables.verdicts import NOT_KNOWN
 
-# The first page shows the first of these figures that the campaign has; otherwise its first one with results.
+# The first page shows the first of these figures that the campaign has. If it has none of them, the first page shows
+# the first figure that is not in NEVER_LEAD.
 LEAD_FIGURES = (
     *("threads", "systems", "events_bars", "front_ends", "throughput_download", "launches", "releases", "soak"),
     *("timeline", "role_phases"),
@@ -30,7 +31,7 @@ NEVER_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier"
 
 
 class Sources(dict[str, Any]):
-    """The tables of a campaign by name, `drawn` and `headlines`; each is read or made at its first use."""
+    """The tables of a campaign by name, `drawn` and `headlines`. Each is read or made when it is first used."""
 
     def __init__(self, campaign_dir: Path) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class Sources(dict[str, Any]):
 
 
 class Blocks(dict[str, Tex]):
-    """The LaTeX of tables or figures by name, made at its first use; NOTHING if there is none."""
+    """The LaTeX of tables or figures by name, made when it is first used. It is NOTHING for a name without content."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class Blocks(dict[str, Tex]):
 
 def campaign_values(sources: Sources) -> dict[str, Any]:
     """Return the values for the templates of the paper of a campaign."""
-    from storelab.analysis.figures.planned import STEM  # here: it imports pydantic, which tables do not need
+    from storelab.analysis.figures.planned import STEM  # imported here because it needs pydantic, which is slow to load
 
     shown, known = sources["drawn"], sources["headlines"]
     first = lead_figure(shown)
@@ -79,7 +80,7 @@ def campaign_values(sources: Sources) -> dict[str, Any]:
         "has": facts(sources),
         "abstract": Tex(headlines.abstract(known, sources["claims"])),
         "answers": list(map(Tex, headlines.conclusions(known))),
-        # names of the figures that are shown in sequence
+        # Names of figures that the templates show one after the other.
         "own_figures": [name for name, entry in shown.items() if entry.get("own")],
         "timelines": [name for name, entry in shown.items() if entry["table"] == "timeline.csv"],
         "along": [name for name in shown if name.split("_")[0] == STEM],
@@ -88,40 +89,40 @@ def campaign_values(sources: Sources) -> dict[str, Any]:
 
 
 def table(sources: Mapping[str, Any], name: str) -> str:
-    """Return the LaTeX of a table of TABLES; empty if there is nothing to show."""
+    """Return the LaTeX of a table of TABLES, or an empty text if it has no rows."""
     function, *needs = TABLES[name]
     return str(load(function)(*(sources[n] for n in needs))) if len(sources[needs[0]]) else ""
 
 
 def drawn(campaign_dir: Path) -> dict[str, Any]:
-    """Return the files and the caption of each figure that has data.
+    """Return the files and the caption of each figure that has data: name -> entry of the index.
 
-    Raises UserError: the index is missing or damaged.
+    Raises UserError if the index is missing or damaged.
     """
     found: dict[str, Any] = derived.figure(campaign_dir / "figures" / "index.json")["figures"]
     return found
 
 
 def lead_figure(drawn: Mapping[str, Any]) -> str | None:
-    """Return the figure of the first page; None if the campaign has no figure."""
+    """Return the name of the figure of the first page, or None if the campaign has no figure for it."""
     known = [name for stem in LEAD_FIGURES for name in drawn if name == stem or name.startswith(f"{stem}_")]
     return next(iter([*known, *(name for name in drawn if name not in NEVER_LEAD)]), None)
 
 
 def figure(macro: str, name: str, entry: Mapping[str, Any]) -> str:
-    r"""Return a float with caption and label. macro: `\\Figure`, or `\\Lead` on the first page."""
+    r"""Return the LaTeX of a figure with caption and label. macro: `Figure`, or `Lead` for the first page."""
     return f"\\{macro}{{{entry['pdf'].removesuffix('.pdf')}}}{{{escape(entry['caption'])}}}{{fig:{name}}}"
 
 
 def left_out(campaign_dir: Path) -> list[str]:
-    """Return the figures that were left out although they have data, each with its table."""
+    """Return the figures that were not drawn because they have too few data, each with its table."""
     index = campaign_dir / "figures" / "index.json"
     found = derived.figure(index).get("left_out", {}) if index.exists() else {}
     return [f"{name.replace('_', ' ')} ({of['table']})" for name, of in found.items()]
 
 
 def facts(tables: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the facts that templates test and that are not numbers."""
+    """Return the facts that templates test, and that are not in numbers.csv: name -> True if it holds."""
     points, roles, faults = tables["points"], tables["roles"], measured(tables["recovery"])
     verdicts, releases = tables["verdicts"], tables["releases"]
     classes = [rows_of_class(tables["throughput"], name) for name in CLASSES]

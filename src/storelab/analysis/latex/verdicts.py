@@ -1,4 +1,4 @@
-"""Write LaTeX about judgements: limits of systems, findings of 2010 to 2015, printed numbers, and comparisons.
+"""LaTeX about judgements: limits of systems, findings of 2010 to 2015, printed numbers, and comparisons.
 
 May import: the same packages as `latex`.
 """
@@ -36,15 +36,15 @@ from storelab.analysis.tables.earlier import MEASURED, printed_name
 from storelab.analysis.tables.verdicts import NOT_KNOWN
 from storelab.core.axes.root_files import FILE_SIZE
 
-WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
-NAMED = 3  # up to this number, kinds of work of a system are named; otherwise counted
+WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # for the caption of a table that has these marks
+NAMED = 3  # up to this number, kinds of work of a system are named; otherwise only their number is given
 
 
 def verdicts(table: pd.DataFrame) -> str:
-    """Return a table of limits: one row per workload and size that has a limit, grouped by system.
+    """Return a table of limits with one row per workload and size whose limit is known, grouped by system.
 
-    A row has the best median, its setting, the verdict and its evidence. Sentences below the table describe the work
-    whose limit is not known.
+    A row has the best median, its setting, the verdict and its evidence. Sentences below the table list the work whose
+    limit is not known.
     """
     lines = []
     for r in table[table["verdict"] != NOT_KNOWN].itertuples(index=False):
@@ -70,7 +70,7 @@ def _work(r: Any) -> str:
 
 
 def _unknown(table: pd.DataFrame) -> str:
-    """Return one sentence for each measurement that could identify a limit, with the systems and their work."""
+    """Return sentences about the work whose limit is not known, grouped by the data that would show the limit."""
     sentences = []
     for measurement, rows in table.groupby(table["would_decide"].fillna(""), sort=False):
         systems_of_group = []
@@ -79,7 +79,7 @@ def _unknown(table: pd.DataFrame) -> str:
             systems_of_group.append(
                 f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})"
             )
-        more = f" To find it: {escape(measurement)}." if measurement else ""
+        more = f" Missing data: {escape(measurement)}." if measurement else ""
         sentences.append(f"The limit is not known for {escape(labels.listed(systems_of_group))}.{more}")
     return f"\n\\noindent {' '.join(sentences)}\n" if sentences else ""
 
@@ -88,7 +88,7 @@ SHOWN = {
     CONFIRMED: r"\textbf{confirmed}",
     REFUTED: r"\textbf{refuted}",
 }
-WHY = {  # measurement that would decide a claim (`would_decide`) -> reason why it is undecided
+WHY = {  # data that would decide a claim (`would_decide`) -> reason why the claim is undecided
     judging.MORE_RUNS: "There are too few runs",
     judging.NARROWER: "The runs scatter too much",
     judging.LONGER: "In some runs no operation ended",
@@ -100,10 +100,10 @@ WHY = {  # measurement that would decide a claim (`would_decide`) -> reason why 
     KNOWN_LINKS: "The capacity of the links is not known",
     NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
 }
-SHORT = 12  # rows that fit on a page, each of several lines
+SHORT = 12  # number of rows of several lines that fit on a page
 A_FILE = FILE_SIZE.words.partition("{")[0]  # prefix of a file that is judged as a system; names of stores have no space
-NAMED_SYSTEMS = 3  # up to this number, systems of an undecided claim are named; otherwise counted
-MAX_NAMED_CLAIMS = 12  # up to this number, the first page names claims of one verdict; otherwise counted
+NAMED_SYSTEMS = 3  # up to this number, systems of an undecided claim are named; otherwise only their number is given
+MAX_NAMED_CLAIMS = 12  # up to this number, the first page names the claims of a verdict; otherwise it counts them
 
 
 def _claim_title(name: str) -> str:
@@ -111,7 +111,7 @@ def _claim_title(name: str) -> str:
 
 
 def systems(table: pd.DataFrame) -> list[str]:
-    """Return the systems that claims were judged on, then the files that were read, and all systems together."""
+    """Return the systems for which claims were judged. Files that were read are last, followed by ALL_SYSTEMS."""
     return sorted(set(table["system"].dropna()), key=lambda name: (name == ALL_SYSTEMS, not _is_store(name), name))
 
 
@@ -120,9 +120,10 @@ def _is_store(system: str) -> bool:
 
 
 def short(table: pd.DataFrame) -> str:
-    """Return a table of claims with a row per system and a column per verdict: their number, and their names if few.
+    """Return a table of claims with one row per system and one column per verdict.
 
-    If no claim could be decided, return the end of a sentence with the reasons.
+    A cell has the number of claims, and their names if there are few. If no claim could be decided, the result is
+    instead the end of a sentence with the reasons.
     """
     if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
         return _reasons_undecided(table[table["verdict"] == UNDECIDED])
@@ -160,9 +161,9 @@ def _reasons_undecided(undecided: pd.DataFrame) -> str:
 
 
 def claims(table: pd.DataFrame) -> str:
-    """Return a table with one row per claim and system that decided it.
+    """Return a table with one row per claim and system for which it was decided.
 
-    Sentences below it list undecided claims and those that were not measured.
+    Sentences below the table list undecided claims and claims that were not measured.
     """
     measured = table[table["verdict"] != NOT_MEASURED]
     if measured.empty:
@@ -175,9 +176,9 @@ def claims(table: pd.DataFrame) -> str:
     caption = (
         "Findings of the evaluations of 2010 to 2015, judged on the measurements of this paper. Published: the printed "
         "number, for other systems. Here: the number that the rule compares, with its 95\\,\\% interval, and the "
-        "number that the finding expects; of several cases, the one least in favour of the verdict. The verdicts are "
-        "corrected for the number of cases (Benjamini and Hochberg); in brackets, the uncorrected verdict. "
-        "\\texttt{claims.csv} names the query and the points of each."
+        "number that the finding expects; if there are several cases, the case least in favour of the verdict. The "
+        "verdicts are corrected for the number of cases (Benjamini and Hochberg); in brackets, the uncorrected "
+        "verdict. \\texttt{claims.csv} has the query and the points of each finding."
     )
     lines = [_claim_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
     head = ["Finding", "Published", "Here", "Evidence", "Verdict"]
@@ -186,7 +187,7 @@ def claims(table: pd.DataFrame) -> str:
 
 
 def _undecided(measured: pd.DataFrame) -> str:
-    """Return one sentence for each reason why claims are undecided, with the measurement that would decide them."""
+    """Return one sentence for each reason why claims are undecided, with the data that would decide them."""
     several = sum(map(_is_store, systems(measured))) > 1
     undecided = measured[measured["verdict"] == UNDECIDED]
     sentences = []
@@ -205,7 +206,7 @@ def _undecided(measured: pd.DataFrame) -> str:
 
 
 def _names_or_count(systems: Iterable[str]) -> str:
-    """Return the stores among these systems, or their number."""
+    """Return the names of the stores among these systems, or their number if there are many."""
     names = list(dict.fromkeys(filter(_is_store, systems)))
     return ", ".join(names) if len(names) <= NAMED_SYSTEMS else f"{len(names)} systems"
 
@@ -231,7 +232,7 @@ def _claim_line(r: Mapping[str, Any], several: bool) -> str:
 
 
 def published(r: Mapping[str, Any]) -> str:
-    """Return the published number of a claim, with its unit."""
+    """Return the published number of a claim with its unit, or a dash."""
     if pd.isna(r["published"]):
         return "--"
     unit = "" if pd.isna(r["published_unit"]) else f" {r['published_unit']}"
@@ -239,13 +240,13 @@ def published(r: Mapping[str, Any]) -> str:
 
 
 def judged_number(r: Mapping[str, Any]) -> str:
-    """Return the judged number, with its interval and unit; empty if the rule has none."""
+    """Return the judged number with its interval and unit, or an empty text if the rule has no number."""
     unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
     return "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
 
 
 def _not_measured(table: pd.DataFrame) -> str:
-    """Return how many findings were not measured, and how many of them each campaign measures."""
+    """Return sentences about how many findings were not measured, and which campaigns would measure them."""
     if table.empty:
         return ""
     names = [name for sentence in table["campaigns"].dropna() for name in sentence.split(", ")]
@@ -253,22 +254,22 @@ def _not_measured(table: pd.DataFrame) -> str:
     sentence = f"{labels.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
     if len(counts):
         known = labels.listed([f"\\texttt{{{escape(name)}}} ({n})" for name, n in counts.items()])
-        sentence += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} names them."
+        sentence += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} lists the findings."
     return f"\n\\noindent {sentence}\n"
 
 
 def earlier(table: pd.DataFrame) -> str:
-    """Return a table with a block per kind of work and measure: the printed statements, then our systems."""
+    """Return a table with one block per kind of work and measure: the printed statements, followed by our systems."""
     lines = []
     for (what, measure, unit), rows in table.groupby(["what", "measure", "unit"], sort=False):
         lines.append(title(4, escape(f"{what} {measure} [{unit}]")))
         lines += [_earlier_line(r) for _, r in rows.iterrows()]
     caption = (
-        "Then and now. Values printed for other systems, divided by the number of clients of their setting, per "
-        "front-end or for the whole system as printed, or by the Gbit/s of the links used (1~Gb/s is "
-        "125~MB/s), and ours: the highest median, divided by the clients, by the front-ends in use, or undivided; per "
-        "link, the fraction of the capacity of the client's busiest interface. Networks, "
-        "clients and object sizes differ, so no ratio is formed."
+        "Published values and ours. Values printed for other systems: divided by the number of clients of their "
+        "setting, per front-end or for the whole system as printed, or divided by the Gbit/s of the links used (1~Gb/s "
+        "is 125~MB/s). Our values: the highest median, divided by the clients, divided by the front-ends in use, or "
+        "undivided; per link, the fraction of the capacity of the client's busiest interface. Networks, "
+        "clients and object sizes differ, so that no ratio is given."
     )
     if any(FEW in line for line in lines):
         caption += WITH_FEW
@@ -298,9 +299,9 @@ VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}"
 
 
 def comparison(table: pd.DataFrame) -> str:
-    """Return the result of `sides.compare` as a longtable: a row per point and metric, the whole below a rule.
+    """Return the LaTeX of a comparison (`compare.compare`), with one row per point and metric.
 
-    The LaTeX needs booktabs and longtable.
+    The rows over all points are below a rule. The LaTeX needs the packages booktabs and longtable.
     """
     points, whole = table[table["workload"] != compare.ALL], table[table["workload"] == compare.ALL]
     lines = [_compared(point, r) for point, r in zip(compare.described(points), points.to_dict("records"), strict=True)]

@@ -1,8 +1,8 @@
-"""Write one paper from several campaigns, and find where its figures, tables and numbers come from.
+"""Papers about several campaigns, and the origin of their figures, tables and numbers.
 
-May import: all other folders of the analysis, `core`. This package does not measure, make tables or draw: `write` reads
-what the rules of each campaign wrote to `tables/`, `figures/` and `tex/`, and writes `results/papers/<names>/`. This
-module imports nothing slow, because the Snakefile imports it.
+This package does not measure, make tables or draw. `write` reads the files that the rules of each campaign wrote to
+`tables/`, `figures/` and `tex/`, and writes `results/papers/<names>/`. This module does not import slow modules,
+because the Snakefile imports it. May import: all other folders of the analysis, `core`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def distinct(named: Iterable[tuple[str, Path]]) -> None:
         if name in known:
             twice = known[name].resolve() == folder.resolve()
             where = "is named twice" if twice else f"is in {known[name]} and in {folder}"
-            hint = "name each campaign once" if twice else "give different campaigns different names"
+            hint = "name each campaign once" if twice else "use different names for different campaigns"
             raise UserError(f"campaign {name}", f"{where}: all campaigns of a paper need different names", hint)
         known[name] = folder
 
@@ -33,6 +33,7 @@ def place(results: Path, names: Sequence[str]) -> Path:
     """
     joined = "+".join(names)
     if len(joined.encode()) > MAX_NAME:
-        problem = f"{len(names)} names give a folder name of {len(joined.encode())} bytes, more than {MAX_NAME}"
-        raise UserError("campaign", problem, "join fewer, or call `storelab join` with --output")
+        size = len(joined.encode())
+        problem = f"the name of the folder for {len(names)} campaigns would have {size} bytes, more than {MAX_NAME}"
+        raise UserError("campaign", problem, "join fewer campaigns, or run `storelab join` with --output")
     return results / FOLDER / joined

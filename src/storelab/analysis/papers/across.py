@@ -1,4 +1,4 @@
-"""Write the parts of a paper about all its campaigns: list, differences in method, ratios, answers, limits.
+"""Parts of a paper about all its campaigns: list, differences in method, ratios, answers, limits.
 
 May import: the same packages as `papers`.
 """
@@ -16,18 +16,19 @@ from storelab.analysis.latex.templates import Tex
 from storelab.analysis.papers.fragments import UPRIGHT, Block, headings, wide_table
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import groups, labels
+from storelab.analysis.statistics import ratios
 from storelab.core import units
 from storelab.core.errors import UserError
 
 LABEL = "tab:differences"
 WIDTH, NAME, VALUE, GAP = 15.6, 2.7, 6.0, 0.28  # cm
-LETTER, MAX_LINES = 0.15, 55  # cm of a character in a cell; maximum lines of a table on one page
+LETTER, MAX_LINES = 0.15, 55  # cm of a character in a cell, maximum number of lines of a table on one page
 NOT_RECORDED = "not recorded"
-SILENT = ("date", "seed")  # differences in these are not differences in method
+SILENT = ("date", "seed")  # items that are not part of the method
 
 
 def items(member: Member) -> Iterator[tuple[str, str]]:
-    """Yield (item, value in this campaign), in the order of the table."""
+    """Yield the items of the method with their values in this campaign, in the order of the table."""
     points, plan = member.measured, member.plan["campaign"]
 
     def of(item: str) -> str:
@@ -68,14 +69,14 @@ def items(member: Member) -> Iterator[tuple[str, str]]:
 
 
 def words_of(values: Iterable[object]) -> str:
-    """Return the different values, separated by commas, or NOT_RECORDED if there are none."""
+    """Return the distinct values, separated by commas, or NOT_RECORDED if there are none."""
     return ", ".join(dict.fromkeys(str(v) for v in values)) or NOT_RECORDED
 
 
 def _versions(member: Member, what: str) -> Iterator[str]:
-    """Yield versions such as `seaweedfs 4.48` or `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)`.
+    """Yield the names and versions of stores or engines, such as `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)`.
 
-    Stores that only calibrate are left out.
+    what: `store` or `engine`. Stores that are only used by the calibration are excluded.
     """
     table = member.table("environment")
     measured_stores = set(member.measured["store"]) if what == "store" else None
@@ -116,7 +117,7 @@ def _loops(points: pd.DataFrame) -> str:
 
 
 def difference_table(members: Sequence[Member]) -> pd.DataFrame:
-    """Return a table with a row per item: whether the campaigns differ in it, and the value of each campaign."""
+    """Return a table with one row per item: item, differs (True: campaigns differ in it), and a column per campaign."""
     by_campaign = {m.name: dict(items(m)) for m in members}
     rows = []
     for item in next(iter(by_campaign.values())):
@@ -126,13 +127,13 @@ def difference_table(members: Sequence[Member]) -> pd.DataFrame:
 
 
 def differing(found: pd.DataFrame, a: str, b: str) -> list[str]:
-    """Return the items in which two campaigns differ in method."""
+    """Return the items of the method in which two campaigns differ. found: the result of `difference_table`."""
     rows = found[(found[a] != found[b]) & ~found["item"].isin(SILENT)]
     return [str(item) for item in rows["item"]]
 
 
 def _by_value(r: Mapping[str, str], names: Sequence[str]) -> Iterator[str]:
-    """Yield a row for each value of an item, with the campaigns that have it."""
+    """Yield one row for each value of an item, with the campaigns that have this value."""
     having: dict[str, list[str]] = {}
     for name in names:
         having.setdefault(r[name], []).append(name)
@@ -142,7 +143,7 @@ def _by_value(r: Mapping[str, str], names: Sequence[str]) -> Iterator[str]:
 
 
 def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, str]:
-    """Return the table of the differences, over pages if it is long, and a sentence about what is the same."""
+    """Return the table of the differences, and a sentence about the items in which all campaigns are equal."""
     differs, alike = found[found["differs"]].to_dict("records"), found[~found["differs"]].to_dict("records")
     caption = (
         "Differences in method between the campaigns, from their plans and records. They may explain differences in "
@@ -165,16 +166,11 @@ def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, 
     return Block(wide_table(caption, LABEL, tex_table(spec, heads, lines, caption=""))), sentence
 
 
-#
-# May import: what `papers` may.
-# """
-
-
 COMPARISON_COLUMNS = ["a", "b", "measure", "points", "ratio", "low", "high", "verdict", "reason", "differs"]
 
 
 def comparison_table(members: Sequence[Member], differences: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per pair of campaigns and measure, B over A, over all points that both have.
+    """Return one row per pair of campaigns and measure: the ratio B / A over all points that both have.
 
     `verdict` is corrected as in `storelab compare`; `differs` lists the differences in method.
     """
@@ -196,7 +192,7 @@ def comparison_table(members: Sequence[Member], differences: pd.DataFrame) -> pd
 
 
 def _side(member: Member) -> compare.Side | None:
-    """Return the side of a campaign; None if no run has a rate."""
+    """Return the side of a comparison for a campaign, or None if no run has a rate."""
     try:
         return compare.read(str(member.folder), lambda: member.folder.parent)
     except UserError:
@@ -204,7 +200,7 @@ def _side(member: Member) -> compare.Side | None:
 
 
 def comparison_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the values for the text about each pair and measure."""
+    """Return the values for the template, for each pair of campaigns and measure."""
     return [
         {
             "a": r["a"],
@@ -212,7 +208,7 @@ def comparison_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
             "what": "Speed" if r["measure"] == groups.SPEED else groups.metric_text(r["measure"]).capitalize(),
             "points": labels.counted(int(r["points"]), "point"),
             "ratio": Tex(interval(r["ratio"], r["low"], r["high"])),
-            "is_decided": "tell" not in r["verdict"],
+            "is_decided": r["verdict"] != ratios.UNDECIDED,
             "verdict": r["verdict"],
             "reason": r["reason"] if isinstance(r["reason"], str) else "",
             "differs": r["differs"] if isinstance(r["differs"], str) else "",
@@ -232,7 +228,7 @@ CAMPAIGN_COLUMNS = [
     "failed",
     "evidence",
 ]
-SIDE_BY_SIDE = 18  # systems in one table of answers
+SIDE_BY_SIDE = 18  # maximum number of systems in one table of answers
 ANSWERS = {
     "yes": "+",
     "no": r"\textbf{no}",
@@ -244,7 +240,7 @@ ANSWERS = {
 
 
 def campaigns(members: Sequence[Member]) -> pd.DataFrame:
-    """Return a table with one row per campaign: dates, systems, number of points, and the checksum of its evidence."""
+    """Return a table with one row per campaign: dates, systems, numbers of points, and the checksum of its records."""
     rows = []
     for m in members:
         points = m.table("points")
@@ -258,7 +254,7 @@ def campaigns(members: Sequence[Member]) -> pd.DataFrame:
 
 
 def campaigns_latex(found: pd.DataFrame, code: str) -> str:
-    """Return the table of the campaigns as a float."""
+    """Return the LaTeX of the table of campaigns. code: the code of this table."""
     lines = []
     for r in found.to_dict("records"):
         days = " to ".join(dict.fromkeys(str(d) for d in (r["first_day"], r["last_day"]) if not pd.isna(d)))
@@ -277,7 +273,10 @@ def answers(members: Sequence[Member]) -> pd.DataFrame:
 
 
 def answers_latex(found: pd.DataFrame, code: str) -> Block | None:
-    """Return a row per question and a column per system, below its campaign, split into tables as wide as a page."""
+    """Return the LaTeX of the answers with one row per question and one column per system, or None without answers.
+
+    It is split into several tables, each as wide as a page.
+    """
     if found.empty:
         return None
     systems = list(dict.fromkeys(zip(found["campaign"], found["deployment"], strict=True)))
@@ -306,7 +305,7 @@ def _answers(found: pd.DataFrame, systems: Sequence[tuple[str, str]], first: boo
 
 
 def limits(member: Member) -> Tex:
-    """Return the limits of the systems of a campaign: by verdict, each system with the number of its kinds of work."""
+    """Return a text about the limits of a campaign: for each verdict, the systems and in how many kinds of work."""
     table = member.table("verdicts")
     kinds = table.groupby("deployment").size()
     texts = []

@@ -1,7 +1,7 @@
-"""Combine the findings of several campaigns: the verdict of each campaign has a separate column and is not averaged.
+"""Combine the findings of several campaigns. Each campaign has its own column of verdicts; they are not averaged.
 
-Rows of `claims.csv` belong together if claim, query and bound are the same, because a campaign may have its own claim
-of the same name, or an older rule. May import: the same packages as `papers`.
+Rows of `claims.csv` are combined if claim, query and bound are equal. The name is not enough, because a campaign can
+have its own claim with the same name, or an older rule. May import: the same packages as `papers`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTE
 
 SAME = ("claim", "statement", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
-MAX_ON_FIRST_PAGE = 26  # findings that leave room on the first page
+MAX_ON_FIRST_PAGE = 26  # maximum number of findings on the first page; if there are more, the letters are smaller
 WIDTH = 15.6  # cm: width of the table on the first page
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
-TABLES_OF_SUBJECT = {  # subject -> tables of the queries that belong to it; all other tables: `raw`
+TABLES_OF_SUBJECT = {  # subject -> tables whose claims belong to it; claims of all other tables belong to `raw`
     "systems": ("capabilities", "space"),
     "patterns": ("sparse", "events"),
     "since": ("roles", "recovery", "consistency", "durability", "soak", "releases"),
@@ -32,7 +32,7 @@ TABLES_OF_SUBJECT = {  # subject -> tables of the queries that belong to it; all
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict of one campaign about a finding on one system: the row of its `claims.csv`, and its code."""
+    """The verdict of one campaign on a finding for one system: the row of `claims.csv`, and its code."""
 
     campaign: str
     code: str
@@ -45,7 +45,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with the verdicts of all campaigns that measured it, in their order."""
+    """A claim with the verdicts of all campaigns that measured it, in the order of the campaigns."""
 
     claim: str
     statement: str
@@ -66,19 +66,19 @@ class Finding:
 
     @property
     def contradicted(self) -> bool:
-        """Return whether it is confirmed for some systems and refuted for others."""
+        """Return True if the finding is confirmed for some systems and refuted for others."""
         return bool(self.verdicts(CONFIRMED)) and bool(self.verdicts(REFUTED))
 
 
 def table(members: Sequence[Member]) -> pd.DataFrame:
-    """Return the rows of all campaigns in one table, with `campaign` as the first column."""
+    """Return `claims.csv` of all campaigns as one table, with `campaign` as the first column."""
     return pd.concat([m.table("claims").assign(campaign=m.name) for m in members], ignore_index=True)[
         ["campaign", *members[0].table("claims").columns]
     ]
 
 
 def joined(members: Sequence[Member]) -> list[Finding]:
-    """Return every claim of every campaign, in the order of first occurrence."""
+    """Return the claims of all campaigns as findings, in the order of first occurrence."""
     found: dict[tuple[str, ...], tuple[Mapping[str, Any], list[Judged]]] = {}
     for member in members:
         rows = member.table("claims").to_dict("records")
@@ -90,7 +90,7 @@ def joined(members: Sequence[Member]) -> list[Finding]:
 
 
 def counted(judged: Sequence[Judged]) -> str:
-    """Return a cell of the first page: `C`, or for several systems `3 C, 1 R`."""
+    """Return the text of a cell on the first page: `C`, or for several systems for example `3 C, 1 R`."""
     if len(judged) == 1:
         return LETTERS[judged[0].verdict]
     number = {verdict: sum(j.verdict == verdict for j in judged) for verdict in LETTERS}
@@ -98,9 +98,9 @@ def counted(judged: Sequence[Judged]) -> str:
 
 
 def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
-    """Return a table with a row per decided finding and a column per campaign.
+    """Return a table with one row per decided finding and one column per campaign.
 
-    Below it are the names of undecided findings, and of those that were not measured.
+    Below the table are the names of undecided findings, and of findings that were not measured.
     """
     measured = [f for f in found if f.judged]
     open_ones = [f for f in measured if not f.verdicts(CONFIRMED, REFUTED)]
@@ -143,7 +143,7 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
 
 
 def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
-    """Yield a sentence on each finding of a subject that is confirmed or refuted, then one on undecided findings."""
+    """Yield a sentence about each decided finding of a subject, and one sentence about all undecided findings."""
     subject_findings = [f for f in found if f.judged and f.subject == subject]
     for f in subject_findings:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
@@ -158,7 +158,7 @@ def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
 
 
 def _expected(f: Finding) -> str:
-    """Return the expected number of a finding, and the printed one."""
+    """Return a text with the number that a finding expects, and the printed number."""
     printed = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
     return f"(Expected: {escape(f.first['expected'])}{printed}.)"
 
@@ -171,7 +171,10 @@ def _by_campaign(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
 
 
 def _where(judged: Sequence[Judged]) -> str:
-    """Return `in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`, each number with its code."""
+    """Return the campaigns with their systems and numbers: `in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`.
+
+    Each number is followed by its code.
+    """
     parts = []
     for name, members in _by_campaign(judged).items():
         texts = []
@@ -183,7 +186,7 @@ def _where(judged: Sequence[Judged]) -> str:
 
 
 def _campaigns(judged: Sequence[Judged]) -> str:
-    """Return `in a and in b (6 systems)`."""
+    """Return the campaigns with their numbers of systems: `in a and in b (6 systems)`."""
     parts = []
     for name, members in _by_campaign(judged).items():
         parts.append(

@@ -1,7 +1,8 @@
-"""Define the outline of a paper of several campaigns, and include tables and figures under the name of their campaign.
+"""Outline of a paper of several campaigns, and functions that include the tables and figures of each campaign.
 
-The order follows the paper of 2015, then later work. A file of `tex/` is copied unchanged, except that labels get the
-name of the campaign, and captions its name and code. May import: the same packages as `papers`.
+The first sections are in the order of the paper of 2015, followed by later work. A file of `tex/` is copied unchanged,
+except that the name of the campaign is added to labels, and its name and a code to captions. May import: the same
+packages as `papers`.
 """
 
 import re
@@ -19,7 +20,7 @@ from storelab.analysis.parts import derived
 
 @dataclass(frozen=True)
 class Part:
-    """The content below one heading: figures by name (or by a stem that ends in `_`), and files of `tex/`."""
+    """The content below one heading: names of figures (or stems that end with `_`), and names of files in `tex/`."""
 
     title: str
     figures: tuple[str, ...] = ()
@@ -30,8 +31,8 @@ class Part:
 class Section:
     """A section of the paper.
 
-    `name`: its prose is `paper/joined/<name>.tex`, and findings on this subject are discussed here. flushed: all of its
-    figures are placed before the next section begins.
+    name: the text of the section is `paper/joined/<name>.tex`, and it discusses the findings on this subject. flushed:
+    all its figures are placed before the next section begins.
     """
 
     name: str
@@ -89,8 +90,8 @@ SECTIONS = (
     ),
     Section("earlier", "Then and now", (Part("", ("earlier",), ("table_earlier",)),), flushed=False),
 )
-LONG = ("table_claims", "table_verdicts")  # of each campaign, in the appendix
-# Not included: only in the paper of each campaign, or made again from several campaigns.
+LONG = ("table_claims", "table_verdicts")  # tables of each campaign that are in the appendix
+# Tables that are not included, because they are only in the paper of each campaign, or are made from all campaigns.
 ELSEWHERE = (
     "table_calibration",
     "table_capabilities",
@@ -104,7 +105,7 @@ ELSEWHERE = (
 )
 REST = "Further figures and tables"
 
-# Captions of tables without one; in the paper of a campaign, the template has their captions.
+# Captions of tables whose file has none. In the paper of a campaign, their captions are in the template.
 CAPTIONS = {
     "table_best": "The highest median of each operation, by object size and store, and its setting: median "
     "[low, high] of n runs; CPU of the clients / of the server in percent of the host's cores. Marks: c, bound by the "
@@ -127,7 +128,7 @@ CAPTIONS = {
 
 
 def chosen(wanted: Collection[str], names: Collection[str]) -> list[str]:
-    """Return the names that are wanted, or begin with a wanted stem, in the order of `wanted`."""
+    """Return the names that are in `wanted`, or begin with a stem in it, in the order of `wanted`."""
     found = [n for w in wanted for n in names if n == w or (w.endswith("_") and n.startswith(w))]
     return list(dict.fromkeys(found))
 
@@ -135,7 +136,7 @@ def chosen(wanted: Collection[str], names: Collection[str]) -> list[str]:
 def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Section]:
     """Yield all sections of the paper.
 
-    Figures and tables that belong to no section are the last part of the section `since`.
+    Figures and tables that do not belong to a section are the last part of the section `since`.
     """
     parts = [part for section in SECTIONS for part in section.parts]
     placed = {n for part in parts for n in (*chosen(part.figures, figures), *chosen(part.tables, tables))}
@@ -149,7 +150,7 @@ def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Sect
         yield replace(section, parts=(*section.parts, *more))
 
 
-MIN_MEDIANS = 3  # minimum medians of a figure: two points show no more than two numbers
+MIN_MEDIANS = 3  # minimum number of medians of a figure; text can state fewer numbers
 UPRIGHT = 6  # from this number of campaigns on, their names are rotated
 _LABELS = re.compile(r"\\(label|ref)\{tab:")
 _AFTER = re.compile(
@@ -160,27 +161,27 @@ _REFERENCE = re.compile(r"(?:Table|Figure)~\\ref\{([^}]*)\}")
 
 @dataclass(frozen=True)
 class Block:
-    """The LaTeX of a table or figure; a `long` one spans pages and needs a single column."""
+    """The LaTeX of a table or figure. long: it spans pages and needs a single column."""
 
     text: str
     long: bool = False
 
     @property
     def named(self) -> str:
-        r"""Return the reference in the text: `Table~\\ref{...}`; empty without a label."""
+        r"""Return the reference for the text, such as `Table~\\ref{...}`, or an empty text without a label."""
         found = re.search(r"\\label\{([^}]*)\}|\{(fig:[^}]*)\}\n\Z", self.text)
         return f"{'Figure' if found[2] else 'Table'}~\\ref{{{found[1] or found[2]}}}" if found else ""
 
 
 def table(member: Member, name: str, code: str) -> Block | None:
-    """Return `tex/<name>.tex` of a campaign; None if it is empty."""
+    """Return the table `tex/<name>.tex` of a campaign, or None if it does not exist or is empty."""
     path = member.folder / "tex" / f"{name}.tex"
     text = derived.read_tex(path, derived.rebuild_hint(member.folder, "latex")) if path.exists() else ""
     return adopted(text, member.name, name, code) if "\\begin{" in text else None
 
 
 def adopted(text: str, campaign: str, name: str, code: str) -> Block:
-    """Return a table with the name of its campaign and its code."""
+    """Return a table of a campaign for this paper: its labels and caption have the campaign, its caption the code."""
     text = _LABELS.sub(lambda found: f"\\{found[1]}{{tab:{campaign}:", text)
     if "\\caption{" not in text or CAPTION in text:
         return _captioned(text, campaign, name, code)
@@ -195,9 +196,9 @@ def _wide(text: str) -> str:
 
 
 def _captioned(text: str, campaign: str, name: str, code: str) -> Block:
-    """Return a table without its own caption, or a bare tabular, as a float with a caption.
+    """Return a table without a caption, or a bare tabular, as a float with a caption of CAPTIONS.
 
-    The caption of such a table is in the template of the paper of a campaign. A long table spans pages.
+    In the paper of a campaign, the caption of this table is in the template. A long table spans pages.
     """
     caption_text = CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
     caption = f"\\Of{{{escape(campaign)}}}{escape(caption_text)} \\Code{{{code}}}"
@@ -216,23 +217,23 @@ def wide_table(caption: str, label: str, text: str) -> str:
 
 
 def headings(names: Sequence[str]) -> list[str]:
-    """Return names of campaigns as headings of columns; rotated if there are many."""
+    """Return the names of campaigns as headings of columns. If there are many, they are rotated."""
     return upright(names) if len(names) >= UPRIGHT else [rf"\texttt{{{escape(name)}}}" for name in names]
 
 
 def figure(member: Member, name: str, code: str, macro: str = "Figure") -> Block:
-    r"""Return the float of a figure, made by a macro of the template: `\\Figure`, or `\\Lead` on the first page."""
+    r"""Return the LaTeX of a figure. macro: macro of the template, `Figure`, or `Lead` for the first page."""
     caption = f"\\Of{{{escape(member.name)}}}{escape(member.figures[name]['caption'])} \\Code{{{code}}}"
     return Block(f"\\{macro}{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
 
 
 def picture(member: Member, name: str) -> str:
-    """Return the name of a picture in the folder of the paper."""
+    """Return the file name of a figure's picture in the folder of the paper."""
     return f"{member.name}-{name}.pdf"
 
 
 def carries(member: Member, name: str) -> bool:
-    """Return whether a figure has enough values: at least three medians, at two or more positions of its axis."""
+    """Return True if a figure has enough values: at least three medians, at two or more positions of its axis."""
     figure = member.declared[name]
     if not isinstance(figure, Specification):
         return len(figure.captioned_rows(member.table(figure.table))) >= MIN_MEDIANS
@@ -241,7 +242,7 @@ def carries(member: Member, name: str) -> bool:
 
 
 def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
-    """Return whether panels have enough values, by the same rule."""
+    """Return True if the panels of a figure have enough values, by the rule of `carries`."""
     medians, places = 0, set()
     for panel in shown:
         for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
@@ -253,7 +254,10 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
 
 
 def resolved(text: str) -> str:
-    """Replace references to figures and tables that this paper does not show by a mention of the campaign's paper."""
+    """Return the text with valid references only.
+
+    References to figures and tables that this paper does not show are replaced by a mention of the campaign's paper.
+    """
     labels = set(re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text))
     elsewhere = "a table of the campaign's own paper"
     return _REFERENCE.sub(lambda found: found[0] if found[1] in labels else elsewhere, text)

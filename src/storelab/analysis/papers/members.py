@@ -1,4 +1,4 @@
-"""Read the campaigns of one paper: their plans, tables and figures from their folders, without making anything.
+"""Campaigns of a paper: their plans, tables and figures, read from their folders without writing any file.
 
 May import: the same packages as `papers`.
 """
@@ -43,10 +43,7 @@ class Member:
         return {}
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return `tables/<name>.csv`, read once.
-
-        Raises UserError if it does not exist.
-        """
+        """Return `tables/<name>.csv`, which is read only once. Raises UserError if it does not exist."""
         if name not in self._tables:
             self._tables[name] = build.read(self.folder, name)
         return self._tables[name]
@@ -56,7 +53,7 @@ class Member:
         return {}
 
     def identities(self, column: str) -> list[Any]:
-        """Return `groups.comparable` of this column of `points.csv`, computed once."""
+        """Return the comparable values (`groups.comparable`) of a column of `points.csv`. They are computed once."""
         if column not in self._identities:
             self._identities[column] = groups.comparable(self.table("points")[column])
         return self._identities[column]
@@ -67,12 +64,12 @@ class Member:
 
     @cached_property
     def figures(self) -> dict[str, Any]:
-        """The figures that have data, in their order: name -> files and caption."""
+        """The figures that have data, in the order of the paper: name -> files and caption."""
         return drawn(self.folder)
 
     @cached_property
     def declared(self) -> dict[str, Declared]:
-        """The figures that its plan can have."""
+        """The figures that a campaign with this plan can have: name -> figure."""
         return catalogue.figures_of_plan(self.plan)
 
     @cached_property
@@ -80,7 +77,7 @@ class Member:
         return {}
 
     def layout(self, name: str) -> panels.Layout | None:
-        """Return the panels of a figure with a specification; None without data."""
+        """Return the panels of a figure with a specification, or None without data."""
         figure = self.declared[name]
         assert isinstance(figure, Specification)
         if name not in self._layouts:
@@ -89,19 +86,19 @@ class Member:
 
     @cached_property
     def sums(self) -> str:
-        """Return a checksum that changes with any of the raw records."""
+        """A checksum that changes if any of the raw records changes."""
         return integrity.sum_of_records(self.folder / "raw")
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """The points that have a record, without calibration; the calibration if there is nothing else."""
+        """The points that have a record, without the calibration. If there are no others, it is the calibration."""
         points = self.table("points")
         known = points[points["state"] != "failed"]
         measured_points = known[known["workload"] != CALIBRATION]
         return measured_points if len(measured_points) else known
 
     def captured(self, group: str, item: str) -> list[str]:
-        """Return the values of an item in `environment.csv`, those of most points first."""
+        """Return the values of an item in `environment.csv`. The value with the most points is first."""
         rows = self.table("environment")
         rows = rows[(rows["group"] == group) & (rows["item"] == item)].sort_values("points", ascending=False)
         return [str(v) for v in rows["value"] if str(v)]
@@ -111,9 +108,9 @@ class Member:
         return {}
 
     def commits(self, keys: Iterable[str]) -> dict[str, list[str]]:
-        """Return the versions in the records of these points: item -> its values, each once.
+        """Return the versions in the records of these points: item -> distinct values.
 
-        A record is read only once, because many tables and figures use its point.
+        Each record is read only once, because many tables and figures use the same points.
         """
         found: dict[str, dict[str, None]] = {}
         for key in keys:
@@ -125,21 +122,21 @@ class Member:
 
     @property
     def days(self) -> list[str]:
-        """The first and the last day of measurements; only one if they are the same."""
+        """The first and the last day of measurements. If they are equal, there is only one day."""
         started = self.measured["started"].dropna()
         return list(dict.fromkeys((started.min()[:10], started.max()[:10]))) if len(started) else []
 
 
 def is_campaign(folder: Path) -> bool:
-    """Return whether a folder has the plan of a measured campaign."""
+    """Return True if a folder has the plan of a measured campaign."""
     return (folder / "raw" / integrity.PLAN).exists()
 
 
 def gathered(folders: Sequence[Path]) -> list[Member]:
-    """Return the campaigns in these folders, in their order.
+    """Return the campaigns in these folders, in the order of the folders.
 
-    Raises UserError: a folder is not a campaign, has no records or no tables; two have the same name or different
-    schemas.
+    Raises UserError if a folder is not a campaign, or has no records or tables, or if two campaigns have the same name
+    or plans of different schemas.
     """
     members = [Member(folder, read_plan(folder)) for folder in folders]
     distinct([(m.name, m.folder) for m in members])
@@ -149,25 +146,26 @@ def gathered(folders: Sequence[Path]) -> list[Member]:
         if mine != theirs:
             raise UserError(
                 str(other.folder / "raw" / integrity.PLAN),
-                f"has schema {theirs}, the plan of {first.name} has {mine}",
-                "make separate papers of them",
+                f"has schema {theirs}, but the plan of {first.name} has schema {mine}",
+                "make separate papers of these campaigns",
             )
     for m in members:
         if not (m.folder / "raw" / integrity.SUMS).exists():
-            hint = "run `storelab collect`, or leave it out"
-            raise UserError(str(m.folder), "was not collected: it is not known whether its records are complete", hint)
+            hint = "run `storelab collect`, or make the paper without this campaign"
+            raise UserError(str(m.folder), "was not collected: it is not known if its records are complete", hint)
         if m.measured.empty:
-            raise UserError(str(m.folder), "has no records: no point was measured", "measure it, or leave it out")
+            hint = "measure it, or make the paper without this campaign"
+            raise UserError(str(m.folder), "has no records: no point was measured", hint)
     return members
 
 
 def everything(results: Path) -> list[Path]:
-    """Return the folders of all campaigns below a folder of results, by name."""
+    """Return the folders of all campaigns below a folder of results, sorted by name."""
     return sorted(folder for folder in results.glob("*") if is_campaign(folder)) if results.is_dir() else []
 
 
 def _versions(raw: Path, key: str) -> list[tuple[str, str]]:
-    """Return (item, value) for the versions in a record; empty without a record."""
+    """Return the versions in the record of a point as pairs (item, value). Without a record, the list is empty."""
     if not integrity.has(raw, key):
         return []
     run = integrity.read(raw, key)

@@ -1,7 +1,7 @@
-"""Trace a figure, table, number or verdict of a campaign to rows of tables, points and records, and give it a code.
+"""Origin of the figures, tables, numbers and verdicts of a campaign: rows of tables, points, records, and a code.
 
-A code identifies one thing of one campaign and its records: with other records, the code changes. May import: the same
-packages as `papers`.
+A code identifies one of these items, and the records from which it was made. If the records change, the code changes
+too. May import: the same packages as `papers`.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import groups
 from storelab.analysis.tables import build
 
-CHARACTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # without characters that are easily confused
+CHARACTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # characters of codes, without those that are easily confused
 LENGTH = 7
 FIGURE, TABLE, TEX, NUMBER, CLAIM, VERDICT = "figure", "table", "table of the paper", "number", "claim", "verdict"
-NEAR = 1e-8  # tables are written with nine digits
+NEAR = 1e-8  # relative difference of numbers that count as equal; tables are written with nine digits
 
 
 def code(*named: str) -> str:
-    """Return a code of seven characters for these names."""
+    """Return the code of seven characters for the item with these names."""
     number, characters = int.from_bytes(hashlib.sha256("\0".join(named).encode()).digest()), []
     for _ in range(LENGTH):
         number, place = divmod(number, len(CHARACTERS))
@@ -35,13 +35,17 @@ def code(*named: str) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text has the form of a code, in upper or lower case."""
+    """Return True if a text has the form of a code, in upper or lower case."""
     return len(text) == LENGTH and all(character in CHARACTERS for character in text.upper())
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The used rows of a CSV file: its name, their positions (0 is the first row below the header), and their total."""
+    """Rows of a CSV file that an item uses.
+
+    table: name of the file; places: positions of the rows (0 is the first row below the header); total: number of all
+    rows of the file.
+    """
 
     table: str
     places: tuple[int, ...]
@@ -49,9 +53,9 @@ class Rows:
 
     @property
     def lines(self) -> str:
-        """Return the lines of the file in an editor: `all 8 rows`, or `lines 2 to 4 and 9`."""
+        """The rows in words: `all 8 rows`, or the numbers of the lines in an editor, `lines 2 to 4 and 9 of 12`."""
         if len(self.places) == self.total:
-            return f"all {self.total} rows" if self.total != 1 else "its one row"
+            return f"all {self.total} rows" if self.total != 1 else "the only row"
         runs: list[list[int]] = []
         for line in (place + 2 for place in self.places):
             if runs and line == runs[-1][1] + 1:
@@ -65,7 +69,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class PaperItem:
-    """A figure, table, number, claim or verdict of a campaign; `row`: its position in its table."""
+    """A figure, table, number, claim or verdict of a campaign. row: its position in the table, if it is a row."""
 
     member: Member = field(repr=False)
     kind: str
@@ -85,7 +89,7 @@ class PaperItem:
 
     @cached_property
     def rows(self) -> list[Rows]:
-        """The rows of tables that it shows or depends on."""
+        """The rows of tables that the item shows or depends on."""
         if self.kind == FIGURE:
             return [_figure_rows(self.member, self.name)]
         if self.kind == TEX:
@@ -99,12 +103,15 @@ class PaperItem:
 
     @cached_property
     def keys(self) -> list[str]:
-        """The points behind these rows, in the order of the plan; a number of the plan or of print depends on none."""
+        """The keys of the points that the item depends on, in the order of the plan.
+
+        A number from the plan, or a printed number, does not depend on points.
+        """
         found: set[str] = set()
         for rows in self.rows:
             table = self.member.table(rows.table)
             found |= points_of(self.member, table.iloc[list(rows.places)], rows.table)
-        if self.kind == CLAIM and not found:  # an answer has no points; use those of the queried table
+        if self.kind == CLAIM and not found:  # answers have no points; the points of the queried table are used
             requested = str(self.member.table("claims").iloc[self.row or 0]["query"]).partition(".csv")[0]
             found = (
                 points_of(self.member, self.member.table(requested), requested) if requested in build.NAMES else found
@@ -113,7 +120,7 @@ class PaperItem:
 
 
 def items(member: Member) -> Iterator[PaperItem]:
-    """Yield all figures, tables, numbers, claims and verdicts of a campaign, which have codes."""
+    """Yield all items of a campaign that have codes: figures, tables, numbers, claims and verdicts."""
     yield from (PaperItem(member, FIGURE, name) for name in (member.figures if member.is_drawn else ()))
     yield from (PaperItem(member, TABLE, name) for name in build.NAMES)
     yield from (PaperItem(member, TEX, name) for name in TABLES)
@@ -123,7 +130,7 @@ def items(member: Member) -> Iterator[PaperItem]:
 
 
 def claims(member: Member) -> list[PaperItem]:
-    """Return the claims in the rows of `claims.csv`."""
+    """Return the items of all rows of `claims.csv`."""
     table = member.table("claims")
     named = zip(table["claim"], table["system"].fillna(""), strict=True)
     return [
@@ -133,7 +140,7 @@ def claims(member: Member) -> list[PaperItem]:
 
 
 def verdicts(member: Member) -> list[PaperItem]:
-    """Return the verdicts in the rows of `verdicts.csv`."""
+    """Return the items of all rows of `verdicts.csv`."""
     table = member.table("verdicts")
     columns = ["deployment", "workload", "engine", "what"]
     named = table[columns].fillna("").astype(str).itertuples(index=False)
@@ -141,7 +148,7 @@ def verdicts(member: Member) -> list[PaperItem]:
 
 
 def tables_of(tex: str) -> list[str]:
-    """Return the CSV files that a table of the paper is made from."""
+    """Return the names of the CSV files from which a table of the paper is made."""
     needs = TABLES[tex][1:]
     if needs == ("headlines",):
         needs = tuple(name for _, *names in HEADLINES for name in names)
@@ -149,7 +156,7 @@ def tables_of(tex: str) -> list[str]:
 
 
 def shown(member: Member, name: str) -> pd.DataFrame:
-    """Return the rows of its table that a figure draws; the index is their position in the table."""
+    """Return the rows that a figure draws. The index is their position in the figure's table."""
     figure = member.declared[name]
     table = member.table(figure.table)
     if isinstance(figure, Specification):
@@ -161,9 +168,9 @@ def shown(member: Member, name: str) -> pd.DataFrame:
 
 
 def _same(rows: pd.DataFrame, table: pd.DataFrame) -> bool:
-    """Return whether the index of these rows gives their positions in the table.
+    """Return True if the index of these rows is their position in the table.
 
-    A figure may have created other rows.
+    This is not the case if the figure draws rows that it computed.
     """
     if not set(rows.index) <= set(table.index):
         return False
@@ -181,7 +188,11 @@ def _all_rows(member: Member, name: str) -> Rows:
 
 
 def _number_rows(member: Member, name: str) -> list[Rows]:
-    """Return the rows of a number in its table; the whole table if it depends on many, nothing without a table."""
+    """Return the rows of the table that contain a number.
+
+    If the number is not clearly a value of some rows, all rows of the table are returned. If it does not come from a
+    table, the list is empty.
+    """
     row = member.table("numbers").set_index("name").loc[name]
     source = str(row["source"]).removesuffix(".csv")
     if source not in build.NAMES:
@@ -199,7 +210,10 @@ def _number_rows(member: Member, name: str) -> list[Rows]:
 
 
 def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:
-    """Return the keys of the points behind rows of a table: those in the row, or those with the same store and axes."""
+    """Return the keys of the points that rows of a table depend on.
+
+    They are named in the rows, or have the same store and axes. name: name of the table.
+    """
     points = member.table("points")
     if name in ("numbers", "environment"):
         return set(points["key"]) if name == "environment" else set()
@@ -215,9 +229,9 @@ def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:
 
 
 def _matching(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> list[bool]:
-    """Return which points match one of the rows in every value of the row.
+    """Return for each point whether it has the same values as one of the rows.
 
-    An empty axis is not an axis of the workload, or is the one that the row is about.
+    Null values of a row are ignored: the workload does not have this axis, or the row is about all its values.
     """
     number = len(member.table("points"))
     values = _tuples([groups.comparable(rows[c]) for c in columns], len(rows))
@@ -232,12 +246,12 @@ def _matching(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> lis
 
 
 def _tuples(columns: Sequence[Sequence[Any]], number: int) -> list[tuple[Any, ...]]:
-    """Convert columns to rows; without columns, return `number` empty rows."""
+    """Return the rows of these columns as tuples. Without columns, return `number` empty tuples."""
     return list(zip(*columns, strict=True)) if columns else [()] * number
 
 
 def named(members: Iterable[Member]) -> Mapping[str, list[PaperItem]]:
-    """Return code -> everything that has this code."""
+    """Return the items of all campaigns by their code: code -> items."""
     found: dict[str, list[PaperItem]] = {}
     for member in members:
         for item in items(member):

@@ -1,8 +1,8 @@
-"""Write a paper of several campaigns to `results/papers/<names>/`, from the results of their rules.
+"""Write a paper of several campaigns to `results/papers/<names>/`, from the tables, figures and LaTeX of each campaign.
 
-`tables/*.csv` hold the tables over all campaigns, `figures/` copies of the figures that are shown, `tex/` the paper in
-both layouts. The prose is in the templates `paper/joined.tex`, `paper/conference.tex` and `paper/joined/`. May import:
-the same packages as `papers`.
+`tables/*.csv` are the tables over all campaigns, `figures/` contains copies of the figures that the paper shows, and
+`tex/` contains the paper in both layouts. The text is in the templates `paper/joined.tex`, `paper/conference.tex` and
+`paper/joined/`. May import: the same packages as `papers`.
 """
 
 import re
@@ -25,7 +25,7 @@ from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.core import records
 from storelab.core.errors import UserError
 
-FEW = 3  # up to this number of campaigns, the abstract has several kinds of work of each system
+FEW = 3  # up to this number of campaigns, the abstract has several kinds of work for each system
 LAYOUTS = {"paper": "joined.tex", "conference": "conference.tex"}  # file of tex/ -> its template
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
@@ -47,9 +47,12 @@ class Joined:
 
 
 def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -> list[Path]:
-    """Write everything of the paper except the PDF.
+    """Write all files of the paper except the PDF, and return the paths of its tables and texts.
 
-    Raises UserError as `members.gathered`, and if a campaign lacks its tables, figures or LaTeX.
+    folders: campaigns of the paper; out: folder of the paper; paper_dir: folder of the templates.
+
+    Raises UserError if the campaigns cannot be combined (`members.gathered`), or if the tables, figures or LaTeX of a
+    campaign are missing.
     """
     paper = joined(gathered(folders))
     found, pictures = values(paper)
@@ -58,7 +61,7 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
     texts = {name: fragments.resolved(render(paper_dir, layout, found)) for name, layout in LAYOUTS.items()}
     made = {out / "tables" / f"{name}.csv": table for name, table in {**paper.tables, "codes": listed}.items()}
     before = _earlier_pictures(out)
-    for path, table in made.items():  # first, because `campaigns.csv` marks the folder of a paper
+    for path, table in made.items():  # tables are written first, because `campaigns.csv` marks the folder of a paper
         records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
     derived.write_sums(out, [path.stem for path in made])
     (out / "figures").mkdir(exist_ok=True)
@@ -72,9 +75,9 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
 
 
 def _earlier_pictures(out: Path) -> set[str]:
-    """Return the names of the pictures of the joined paper that the folder has; others belong to the user.
+    """Return the names of the pictures that an earlier build wrote to the folder. Other pictures belong to the user.
 
-    Raises UserError if the folder has files of something else, which would be replaced.
+    Raises UserError if the folder has other files, which would be replaced.
     """
     places = ("tables", "figures", "tex")
     foreign = (p for place in places for p in sorted((out / place).rglob("*")) if p.is_file())
@@ -82,13 +85,13 @@ def _earlier_pictures(out: Path) -> set[str]:
     if (raw := out / "raw").exists():
         raise UserError(str(out), f"is the folder of a campaign: it has {raw}", "choose a new folder")
     if other and not (out / "tables" / "campaigns.csv").exists():
-        raise UserError(str(out), f"has files of something else, such as {other}", "choose a new folder")
+        raise UserError(str(out), f"has files that are not of a joined paper, such as {other}", "choose a new folder")
     texts = [path.read_bytes() for path in (out / "tex").glob("*.tex")]
     return {name.decode(errors="replace") for text in texts for name in _PICTURE.findall(text)}
 
 
 def joined(members: Sequence[Member]) -> Joined:
-    """Return the campaigns with the tables over all of them."""
+    """Return the campaigns together with the tables over all of them, and the codes of these tables."""
     differences = across.difference_table(members)
     tables = {
         "campaigns": across.campaigns(members),
@@ -102,7 +105,7 @@ def joined(members: Sequence[Member]) -> Joined:
 
 
 def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Return the values for the templates of the paper, and the pictures that it shows: name in the paper -> file."""
+    """Return the values for the templates of the paper, and the pictures that it shows (name in the paper -> file)."""
     found, shown = findings.joined(paper.members), Displayed()
     differs, alike = across.latex(paper.tables["differences"], paper.names, paper.codes["differences"])
     first = _lead(paper, shown)
@@ -132,40 +135,37 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
 
 @dataclass
 class Displayed:
-    """The content that sections add outside their text.
+    """Content that sections add to other places of the paper.
 
-    It consists of long tables for the appendix, pictures (name in the paper -> file), and the names of figures with too
-    few values.
+    appendix: long tables; pictures: name in the paper -> file; left_out: figures with too few values; lead: campaign
+    and name of the figure of the first page.
     """
 
     appendix: list[str] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)
     left_out: list[Tex] = field(default_factory=list)
-    lead: tuple[str, str] = ("", "")  # campaign and name of the figure of the first page
+    lead: tuple[str, str] = ("", "")
 
     def picture(self, member: Member, name: str) -> None:
-        """Add the picture of a figure.
-
-        Raises UserError: it was changed after it was drawn.
-        """
+        """Add the picture of a figure. Raises UserError if it was altered after it was drawn."""
         picture = derived.require_picture(member.folder / "figures", member.figures[name], "pdf")
         self.pictures[fragments.picture(member, name)] = picture
 
     def here(self, block: Block | None) -> list[str]:
-        """Return the block if it belongs here in the text; move a long one to the appendix."""
+        """Return a list with the text of the block. A long block is added to the appendix, and the list is empty."""
         if block and block.long:
             self.appendix.append(block.text)
         return [] if block is None or block.long else [block.text]
 
     def omit(self, member: Member, name: str) -> None:
-        """Note a figure that has too few values."""
+        """Add a figure to the list of figures that have too few values."""
         table = breakable(escape(member.figures[name]["table"]))
         figure_of_campaign = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
         self.left_out.append(Tex(f"{figure_of_campaign} (\\texttt{{{table}}})"))
 
 
 def _lead(paper: Joined, shown: Displayed) -> Tex:
-    """Return the figure of the first page: of the first campaign whose figure has enough values."""
+    """Return the figure of the first page. It is from the first campaign whose figure has enough values."""
     for member in paper.members:
         name = lead_figure(member.figures)
         if name and fragments.carries(member, name):
@@ -176,7 +176,7 @@ def _lead(paper: Joined, shown: Displayed) -> Tex:
 
 
 def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
-    """Return title, authors, dates, and the numbers of the abstract."""
+    """Return the values for the title page: title, authors, dates, and the numbers of the abstract."""
     one = (
         paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {labels.listed(paper.names)}"
     )
@@ -195,7 +195,7 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
 
 
 def _member_values(member: Member, is_one_of_few: bool) -> dict[str, Any]:
-    """Return the values of a campaign for the text: results of its systems, and their limits."""
+    """Return the values of a campaign for the templates: results of its systems, and their limits."""
     known = headlines.shortened(Sources(member.folder)["headlines"], headlines.SHORT if is_one_of_few else 1)
     results = [*headlines.answers(known), *(headlines.limits(known) if is_one_of_few else [])]
     return {
@@ -216,7 +216,7 @@ def _outline(paper: Joined) -> Iterator[fragments.Section]:
 def _section(
     paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Displayed
 ) -> dict[str, Any] | None:
-    """Return the content of a section from all campaigns; None if there is none."""
+    """Return the content of a section from all campaigns, or None if it is empty."""
     discussion = list(findings.sentences(found, section.name))
     if section.name == "systems" and (table := across.answers_latex(paper.tables["answers"], paper.codes["answers"])):
         text = "Table~\\ref{tab:answers} has the answers to the questions of the probe."
@@ -235,7 +235,7 @@ def _section(
 
 
 def _part(paper: Joined, part: fragments.Part, shown: Displayed) -> dict[str, Any] | None:
-    """Return the blocks of the campaigns below a heading, each with its name; None if there are none."""
+    """Return the tables and figures of all campaigns below a heading, or None if there are none."""
     texts: list[str] = []
     references = []
     for member in paper.members:
@@ -261,7 +261,7 @@ def _part(paper: Joined, part: fragments.Part, shown: Displayed) -> dict[str, An
 
 
 def codes(paper: Joined, text: str) -> pd.DataFrame:
-    """Return one row per code in the text: what it refers to, the rows of its tables, number of points, commits."""
+    """Return one row per code in the text: the item, the rows of its tables, the number of points, and the commits."""
     shown = dict.fromkeys(_CODE.findall(text))
     of, over = origin.named(paper.members), {code: name for name, code in paper.codes.items()}
     rows = []

@@ -1,5 +1,5 @@
-"""Write the page of a campaign: `report.html`, one file that loads nothing else.
+"""The page of a campaign, `report.html`: a single file that loads nothing from the network.
 
-`build` writes it. `page.html`, `report.css` and the JavaScript files are the page; the modules make its data. May
-import: `figures`, `tables`, `parts`, `records`, `statistics`, `core`.
+`build` writes the page. `page.html`, `report.css` and the JavaScript files are its template; the other modules make its
+data. May import: `figures`, `tables`, `parts`, `records`, `statistics`, `core`.
 """

@@ -1,7 +1,8 @@
-"""Write `report.html`: the page, the libraries that draw, and the packed data.
+"""Write `report.html`, which consists of the page, the libraries that draw, and the packed data.
 
-The same tables and records give the same bytes. The tables have every cell as in the CSV file, and the points behind
-each row. The first view shows what was measured, when and where, the number of points, and notes about them.
+The same tables and records give the same bytes. The tables of the page have all cells of the CSV files, and the points
+that belong to each row. The first view shows what was measured, when and where, the number of points, and notes about
+them.
 """
 
 import csv
@@ -26,9 +27,9 @@ SCHEMA = 1
 
 
 def build(campaign_dir: Path) -> Path:
-    """Write the page of a campaign with tables.
+    """Write the page of a campaign, and return its path. The tables must exist.
 
-    Raises UserError: tables or a library are missing, or records are missing or changed.
+    Raises UserError if tables are missing, or if records are missing or altered.
     """
     target = campaign_dir / NAME
     records.write_atomic(
@@ -38,14 +39,14 @@ def build(campaign_dir: Path) -> Path:
 
 
 def title(campaign_dir: Path) -> str:
-    """Return the title of the browser's tab."""
+    """Return the title of the page, which browsers show in the tab."""
     return page_title(records.read_json(campaign_dir / "raw" / "plan.json"))
 
 
 def blocks(campaign_dir: Path) -> dict[str, Any]:
-    """Return the data of the page by name: `head`, `tables`, `figures`, and blocks with the details of points.
+    """Return the blocks of data of the page by name: `head`, `tables`, `figures`, and details of points.
 
-    The page draws the current content of these blocks, so they can be replaced while it is open.
+    The page draws the current content of these blocks, so that they can be replaced while the page is open.
     """
     campaign = load(campaign_dir)
     texts = {}
@@ -67,14 +68,14 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
 
 # --- tables ---
 
-MAX_CELLS = 1_500_000  # maximum cells of one table; the page has only the first rows of a longer one, and reports this
+MAX_CELLS = 1_500_000  # maximum number of cells of a table; of longer tables, the page shows only the first rows
 
 
 def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[str, Any]:
     """Return a table in the form that the page uses.
 
-    texts: the cells as in the file, the header first. The cells are listed column by column, because this compresses
-    best. behind: see `behind`.
+    The cells are listed column by column, because this compresses best. texts: the lines of the file as lists of cells,
+    with the header first; behind: the result of `behind`.
     """
     head, body = texts[0], texts[1:]
     most = max(1, MAX_CELLS // max(1, len(head)))
@@ -88,9 +89,10 @@ def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[s
 
 
 def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """Return the points behind each row, as their positions in points.csv: `0 3 6`; empty if the table has no points.
+    """Return the points that belong to each row of a table, as their positions in points.csv, such as `0 3 6`.
 
-    A row with a key is about one point; otherwise it is about all points with the same store, workload and axes.
+    A row with a key belongs to one point. Other rows belong to all points with the same store, workload and axes. If
+    the rows are not about points, the texts are empty.
     """
     places = {key: str(place) for place, key in enumerate(points["key"])}
     if "key" in table:
@@ -105,7 +107,11 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     has_axis = {name: [c in columns for c in shared] for name, columns in known.items()}
 
     def axes(values: tuple[Any, ...]) -> tuple[str, ...]:
-        """Return the axes of this workload: volume reads have no fraction of entries; their table has 100 %."""
+        """Return the workload and the values of its axes, as text.
+
+        Columns that the workload does not have as axes are ignored. For example, sparse.csv has 100 % of the entries
+        for reads by volume.
+        """
         columns_used = has_axis.get(values[1], [])
         return values[1], *(_same(value) for value, has in zip(values, columns_used, strict=False) if has)
 
@@ -116,7 +122,7 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def _same(value: Any) -> str:
-    """Return a text that is the same for equal values, such as 2 and 2.0; empty for no value."""
+    """Return a text that is the same for equal values, such as 2 and 2.0. For a null value, it is empty."""
     if value is None or value is pd.NA or value != value:
         return ""
     return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
@@ -136,8 +142,9 @@ def page_title(plan: Mapping[str, Any]) -> str:
 def head(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     """Return the data of the first view.
 
-    name, title; facts: [what, value]; notes: [number of points, text, their positions in points.csv]; keys: the words
-    of each point; filters: name -> [[value, words], …].
+    name, title, authors: of the campaign; facts: lists of name and value; notes: lists of number of points, text, and
+    positions of these points in points.csv; keys: the words of each point's key; filters: name -> lists of value and
+    text.
     """
     about, points = campaign.plan["campaign"], tables["points"]
     return {
@@ -179,18 +186,18 @@ def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[
 
 
 def _counted(sum_text: str, points: pd.DataFrame) -> str:
-    """Return a sum over the valid points, and say so if there are also invalid points."""
+    """Return the text of a sum over the valid points. If there are also invalid points, the text states this."""
     return f"{sum_text} in valid points" if sum_text and (points["state"] == "invalid").any() else sum_text
 
 
 def _failures(points: pd.DataFrame) -> str:
-    """Return the number of failed operations; most are in invalid points, which are counted separately."""
+    """Return the number of failed operations as text. Those of invalid points are counted separately."""
     ok, invalid = (int(points.loc[points["state"] == state, "errors"].sum()) for state in ("ok", "invalid"))
     return f"{labels.number(ok)}, and {labels.number(invalid)} in invalid points" if invalid else labels.number(ok)
 
 
 def _system(campaign: Campaign, store: str) -> str:
-    """Return the store with its kind and version, as recorded."""
+    """Return the name of a store with its recorded kind and version."""
     found = [run["store"] for run in campaign.runs.values() if run["point"]["store"] == store and run.get("store")]
     kinds = dict.fromkeys(
         " ".join(filter(None, [str(s.get("kind") or ""), str(s.get("version") or "")])) for s in found
@@ -200,7 +207,7 @@ def _system(campaign: Campaign, store: str) -> str:
 
 
 def _engines(campaign: Campaign) -> list[str]:
-    """Return each engine with its version; versions of several libraries are in brackets."""
+    """Return the name of the engine of each run with its version. Versions of several libraries are in brackets."""
     engines = [run.get("engine") or {} for run in campaign.runs.values()]
     versions = [str(e.get("version") or "") for e in engines]
     version_texts = [f"({v})" if ", " in v else v for v in versions]
@@ -208,7 +215,7 @@ def _engines(campaign: Campaign) -> list[str]:
 
 
 def _machines(campaign: Campaign) -> list[str]:
-    """Return a description of each machine from its environment."""
+    """Return a description of the machine of each run, from the recorded environment."""
     out = []
     for run in campaign.runs.values():
         environment = run.get("environment") or {}
@@ -233,7 +240,7 @@ def _versions(campaign: Campaign) -> list[str]:
 
 
 def _notes(points: pd.DataFrame) -> list[list[Any]]:
-    """Return the notes about points: how many, the text, and which points; only notes that apply to any point."""
+    """Return the notes that apply to at least one point: number of points, text, and positions of the points."""
     ok = points["state"] == "ok"
 
     def is_true(column: str) -> pd.Series:
@@ -261,7 +268,7 @@ def _notes(points: pd.DataFrame) -> list[list[Any]]:
 
 
 def _filters(points: pd.DataFrame) -> dict[str, list[list[str]]]:
-    """Return the values of each filter that has several values."""
+    """Return the filters that have several values: name -> lists of value and text."""
     out = {}
     for name, column in FILTERS.items():
         if column not in points:

@@ -1,8 +1,8 @@
 """Describe the figures as data for the page: the content of the printed figures, with value, interval, n and points.
 
-A specification gives its panels and lines as `draw` draws them; axes, titles and scales are read from the printed
-figure. Everything in a figure without a specification is read from its drawing (`drawn_panels`): axes with their
-labels, lines, areas, bars, and texts.
+For a figure with a specification, panels and lines are those that `draw` draws, and axes, titles and scales are read
+from the matplotlib figure. For other figures, everything is read from the matplotlib figure (`drawn_panels`): axes with
+their labels, lines, areas, bars, and texts.
 """
 
 import re
@@ -27,14 +27,17 @@ from storelab.analysis.figures.specification import Declared, Reference, Specifi
 from storelab.analysis.parts import groups
 
 _PARTS = (("v", "median"), ("l", "low"), ("h", "high"))
-BEHIND = "points_behind"  # an additional column of the tables for drawing
-FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  # filter of points: column of a table
+BEHIND = "points_behind"  # a column that is added to tables: the points of each row
+FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  # filter of points -> column of a table
 
 
 def charts_of_plan(
     plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]
 ) -> dict[str, Any]:
-    """Return the figures that have data, by name, in the order of the paper."""
+    """Return the charts of the figures that have data, by name, in the order of the paper.
+
+    behind: name of a table -> the points of each row (`build.behind`).
+    """
     known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
     for name, figure in catalogue.figures_of_plan(plan).items():
@@ -45,16 +48,16 @@ def charts_of_plan(
 
 
 def drawn_chart(figure: Declared, table: pd.DataFrame, *further: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the chart of a figure and its tables; None if they have no data for it."""
+    """Return the chart of a figure, or None if the tables have no data for it. further: its `further_tables`."""
     shown = panels.layout_of(figure, table)
     fig = draw.draw(figure, table, *further, shown=shown)
     return None if fig is None else chart(figure, table, fig, shown)
 
 
 def chart(figure: Declared, table: pd.DataFrame, fig: Figure, shown: panels.Layout | None) -> dict[str, Any]:
-    """Return a figure: title, caption, the small line below, panels, and whether filters apply to its values.
+    """Return the chart of a figure: title, caption, note, table, panels, and `filtered` (True: filters apply to it).
 
-    shown: the panels of a specification.
+    fig: the figure as drawn; shown: the panels of a specification.
     """
     legend = fig.legends[0].get_title().get_text() if fig.legends else ""
     return {
@@ -92,7 +95,7 @@ def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[di
 def _lines(
     figure: Specification, panel: panels.Panel, looks: plots.Looks, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the lines of a panel; for categories, the points of each series, slightly shifted."""
+    """Return the lines of a panel. For categories, these are the points of each series, slightly shifted."""
     x, out = panel.measure.x or figure.x, []
     for series, place, curve, rows in draw.lines_of(figure, panel, looks):
         if rows.empty:
@@ -109,7 +112,7 @@ def _lines(
             where = {"x": values["v"], "y": at, "at": [str(c) for c in rows[x]]}
         else:
             at = _numbers(rows[x])
-            if x.endswith("_bytes"):  # 0 has a position on the axis
+            if x.endswith("_bytes"):  # 0 is drawn at SMALLEST
                 at = [None if v is None else max(v, float(plots.SMALLEST)) for v in at]
             where = {"x": at, "y": values["v"]}
         out.append(
@@ -132,7 +135,7 @@ def _lines(
 
 
 def _references(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> list[dict[str, Any]]:
-    """Return published values and limits along x as lines without measured points."""
+    """Return the references that have several points along x (published values and limits) as lines."""
     out = []
     for line in _reference_values(figure, panel):
         if isinstance(line.at, pd.Series):
@@ -155,7 +158,7 @@ def _references(figure: Specification, panel: panels.Panel, looks: plots.Looks) 
 
 
 def _levels(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> list[dict[str, Any]]:
-    """Return the reference values that are drawn across the panel."""
+    """Return the references that are single values, which are drawn as lines across the panel."""
     return [
         {"at": float(line.at), "name": line.label, "colour": _colour(line, looks), "dash": line.dash}
         for line in _reference_values(figure, panel)
@@ -172,7 +175,7 @@ def _colour(line: Reference, looks: plots.Looks) -> str:
 
 
 def _number(value: Any, digits: int = 7) -> float | None:
-    """Return a value as it is shown, or None if there is no value."""
+    """Return a value rounded to this number of digits, or None if it is null or not finite."""
     value = float("nan") if value is None or value is pd.NA else float(value)
     return float(f"{value:.{digits}g}") if np.isfinite(value) else None
 
@@ -182,7 +185,7 @@ def _numbers(values: Iterable[Any], digits: int = 9) -> list[float | None]:
 
 
 def _texts(rows: pd.DataFrame, column: str) -> list[str]:
-    """Return the values of a filter; whole numbers without a decimal point."""
+    """Return the values of a filter as text. Whole numbers have no decimal point."""
     return ["" if pd.isna(v) else f"{v:.0f}" if isinstance(v, int | float) else str(v) for v in rows[column]]
 
 
@@ -193,12 +196,12 @@ SCALES = ("linear", "log", "symlog")
 
 
 def one_line(text: str) -> str:
-    """Return a text of a drawing on one line; it was broken between words and after hyphens."""
+    """Return a text of a figure on one line. In the figure, it is broken between words and after hyphens."""
     return " ".join(re.sub(r"(?<=\w)-\n(?=\w)", "-", text).split())
 
 
 def frame(ax: Axes) -> dict[str, Any]:
-    """Return title and axes of a panel without content."""
+    """Return a panel with its title and axes, but without content."""
     return {
         "title": one_line(ax.get_title()),
         "x": _axis(ax.xaxis, ax.get_xlabel()),
@@ -210,9 +213,9 @@ def frame(ax: Axes) -> dict[str, Any]:
 
 
 def _axis(axis: Axis, label: str) -> dict[str, Any]:
-    """Return label, scale, and the texts at fixed ticks of an axis.
+    """Return label and scale of an axis, and the texts of its ticks (`names`) if they are fixed.
 
-    `reverse`: the axis runs downwards, or to the left.
+    `reverse` is set if the values increase downwards, or to the left.
     """
     out: dict[str, Any] = {
         "label": one_line(label),
@@ -231,7 +234,7 @@ def _axis(axis: Axis, label: str) -> dict[str, Any]:
 def drawn_panels(fig: Figure) -> list[dict[str, Any]]:
     """Return the panels of a figure.
 
-    A panel without a title is below one that has a title; it gets that title, and follows it.
+    A panel without a title gets the title of the panel above it, and follows that panel.
     """
     found, titles = [], dict[int, str]()
     for ax in fig.axes:
@@ -273,9 +276,9 @@ def drawn_panel(ax: Axes) -> dict[str, Any]:
 
 
 def _place(ax: Axes, text: Text) -> dict[str, float | None]:
-    """Return the position of a text next to a value.
+    """Return the position of a text that belongs to a value.
 
-    y is None for a text at the top of the panel; the result is empty for a text elsewhere.
+    y is None for a text at the top of the panel. For a text that does not belong to a value, the result is empty.
     """
     if not isinstance(text, Annotation):
         return {}
@@ -285,7 +288,7 @@ def _place(ax: Axes, text: Text) -> dict[str, float | None]:
 
 
 def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[str, Any]], set[Line2D]]:
-    """Return the lines of points with error bars, and every line that is part of one.
+    """Return the lines with error bars, and all matplotlib lines that are parts of them.
 
     lying: the bars are along x.
     """
@@ -328,7 +331,7 @@ def _line(line: Line2D, legends: list[Legend], label: str = "") -> dict[str, Any
 
 
 def _across(ax: Axes, line: Line2D) -> dict[str, Any] | None:
-    """Return a line through the whole panel, or None for other lines."""
+    """Return the description of a line across the whole panel, or None for other lines."""
     look = {"name": "", "colour": to_hex(line.get_color()), "dash": str(line.get_linestyle())}
     if line.get_transform() == ax.get_yaxis_transform(which="grid") and list(line.get_xdata()) == [0, 1]:
         return {"at": _number(line.get_ydata()[0]), **look}
@@ -338,7 +341,7 @@ def _across(ax: Axes, line: Line2D) -> dict[str, Any] | None:
 
 
 def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return steps and bars, and the bands from the bottom of the panel to its top."""
+    """Return the areas of a panel (steps and bars), and its bands from bottom to top."""
     areas, bands = [], []
     for patch in ax.patches:
         look = {"name": _name(patch, legends, str(patch.get_label())), "colour": to_hex(patch.get_facecolor())}
@@ -346,7 +349,7 @@ def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[
             values, edges, base = patch.get_data()
             under = np.broadcast_to(0.0 if base is None else base, len(values))
             sides = {"x": edges[:-1], "x2": edges[1:], "y": under, "y2": values}
-            visible = np.asarray(values) != under  # parts without height are invisible
+            visible = np.asarray(values) != under  # parts without height are omitted
             areas.append(look | {k: _numbers(np.asarray(v)[visible], 7) for k, v in sides.items()})
         elif isinstance(patch, Rectangle) and patch.get_data_transform() == ax.get_xaxis_transform(which="grid"):
             bands.append(look | {"from": _number(patch.get_x()), "to": _number(patch.get_x() + patch.get_width())})
@@ -358,9 +361,9 @@ def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[
 
 
 def _name(artist: Line2D | Patch, legends: Iterable[Legend], label: str) -> str:
-    """Return the label of an artist, or the text that a legend has for its colour.
+    """Return the label of an artist, or the text of the entry with its colour in a legend.
 
-    If several entries have that colour, the line style decides.
+    If several entries have this colour, the line style decides.
     """
     if label and not label.startswith("_"):
         return one_line(label)
@@ -380,9 +383,10 @@ def _name(artist: Line2D | Patch, legends: Iterable[Legend], label: str) -> str:
 
 
 def _dashed(line: Line2D, legends: Iterable[Legend]) -> str:
-    """Return the meaning of a line style, if the legend shows it by a grey line instead of the colours.
+    """Return the meaning of a line style, if a legend explains it by a grey line.
 
-    `latency: p50` applies to the panel with that label.
+    An entry such as `latency: p50` only applies to the panel with the label `Latency`. Without an entry, the text is
+    empty.
     """
     about = line.axes.get_ylabel().split(" ")[0].lower() if line.axes is not None else ""
     for legend in legends:

@@ -1,7 +1,7 @@
-"""Collect the details of a point that the tables do not have: clients, engine, checks, budget, store, environment.
+"""Details of points that the tables do not have: clients, engine, checks, budget, store, environment.
 
-They include rate, errors, latency, CPU, memory and network over time. The number of positions of a line is limited,
-however much was recorded.
+Details also include rate, errors, latency, CPU, memory and network over time. The number of positions of a line is
+limited, independent of the number of records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,13 @@ from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build as tables
 from storelab.core.records import HUNG
 
-PART = 40  # points in a block, which is the unit that the page unpacks
-STEPS = 50  # positions of a line over the time of a point
-MIN_POSITIONS = 10  # positions for a point with few operations, because a step without one would look like a stall
-MIN_STEP_OPERATIONS = 5  # minimum operations of a step
-MAX_CLIENTS = 64  # clients listed for a point
+PART = 40  # number of points in a block, which the page unpacks as a whole
+STEPS = 50  # maximum number of positions of a line over the time of a point
+MIN_POSITIONS = 10  # number of positions if there are few operations; steps without an operation would look like stalls
+MIN_STEP_OPERATIONS = 5  # minimum number of operations per step
+MAX_CLIENTS = 64  # maximum number of clients that are listed for a point
 MAX_LINES = 12  # maximum number of daemons or interfaces in one panel
-LONGEST = 2000  # maximum characters of a text
+LONGEST = 2000  # maximum number of characters of a text
 
 _OVER_TIME = """
 SELECT key, least(greatest((end_ns - agreed_ns - 1) // step_ns, 0), {last})::INTEGER AS step,
@@ -42,7 +42,10 @@ GROUP BY ALL ORDER BY key, what, name, time_ns"""
 
 
 def parts(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Return blocks by name, each with the details of PART points by their keys, in the order of points.csv."""
+    """Return the blocks with details: name of the block -> key of a point -> its details.
+
+    Each block has up to PART points, in the order of points.csv.
+    """
     order = [p["key"] for p in sorted(campaign.points, key=lambda p: p["order"])]
     time, seen, latencies = _over_time(campaign), _monitor(campaign), _latencies(campaign)
     out: dict[str, dict[str, Any]] = {}
@@ -55,7 +58,7 @@ def parts(campaign: Campaign) -> dict[str, dict[str, Any]]:
 
 
 def panels(campaign: Campaign, key: str) -> list[dict[str, Any]]:
-    """Return the panels of a point over its time: rate, latency, CPU, memory and network, if they were recorded."""
+    """Return the panels of a point over time: rate, latency, CPU, memory and network, if they were recorded."""
     run = campaign.runs[key]
     time, seen = (found(campaign, [key]).get(key) for found in (_over_time, _monitor))
     return [*_time_panels(time, run), *_monitor_panels(seen, run)]
@@ -106,7 +109,7 @@ CLIENT_MORE = ("cpu_user_s", "cpu_system_s", "max_rss_bytes", "exit_status")
 
 
 def _recorded(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the parts of the record that are shown, by heading."""
+    """Return the parts of a record that the page shows: heading -> part."""
     hosts = {k: v for k, v in (run.get("host") or {}).items() if k != "network"}
     return {
         "Engine": run.get("engine") or {},
@@ -122,7 +125,10 @@ def _recorded(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _facts(fields: Mapping[str, Any], before: str = "") -> list[list[str]]:
-    """Return [name, value] of each plain value; values of inner mappings have the outer name as a prefix."""
+    """Return lists of name and value for all plain values, including those of nested mappings.
+
+    before: prefix of the names, which is the name of the outer mapping.
+    """
     out = []
     for name, value in fields.items():
         name = f"{before}{name}"
@@ -134,7 +140,7 @@ def _facts(fields: Mapping[str, Any], before: str = "") -> list[list[str]]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as readable text; a long text is truncated."""
+    """Return a value as text for readers. A text longer than LONGEST is cut off."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -159,7 +165,7 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> list[dict[s
 
 
 def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return a table of the first clients, with the columns that any of them fills."""
+    """Return columns and rows of a table of the first MAX_CLIENTS clients. Columns without values are omitted."""
     clients = run["clients"][:MAX_CLIENTS]
     columns = [c for c in (*CLIENT, *CLIENT_MORE) if any(one.get(c) is not None for one in clients)]
     wrong = any((one.get("engine") or {}).get("errors") for one in clients)
@@ -176,7 +182,10 @@ def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _events(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the events in order of time: seconds after the agreed start, then all other fields of an event."""
+    """Return columns and rows of a table of events.
+
+    The first columns are times in seconds after the agreed start, followed by all other fields of the events.
+    """
     events = [e for e in run.get("events") or [] if isinstance(e, Mapping)]
     names = list(dict.fromkeys(name for e in events for name in e if not name.endswith("_ns")))
     times = list(dict.fromkeys(name for e in events for name in e if name.endswith("_ns")))
@@ -189,7 +198,7 @@ def _events(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _latencies(campaign: Campaign) -> dict[str, list[list[Any]]]:
-    """Return rows of op, QUANTILES in ms, and operations for each key, as latency.csv has them over all runs."""
+    """Return the latencies of each point: key -> rows of op, QUANTILES in ms, and number of operations."""
     found = tables.Tables(campaign)["latencies"]
     out: dict[str, list[list[Any]]] = {}
     for row in found.to_dict("records") if len(found) else []:
@@ -200,7 +209,10 @@ def _latencies(campaign: Campaign) -> dict[str, list[list[Any]]]:
 
 
 def _over_time(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[str, pd.DataFrame]:
-    """Return step, good, bad, p50 and p99 of the operations that ended in each step before the deadline, by key."""
+    """Return the operations of each point over time: key -> table of step, good, bad, p50 and p99.
+
+    The operations of a step are those that ended in it, before the deadline.
+    """
     con = scan.connect(campaign, "ops", keys)
     if con is None:
         return {}
@@ -211,9 +223,9 @@ def _over_time(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[st
 
 
 def _step_ns(run: Mapping[str, Any]) -> int:
-    """Return the length of a step.
+    """Return the length of a step of a run, in ns.
 
-    A run has STEPS steps, or fewer if it has few operations. A step is never shorter than a bin of histograms.
+    A run has STEPS steps, or fewer if it has few operations. A step is never shorter than a bin of operations.
     """
     lasts = max(1, run["deadline_ns"] - run["start_ns"])
     operations = sum((c.get("operations") or 0) + (c.get("errors") or 0) for c in run["clients"])
@@ -222,7 +234,7 @@ def _step_ns(run: Mapping[str, Any]) -> int:
 
 
 def _monitor(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[str, pd.DataFrame]:
-    """Return the samples of the host, of all clients, of daemons and of interfaces, by key."""
+    """Return the samples of the monitor for the host, all clients, daemons and interfaces: key -> table."""
     con = scan.connect(campaign, "monitor", keys)
     return {} if con is None else dict(iter(con.execute(_MONITOR).df().groupby("key", sort=False)))
 
@@ -246,7 +258,7 @@ COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#ca9161", "#56b4e9", "#9
 
 
 def _time_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the panels of the rate with errors, and of latency, over the time of a point."""
+    """Return the panels of rate and errors, and of latency, over the time of a point."""
     if found is None or found.empty:
         return []
     width, lasts = _step_ns(run) / 1e9, (run["deadline_ns"] - run["start_ns"]) / 1e9
@@ -265,7 +277,10 @@ def _time_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[dic
 
 
 def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return panels of CPU in cores, memory, and network, from the differences of the counters between samples."""
+    """Return the panels of CPU in cores, memory and network, from the samples of the monitor.
+
+    CPU and network are computed from the differences of the counters between samples.
+    """
     if found is None or found.empty:
         return []
     cpu, memory, network = [], [], []

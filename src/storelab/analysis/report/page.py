@@ -1,4 +1,4 @@
-"""Fill the template of the page with blocks of data, so that no text in the data can break out of its block.
+"""Fill the template of the page with blocks of data. No text in the data can end its block.
 
 Vega and Vega-Lite draw the figures. Copies of their releases are in `vega/`, with the licences of all bundled software.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # concatenated to one module
-FRAMED = ("data.js", "charts.js", "frame.js")  # the same for charts in another page
+SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # they are concatenated to one module
+FRAMED = ("data.js", "charts.js", "frame.js")  # scripts for charts in another page
 FRAME = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
@@ -31,21 +31,21 @@ main {{ min-height: 0; padding: 0; }}
 {script}
 </script></body></html>"""
 PLACE = re.compile(r"<!--storelab:(\w+)-->|/\*storelab:(\w+)\*/")
-PLAIN = ("head",)  # blocks that are not packed, so that the source of the page is readable
+PLAIN = ("head",)  # blocks that are not packed, so that the source of the page shows what it is about
 
 
 def pack(text: str) -> str:
-    """Return text as deflated base64, which browsers read with `DecompressionStream("deflate")`."""
+    """Return a text compressed by deflate and encoded in base64. Browsers read it with `DecompressionStream`."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def unpack(packed: str) -> str:
-    """Return the text that was given to `pack`."""
+    """Return the text from the result of `pack`."""
     return zlib.decompress(base64.b64decode(packed)).decode()
 
 
 def as_json(data: Any) -> str:
-    """Return JSON without `<`, `>` or `&`, so that no text in it can end its block."""
+    """Return JSON in which `<`, `>` and `&` are escaped, so that no text in it can end its block."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -53,16 +53,16 @@ def as_json(data: Any) -> str:
 
 
 def block(name: str, data: Any) -> str:
-    """Return one block of data."""
+    """Return the HTML element that contains a block of data. It is packed, except for the blocks PLAIN."""
     if name in PLAIN:
         return f'<script type="application/json" data-block="{html.escape(name)}">{as_json(data)}</script>'
     return packed_block(name, pack(as_json(data)))
 
 
 def packed_block(name: str, packed: str) -> str:
-    """Return the HTML element that holds a compressed block of data.
+    """Return the HTML element that contains a packed block of data.
 
-    packed: the data, compressed by deflate and encoded as text. name: name by which the scripts of the page find it.
+    name: the name by which the scripts of the page find the block; packed: the result of `pack`.
     """
     return f'<script type="text/plain" data-block="{html.escape(name)}" data-packed="deflate">{packed}</script>'
 
@@ -71,7 +71,8 @@ def packed_block(name: str, packed: str) -> str:
 class Variant:
     """A variant of the page that is served instead of written to a file.
 
-    policy: further sources that the browser may load; style, script: additional ones; foot: the text of the footer.
+    policy: further sources that the browser is allowed to load; style, script: additional CSS and JavaScript; foot:
+    text of the footer.
     """
 
     policy: str = ""
@@ -84,7 +85,10 @@ class Variant:
 
 
 def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], variant: Variant = Variant()) -> str:
-    """Return the page with its style, its scripts, these blocks, and blocks that are already packed."""
+    """Return the page as HTML.
+
+    blocks: name of a block -> data; packed: name of a block -> data that is already packed (`pack`).
+    """
     *scripts, last = [(HERE / name).read_text() for name in SCRIPTS]
     places = {
         "title": html.escape(title),
@@ -97,7 +101,8 @@ def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], var
         ),
     }
     parts = PLACE.split((HERE / "page.html").read_text())
-    # text, name of `<!--`, name of `/*`, text, …: only the template is searched, never the inserted texts
+    # The parts are: text, name in `<!-- -->`, name in `/* */`, text, and so on. Only the template is searched for
+    # names, not the inserted texts.
     out = [parts[0]]
     for one, other, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         out += [places[one or other], text]
@@ -105,9 +110,9 @@ def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], var
 
 
 def frame(figures: Mapping[str, Any], packed: Mapping[str, str]) -> str:
-    """Return an `<iframe>` that draws these figures, as `charts.charts_of_plan` describes them, in any HTML page.
+    """Return an `<iframe>` that draws figures in any HTML page. It does not load anything.
 
-    packed: the libraries (`packed_libraries`). The frame contains everything and loads nothing.
+    figures: the result of `charts.charts_of_plan`; packed: the libraries (`packed_libraries`).
     """
     document = FRAME.format(
         style=(HERE / "report.css").read_text(),
@@ -118,7 +123,7 @@ def frame(figures: Mapping[str, Any], packed: Mapping[str, str]) -> str:
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return the blocks of data of a page, as they were given to `filled`; `library` and `licences` as text."""
+    """Return the blocks of data of a page: name -> data, or text for `library` and `licences`. text: the HTML."""
     found = re.findall(r'<script type="[^"]*" data-block="([^"]*)"( data-packed="deflate")?>([^<]*)</script>', text)
     plain = {html.unescape(name): unpack(body) if packed else body for name, packed, body in found}
     return {name: body if name in ("library", "licences") else json.loads(body) for name, body in plain.items()}
@@ -129,6 +134,6 @@ FOLDER = Path(__file__).with_name("vega")
 
 @cache
 def packed_libraries() -> dict[str, str]:
-    """Return the packed text of each block: `library` has both scripts, `licences` those of all bundled software."""
+    """Return the packed blocks `library` (both scripts) and `licences` (of all bundled software)."""
     scripts = (gzip.decompress((FOLDER / f"{name}.js.gz").read_bytes()).decode() for name in ("vega", "vega-lite"))
     return {"library": pack("\n;\n".join(scripts)), "licences": pack((FOLDER / "LICENCES.txt").read_text())}

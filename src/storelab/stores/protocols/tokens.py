@@ -12,7 +12,7 @@ import re
 import ssl
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from datetime import datetime
 
 from storelab.core.errors import UserError
@@ -22,12 +22,39 @@ from storelab.host.processes import run_command
 FILE = "_FILE"
 PROXY = "X509_USER_PROXY"
 XROOTD = ("BEARER_TOKEN", "BEARER_TOKEN_FILE")  # variables in which XRootD's own clients look for a token (WLCG)
+WLCG = "wlcg"  # setting of a store: search a token as WLCG's token discovery does
+SHARED_FOLDER = "/tmp"
 _BEFORE = re.compile(rb"before:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")  # expiry of a macaroon (a caveat)
 
 
 def is_file(name: str) -> bool:
     """Return whether a variable with this name contains the path of a credential file, not the credential."""
     return name.endswith(FILE) or name == PROXY
+
+
+def discover(environ: MutableMapping[str, str]) -> str:
+    """Return the variable with the bearer token that WLCG's token discovery finds; '' without a token.
+
+    Search BEARER_TOKEN, BEARER_TOKEN_FILE, $XDG_RUNTIME_DIR/bt_u<uid> and /tmp/bt_u<uid>, in this order. If a file is
+    found, set BEARER_TOKEN_FILE to it, so that clients find the same token. Raises UserError if the file is not a
+    private regular file of this user: everyone can create files in /tmp.
+    """
+    if given := next((name for name in XROOTD if environ.get(name, "").strip()), None):
+        return given
+    for folder in filter(None, (environ.get("XDG_RUNTIME_DIR"), SHARED_FOLDER)):
+        path = f"{folder}/bt_u{os.geteuid()}"
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(path, "is not a regular file", "remove it, or set BEARER_TOKEN_FILE")
+        if found.st_uid != os.geteuid():
+            raise UserError(path, "belongs to another user", "set BEARER_TOKEN_FILE to your own file")
+        credential_file("BEARER_TOKEN_FILE", path)
+        environ["BEARER_TOKEN_FILE"] = path
+        return "BEARER_TOKEN_FILE"
+    return ""
 
 
 def bearer(name: str | None, environ: Mapping[str, str]) -> str:

@@ -166,7 +166,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path, pack, name):
         return [*entries, (info, b"out")]
 
     line = refusal(repacked(pack, change), tmp_path / "new")
-    assert "its name" in line and not (tmp_path / "out").exists() and "\n" not in line
+    assert "nothing was unpacked" in line and not (tmp_path / "out").exists() and "\n" not in line
     with pytest.raises(UserError, match="cannot be in a pack"):
         archive.write(tmp_path / "other.zip", {name: b""})
 
@@ -219,7 +219,7 @@ def test_nothing_is_unpacked_over_something_else(tmp_path, pack):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "diary").write_text("dear")
-    with pytest.raises(UserError, match=r"mine: is not empty: it has other content; choose a new folder"):
+    with pytest.raises(UserError, match=r"mine: is not empty and has other content; choose a new folder"):
         archive.unpack(pack, folder)
     assert [p.name for p in folder.iterdir()] == ["diary"]
     with pytest.raises(UserError, match="exists and is not a folder"):
@@ -227,7 +227,7 @@ def test_nothing_is_unpacked_over_something_else(tmp_path, pack):
     other = tmp_path / "other.zip"
     archive.write(other, KINDS | {"Snakefile": b"rule another:\n"})
     archive.unpack(other, tmp_path / "taken")
-    with pytest.raises(UserError, match="it has other content"):
+    with pytest.raises(UserError, match="and has other content"):
         archive.unpack(pack, tmp_path / "taken")
 
 
@@ -277,7 +277,7 @@ def project(tmp_path_factory):
         "stores:\n  alpha: {kind: s3, endpoint: 'https://s3.example.org', profile: someone, "
         "ca_file: /home/someone/ca}\n"
         "  private: {kind: s3, endpoint: 'https://inside.example.org'}\n"
-        "launcher: {kind: srun, setup: export TOKEN=hush, port: 7}\n"
+        "launcher: {kind: ssh, hosts: [someone@node1], setup: export TOKEN=hush, port: 7}\n"
     )
     (root / "campaigns/mine.yaml").write_text(
         "# why\nname: example\nstores_to_measure: [alpha]\nrepetitions: 1\n"
@@ -325,7 +325,7 @@ def test_options_have_their_say(project):
 
 
 def test_a_token_is_never_packed(project):
-    with pytest.raises(UserError, match=r"config.yaml: holds a text that looks like a key or token"):
+    with pytest.raises(UserError, match=r"config.yaml: contains a text that looks like a key or token"):
         packed(project, "title=AKIAABCDEFGHIJKLMNOP", "sweeps.a.objects=5")
     for path in sorted((ROOT / "campaigns").glob("*.yaml")):
         assert without_tokens(path.read_text()) == path.read_text(), "a false alarm"

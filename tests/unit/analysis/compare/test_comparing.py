@@ -86,7 +86,7 @@ def test_a_campaign_against_itself_is_undecided(campaigns, tmp_path):
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "t.csv")
     assert set(table["verdict"]) == {"undecided"} and len(table) == 2 * 5 + 1  # points, and the whole
-    assert "no newer tables" in result.output and "at most 5 % are so by chance" in result.output
+    assert "no newer tables" in result.output and "at most 5 % differ only by chance" in result.output
     text = (tmp_path / "t.tex").read_text()
     assert r"\begin{longtable}" in text and text.count("undecided") == 11
     assert not (campaigns / "one" / "tables").exists(), "compare writes nothing into a campaign"
@@ -187,7 +187,7 @@ def test_one_point_is_its_own_whole(tmp_path):
     ("arguments", "said"),
     [
         (["{}/nowhere", "{}/one"], "is not a measured campaign"),
-        (["{}/one:delta", "{}/half"], "one:delta: is not a store with a run in this campaign; one of: alpha, beta"),
+        (["{}/one:delta", "{}/half"], "one:delta: is not a store with a run in this campaign; use one of: alpha, beta"),
         (["{}/one"], "give also B"),
         (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
         (["{}/one:alpha", "{}/probes"], "has no run with a rate"),

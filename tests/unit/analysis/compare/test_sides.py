@@ -127,7 +127,7 @@ def test_which_stores_are_meant():
         assert [s.store for s in compare.matched(a, b)] == stores, (a.name, b.name)
     with pytest.raises(UserError, match="no store in common"):
         compare.matched(both, z)
-    with pytest.raises(UserError, match="has several stores and none is z"):
+    with pytest.raises(UserError, match="has several stores, but not z"):
         compare.matched(both, side("z", runs(1, 4, "z"), "z"))
     failed = both.points.assign(state=["failed" if s == "y" else "ok" for s in both.points["store"]])
     assert compare.Side("f", Path("f"), both.plan, failed, None, "").stores == ["x"]

@@ -226,7 +226,7 @@ def test_explore_shows_points_and_medians(there, example, undrawn_figures):
     assert states[states["state"] == "failed"]["points"].tolist() == [1]
     (failed,) = picker.opened.campaign.failures
     assert each["key"].tolist() == [failed], "if there are many points, the invalid ones are listed"
-    assert of_kind(picker.shown[1], str)[0].startswith("89 points that count are not listed")
+    assert of_kind(picker.shown[1], str)[0].startswith("89 valid points not listed")
 
     (medians,) = frames(picker, 2)
     for row in medians[medians["workload"] == "get"].to_dict("records"):
@@ -576,10 +576,10 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
 def test_then_and_now_says_what_is_not_there(there):
     picker = there("then_and_now", "several")
     words = (
-        "Nothing in this campaign has a measure",
-        "No single client here",
-        "No jobs here",
-        "No reads in this campaign.",
+        "This campaign has no result in a measure",
+        "This campaign has no measurement of one client",
+        "This campaign has no jobs",
+        "This campaign has no reads.",
     )
     assert [shown[0].startswith(text) for shown, text in zip(picker.shown, words, strict=False)] == [True] * 4
 
@@ -604,7 +604,7 @@ def test_faults_shows_what_was_done_and_how_the_store_recovered(there):
 
 def test_a_campaign_without_faults_says_so_once(there):
     picker = there("faults", "broad")
-    assert picker.shown == [[f"{faults.NONE} These have some: several."]]
+    assert picker.shown == [[f"{faults.NONE} Campaigns with faults: several."]]
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -641,7 +641,7 @@ def test_each_rule_has_an_advice():
     assert [rule.verdict for rule in rules.RULES if not verdicts.advice(rule.verdict)] == []
     assert (
         verdicts.advice(rules.NOT_KNOWN, "more runs; a calibration")
-        == "To know the limit, measure: more runs; a calibration."
+        == "Missing data that would show the limit: more runs; a calibration."
     )
     assert not [begin for begin in verdicts.TRY if not any(r.verdict.startswith(begin) for r in rules.RULES)]
 
@@ -658,7 +658,7 @@ def test_scaling_shows_each_curve_with_its_runs(there):
     known, points = csv("broad", "scaling"), csv("broad", "points")
     figure, found, table = picker.shown[0]
     assert table["shape"].tolist() == known["curve"].tolist()
-    assert found == f"Shown: {len(figure.axes)} of {len(known)} curves; the table has all."
+    assert found == f"The picture shows {len(figure.axes)} of {len(known)} curves; the table has all of them."
     points = points[points["state"] == "ok"]
     for ax, row in zip(figure.axes, known.to_dict("records"), strict=False):
         own = points[points["store"].eq(row["store"]) & points["workload"].eq(row["workload"])]
@@ -685,7 +685,7 @@ def test_scaling_marks_a_knee_and_its_interval(there):
     assert first["knee_value"] == pytest.approx(ended.iloc[0]["knee_value"])
     marked = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linestyle() == "--"]
     assert marked == pytest.approx([first["knee_value"]])
-    assert "Shown: 12 of 14 curves; the table has all." in of_kind(picker.shown[0], str)
+    assert "The picture shows 12 of 14 curves; the table has all of them." in of_kind(picker.shown[0], str)
 
 
 def test_without_a_curve_scaling_says_so(there):
@@ -699,7 +699,7 @@ def test_what_if_is_the_planners_answer_on_a_measured_link(there, staged, undraw
     picker = there("sparse", staged[True])
     o = picker.opened
     (plans,), text = frames(picker, 1), of_kind(picker.shown[1], str)[0]
-    assert "a link that was measured" in text and "1 % of the volume" in text
+    assert "a measured link" in text and "1 % of the volume" in text
     clients = [client for run in o.campaign.runs.values() for client in run["clients"]]
     found = next(c["engine"]["link"] for c in clients if (c.get("engine") or {}).get("link"))
     file = reads.files(o)[0][1]
@@ -761,8 +761,8 @@ def test_tables_of_reads_are_complete_and_narrow(there):
 
 def test_without_reads_a_notebook_says_so_once(there, lonely, undrawn_figures):
     picker = there("sparse", lonely)
-    nothing = "No baskets of a staged file in this campaign: there is nothing to plan."
-    assert picker.shown == [["No reads in this campaign."], [nothing]]
+    nothing = "This campaign has no staged file whose baskets are known, so that there are no reads to plan."
+    assert picker.shown == [["This campaign has no reads."], [nothing]]
 
 
 # --- the picker -----------------------------------------------------------------------------------
@@ -793,9 +793,9 @@ def test_usual_campaign_is_the_reference_then_the_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"stores": ["alpha"]}, "filters: stores: is not a filter of this campaign; one of: store, workload"),
-        ({"store": "alpha"}, r"filters: store: is 'alpha'; a list, such as \['alpha'\]"),
-        ({"store": ["gamma"]}, "filters: store: no point has 'gamma'; one of: alpha"),
+        ({"stores": ["alpha"]}, "filters: stores: is not a filter of this campaign; use one of: store, workload"),
+        ({"store": "alpha"}, r"filters: store: is 'alpha', not a list; write \['alpha'\]"),
+        ({"store": ["gamma"]}, "filters: store: no point has 'gamma'; use one of: alpha"),
     ],
 )
 def test_a_filter_that_no_point_has_is_refused(example, kept, filters, said):

@@ -154,7 +154,7 @@ def test_what_is_no_whole_campaign_does_not_move(one, tmp_path):
     gone.write_bytes(kept)
     assert site.is_dir() and not entries.folders(site)
     entry = entries.add(site)
-    refused(lambda: entries.add(entry), "is an entry of a history already", str(site))
+    refused(lambda: entries.add(entry), "is already an entry of a history", str(site))
 
 
 def test_points_that_failed_are_added_by_request_alone(tmp_path):
@@ -179,7 +179,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     assert command_line.storelab("seal", "--campaign-dir", str(entry))[0] == 0
     assert [e.name for e in entries.read(site)] == ["mine"]
     refused(lambda: entries.read(entry), "is one entry", str(site))
-    refused(lambda: entries.read(site, since="November"), "--since: 'November' is not a day")
+    refused(lambda: entries.read(site, since="November"), "--since: 'November' is not a date")
     refused(lambda: entries.read(site, since="2031-01-01"), "no entry", "2031-01-01")
     refused(lambda: entries.read(site, store="gamma"), "'gamma'", "alpha, beta")
     sums = entry / "raw/SHA256SUMS"
@@ -191,7 +191,7 @@ def test_the_command_tells_mistakes_in_one_line(results, tmp_path):
     for options, words in (
         (("--output", tmp_path / "x.jpg"), "suffix that is not supported"),
         (("--output", tmp_path / "no" / "x.csv"), "is not a folder"),
-        (("--since", "x"), "is not a day"),
+        (("--since", "x"), "is not a date"),
         (("--store", "gamma"), "gamma"),
         (("--fail-on", "worse"), "is not one of"),
         (("--margin", "-1"), "-1"),
@@ -399,7 +399,7 @@ def test_differences_are_lines():
     was = about(("store a", "version", "1"), kernel, ("store b", "version", "1"))
     now = about(("store a", "version", "2"), kernel, ("store a", "kind", "s3"), ("store c", "version", ""))
     of_a = ["store a: kind (not recorded) -> s3", "store a: version 1 -> 2"]
-    assert entries.differences(was, now) == ["store c: is new", "store b: is gone", *of_a]
+    assert entries.differences(was, now) == ["store c: is new", "store b: no longer exists", *of_a]
     assert entries.differences(was, was) == []
     long = about(("store a", "version", "x" * 500))
     (line,) = entries.differences(about(("store a", "version", "1")), long)

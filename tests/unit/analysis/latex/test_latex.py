@@ -149,7 +149,7 @@ def test_mistakes_in_templates_name_file_and_line(tmp_path):
     for text, message in (
         (
             "One.\n%% if a\n%% endif\n<< gone >>\n",
-            r"x\.tex:4: 'gone' is undefined; this campaign does not have the value",
+            r"x\.tex:4: 'gone' is undefined; put the text that needs this value between",
         ),
         ("One.\n%% if a\nTwo.\n", r"x\.tex:3: Unexpected end of template"),
         ("One.\n%% include 'nowhere.tex'\n", r"nowhere\.tex: does not exist; name the folder of the templates"),

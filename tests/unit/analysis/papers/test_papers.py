@@ -16,6 +16,7 @@ from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.latex import parts
 from storelab.analysis.papers import across, findings, fragments, members, origin, write
 from storelab.analysis.parts import derived
+from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
 from storelab.cli import analysis, workflow
 from storelab.core import records
@@ -184,6 +185,16 @@ def test_differences_of_many_campaigns_are_in_rows():
     assert block.long and rows | {r"cores & 2 & {a}, {b}, {c}, {d}, {e} \\", r" & 64 & {f} \\"} <= named
 
 
+def test_undecided_ratio_of_a_pair_has_its_reason():
+    rows = [
+        ["one", "two", "speed", 3, 1.1, 0.9, 1.3, ratios.UNDECIDED, "few runs", ""],
+        ["one", "two", "speed", 3, 1.5, 1.3, 1.7, ratios.FASTER, None, "kernel"],
+    ]
+    undecided, faster = across.comparison_rows(pd.DataFrame(rows, columns=across.COMPARISON_COLUMNS))
+    assert (undecided["is_decided"], undecided["reason"]) == (False, "few runs")
+    assert (faster["is_decided"], faster["reason"], faster["differs"]) == (True, "", "kernel")
+
+
 # --- what is shown --------------------------------------------------------------------------------
 
 
@@ -246,7 +257,8 @@ def test_folder_of_something_else_is_refused(results, tmp_path, name):
     foreign = tmp_path / name
     foreign.parent.mkdir()
     foreign.write_bytes(b"x")
-    with pytest.raises(UserError, match=f"has files of something else, such as .*{name}; choose a new folder"):
+    message = f"has files that are not of a joined paper, such as .*{name}; choose a new folder"
+    with pytest.raises(UserError, match=message):
         write.build([results / "broad"], tmp_path)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [foreign] and foreign.read_bytes() == b"x"
 
@@ -341,7 +353,7 @@ def test_campaigns_that_cannot_be_joined_are_refused(results, tmp_path):
 
     assert refusal(here).startswith("campaign example: is named twice")
     assert all(str(folder) in refusal(other) for folder in (results, tmp_path / "elsewhere"))
-    assert "has schema 0, the plan of example has 1" in refusal(later, schema=0)
+    assert "has schema 0, but the plan of example has schema 1" in refusal(later, schema=0)
     assert "has schema 9, which this version of storelab does not know" in refusal(later, schema=9)
     assert "this is not a measured campaign" in refusal(tmp_path / "nowhere")
     assert "has no records" in refusal(empty)
@@ -351,7 +363,7 @@ def test_campaigns_that_cannot_be_joined_are_refused(results, tmp_path):
 
 def test_folder_name_of_too_many_campaigns_is_refused():
     assert papers.place(Path("r"), ["a", "b.c"]) == Path("r/papers/a+b.c")
-    with pytest.raises(UserError, match=r"5 names give a folder name of 304 bytes, more than 255"):
+    with pytest.raises(UserError, match=r"the name of the folder for 5 campaigns would have 304 bytes, more than 255"):
         papers.place(Path("r"), ["x" * 60] * 5)
 
 
@@ -504,7 +516,7 @@ def test_curve_of_scaling_depends_on_its_whole_sweep(results):
 
 
 def test_lines_are_those_of_an_editor():
-    whole = (((0, 1, 2), 3, "all 3 rows"), ((0,), 1, "its one row"))
+    whole = (((0, 1, 2), 3, "all 3 rows"), ((0,), 1, "the only row"))
     parts = (((0,), 5, "line 2 of 6"), ((0, 1, 2, 7), 9, "lines 2 to 4 and 9 of 10"), ((), 5, "lines none of 6"))
     for places, total, text in whole + parts:
         assert origin.Rows("x", places, total).lines == text

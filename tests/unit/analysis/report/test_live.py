@@ -160,7 +160,7 @@ def test_damaged_plan_is_reported(watched):
 def test_plan_without_a_campaign_is_reported(watched):
     plan = records.read_json(watched.folder / "raw" / "plan.json")
     records.write_summed(watched.folder / "raw" / "plan.json", {"points": plan["points"]})
-    assert "contains no name of a campaign" in after(watched)[1]["said"]
+    assert "does not name the campaign" in after(watched)[1]["said"]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,68 @@ def test_token_is_in_a_variable_or_in_its_file(tmp_path):
     assert authorization(end, {"A_FILE": path}) == {"Authorization": "Bearer renewed"}, "read again each time"
 
 
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """Use a folder in place of /tmp, and return the default file in it."""
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setattr(tokens, "SHARED_FOLDER", str(tmp_path / "shared"))
+    return tmp_path / "shared" / f"bt_u{os.geteuid()}"
+
+
+def put(path, mode=0o600):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SECRET)
+    path.chmod(mode)
+
+
+def test_wlcg_discovery_has_an_order(tmp_path, shared):
+    assert tokens.discover({}) == ""
+    put(shared)
+    environ = {}
+    assert tokens.discover(environ) == "BEARER_TOKEN_FILE" and environ == {"BEARER_TOKEN_FILE": str(shared)}
+    own = tmp_path / "run" / shared.name
+    put(own)
+    environ = {"XDG_RUNTIME_DIR": str(own.parent), "BEARER_TOKEN": " "}
+    assert tokens.discover(environ) == "BEARER_TOKEN_FILE" and environ["BEARER_TOKEN_FILE"] == str(own)
+    assert tokens.bearer("BEARER_TOKEN_FILE", environ) == SECRET
+    environ["BEARER_TOKEN_FILE"] = "mine"
+    assert tokens.discover(environ) == "BEARER_TOKEN_FILE" and environ["BEARER_TOKEN_FILE"] == "mine"
+    assert tokens.discover(environ | {"BEARER_TOKEN": SECRET}) == "BEARER_TOKEN"
+
+
+def test_wlcg_discovery_takes_only_private_files_of_the_user(tmp_path, shared, monkeypatch):
+    put(shared, 0o644)
+    assert f"other users can read {shared}" in refusal(tokens.discover, {})
+    put(shared)
+    entry = os.lstat(shared)
+    other = os.stat_result((*entry[:4], entry.st_uid + 1, *entry[5:]))
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens.os, "lstat", lambda _: other)
+        assert "belongs to another user" in refusal(tokens.discover, {})
+    shared.rename(tmp_path / "elsewhere")
+    shared.symlink_to(tmp_path / "elsewhere")
+    assert "is not a regular file" in refusal(tokens.discover, {})
+
+
+def test_stores_use_the_discovered_token(shared, monkeypatch, tmp_path):
+    for name in ("BEARER_TOKEN", "BEARER_TOKEN_FILE", "XDG_RUNTIME_DIR", "X509_USER_PROXY"):
+        monkeypatch.setenv(name, "x")
+        monkeypatch.delenv(name)
+    store = Http("dav", HttpSettings(kind="http", endpoint="https://h/f", token="wlcg"), tmp_path)
+    assert f"/tmp/bt_u{os.geteuid()}" in refusal(lambda: store.endpoints())
+    root = Root("door", RootSettings(kind="root", endpoint="roots://h//f"), tmp_path)
+    put(shared, 0o644)
+    assert root.credentials_end() == [] and "BEARER_TOKEN_FILE" not in os.environ
+    put(shared)
+    shared.write_text(jwt(END))
+    assert store.endpoints()[0].token == "BEARER_TOKEN_FILE" and store.credentials_end()[0][1:] == (
+        "BEARER_TOKEN_FILE",
+        END,
+    )
+    del os.environ["BEARER_TOKEN_FILE"]
+    assert [end[2] for end in root.credentials_end()] == [END]
+
+
 def test_token_files_are_private_and_readable(tmp_path):
     for mode in (0o640, 0o604, 0o644):
         message = refusal(tokens.bearer, "A_FILE", {"A_FILE": kept(tmp_path, SECRET, mode)})

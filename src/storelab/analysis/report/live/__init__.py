@@ -1,5 +1,5 @@
-"""Serve the page of a campaign while it is measured, to browsers and to Prometheus.
+"""Server of the page of a campaign while it is measured, for browsers and for Prometheus.
 
-The server reads only the plan, the records and `work/live.json`, so it does not affect the measurement. May import:
-`report`, `records`, `core`.
+The server reads only the plan, the records and `work/live.json`, so that it does not affect the measurement. May
+import: `report`, `records`, `core`.
 """

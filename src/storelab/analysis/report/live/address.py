@@ -1,6 +1,6 @@
-"""The address of the live page: the socket that listens, and the URL.
+"""Address of the live page: the socket that listens, the token, and the URL.
 
-This module imports no web server, so that `storelab live` prints the address before it imports one.
+This module does not import the web server, so that `storelab live` can print the address before this slow import.
 """
 
 import errno
@@ -15,7 +15,7 @@ ANY = ("0.0.0.0", "::")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address belongs only to this machine."""
+    """Return True if only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -25,12 +25,12 @@ def is_loopback(host: str) -> bool:
 
 
 def token_for(host: str) -> str:
-    """Return the token for the address of the page; empty if only this machine can reach it."""
+    """Return a new token for the URL of the page, or an empty text if only this machine can reach the address."""
     return "" if is_loopback(host) else secrets.token_urlsafe(18)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises UserError: the port is in use, or the address is not valid."""
+    """Return a socket that listens. Raises UserError if the port is in use, or if the address is not valid."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)

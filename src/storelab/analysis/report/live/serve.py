@@ -1,6 +1,6 @@
-"""Run the web server of the live page, on loopback only or with a token in its address.
+"""Web server of the live page. It listens only on loopback, or requires a token in the URL.
 
-`/metrics` serves a campaign that is being measured to Prometheus; docs/live.md lists the names.
+`/metrics` provides the state of the campaign to Prometheus; docs/live.md lists the metrics.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from storelab.analysis.report.live.watch import Watched
 from storelab.core.errors import error_text, one_line
 
 HERE = Path(__file__).parent
-AT_LEAST_S = 5.0  # maximum time between two events, so that closed browsers are noticed
+AT_LEAST_S = 5.0  # maximum time between two events; sending an event shows if a browser was closed
 MAX_BROWSERS = 64  # maximum number of browsers at the same time
-SLOW_S = 10.0  # a browser that accepts no data for this time is closed
+SLOW_S = 10.0  # the connection to a browser is closed if it accepts no data for this time
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -62,9 +62,10 @@ def app(folder: Path, token: str = "") -> web.Application:
 
 
 def _guard(token: str) -> Any:
-    """Reject requests without the token. Without a token, accept only requests addressed to this host.
+    """Return a middleware that rejects requests without the token.
 
-    So a page of another site cannot reach the server under a different host name.
+    If the token is empty, only requests addressed to this host are accepted. Then a page of another site cannot reach
+    the server under a different host name.
     """
 
     @web.middleware
@@ -83,7 +84,7 @@ def _guard(token: str) -> Any:
 
 
 def _host(request: web.Request) -> str:
-    """Return the host to which a request is addressed; '' if its address is not valid."""
+    """Return the host to which a request is addressed, or an empty text if its URL is not valid."""
     try:
         return (request.url.host or "").strip("[]")
     except ValueError:
@@ -91,7 +92,7 @@ def _host(request: web.Request) -> str:
 
 
 class _OneLine(logging.Formatter):
-    """Print an error of a request on one line: a client can send anything."""
+    """A formatter that prints each error of a request on one line, because a client can send any text."""
 
     def formatException(self, ei: Any) -> str:
         return error_text(ei[1]) if ei[1] else ""
@@ -158,10 +159,10 @@ async def _report(request: web.Request) -> web.StreamResponse:
 
 
 async def _events(request: web.Request) -> web.StreamResponse:
-    """Send the current state at each change, until the browser leaves."""
+    """Send the current state of the campaign at each change, until the browser closes the connection."""
     watched, browsers = request.app[WATCHED], request.app[BROWSERS]
     if len(browsers) >= MAX_BROWSERS:
-        raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are connected already.", headers=HEADERS)
+        raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are already connected.", headers=HEADERS)
     answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
     browsers.add(answer)
     try:
@@ -188,7 +189,7 @@ async def _serve(folder: Path, listening: socket.socket, token: str) -> None:
 
 
 def run(folder: Path, listening: socket.socket, token: str) -> None:
-    """Serve at a socket until interrupted."""
+    """Serve the live page at a socket until interrupted."""
     asyncio.run(_serve(folder, listening, token))
 
 
@@ -197,11 +198,11 @@ def run(folder: Path, listening: socket.socket, token: str) -> None:
 METRICS_TYPE = CONTENT_TYPE_LATEST
 MOODS = ("waiting", "running", "between", "killed", "silent", "stopped", "failed", "complete")
 SIDES = {"clients": "client_cores", "store": "server_cores", "host": "host_cores"}
-# Name -> description; metrics of the measured point have its store and workload as labels.
+# Name of a metric -> its description. Metrics of the current point have its store and workload as labels.
 CAMPAIGN_METRICS = {
     "storelab_points": "Points of the campaign by state: done (invalid among them), invalid, failed, to come.",
     "storelab_mood": "1 for the current state: waiting, running, between, killed, silent, stopped, failed or complete.",
-    "storelab_left_seconds": "Estimated remaining seconds of the campaign; absent if no process measures.",
+    "storelab_left_seconds": "Estimated remaining seconds of the campaign; absent if no process is measuring.",
     "storelab_age_seconds": "Seconds since the last update by the measuring process.",
 }
 POINT_METRICS = {
@@ -211,14 +212,14 @@ POINT_METRICS = {
     "storelab_operations_per_second": "Successful operations in the last second.",
     "storelab_errors_per_second": "Failed operations in the last second.",
     "storelab_bytes_per_second": "Useful bytes in the last second.",
-    "storelab_cpu_cores": "Busy cores in the last second: of the clients, the store, the whole host.",
+    "storelab_cpu_cores": "Cores used in the last second by the clients, by the store, and on the whole host.",
     "storelab_memory_bytes": "Resident memory of clients and store.",
 }
 NAMES = {**CAMPAIGN_METRICS, **POINT_METRICS}
 
 
 class Collector:
-    """A Prometheus collector of the state at the time of a scrape."""
+    """A Prometheus collector of the state of the campaign at the time of a scrape."""
 
     def __init__(self, shown: dict[str, Any]):
         self.shown = shown
@@ -248,7 +249,10 @@ class Collector:
 
 
 def _gauge(name: str, value: Any, **where: str) -> Metric:
-    """Return a gauge with these labels, for one value or {label: {label value: number}}, without unknown values."""
+    """Return a gauge with these labels. Unknown values are omitted.
+
+    value: a number, or {label: {value of the label: number}}.
+    """
     ((label, values),) = value.items() if isinstance(value, dict) else [("", {"": value})]
     names: Iterable[str] = [*where, *([label] if label else [])]
     gauge = GaugeMetricFamily(name, NAMES[name], labels=list(names))
@@ -259,7 +263,7 @@ def _gauge(name: str, value: Any, **where: str) -> Metric:
 
 
 def metrics_text(shown: dict[str, Any]) -> bytes:
-    """Return the response to a scrape."""
+    """Return the response to a scrape. shown: the result of `Watched.as_dict`."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(shown))
     return generate_latest(registry)

@@ -1,7 +1,7 @@
 """Watch the files of a campaign: planned, done, failed and remaining points, the current point, the measuring process.
 
-Watching is cheap. The folder of a point is read only after it ended, and older records are read with at most READING of
-a core.
+To use little CPU time, the record of a point is read only after the point ended. Older records are read with at most
+the fraction READING of a core.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from storelab.core import axes, integrity, records
 from storelab.core.campaign import live
 from storelab.core.errors import UserError
 
-LOOK_S = 0.2  # between two checks of the state
-ALIVE_S = 1.0  # between two checks whether the measuring process is alive
-FOLDERS_S = 10.0  # between two checks of all unfinished folders, if no point was reported to have ended
-SILENT_S, STAGING_S = 10.0, 600.0  # without news from another host: during a point; between two points
-TABLE_S = 10.0  # between two tables of points, while older records are read
-MAX_FAILURES, RECENT = 20, 6  # maximum number of points that are listed
+LOOK_S = 0.2  # seconds between two checks of the state
+ALIVE_S = 1.0  # seconds between two checks if the measuring process is running
+FOLDERS_S = 10.0  # seconds between two checks of all unfinished folders, if no end of a point was reported
+SILENT_S, STAGING_S = 10.0, 600.0  # maximum seconds without news from another host: during a point, between two points
+TABLE_S = 10.0  # seconds between two tables of points, while older records are read
+MAX_FAILURES, RECENT = 20, 6  # maximum numbers of failed or invalid points, and of recent points, that are listed
 READING = 0.003  # fraction of a core for reading older records
 COLUMNS = ("order", "store", "workload", "rep", "key", "state", "reason", "seconds", "operations", "errors", "bytes")
 RATES = ("operations_per_s", "mb_per_s", "started")
@@ -29,9 +29,9 @@ PENDING = "to come"
 
 
 class Watched:
-    """The folder of a campaign.
+    """The state of a campaign's folder.
 
-    `version` increases at each change; `rows`: key -> the known facts about each point.
+    version: a number that increases at each change; rows: key -> the known facts about a point.
     """
 
     def __init__(self, folder: Path):
@@ -64,14 +64,14 @@ class Watched:
             reading.cancel()
 
     async def changed(self, since: int, limit_s: float) -> int:
-        """Return the version as soon as it differs from `since`, or after `limit_s` seconds."""
+        """Wait until the version differs from `since`, for at most `limit_s` seconds, and return it."""
         async with self._changed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(lambda: self.version != since), limit_s)
         return self.version
 
     def look(self) -> bool:
-        """Check the files; return whether anything is new."""
+        """Check the files, and return True if something changed."""
         news = self._read_plan() if self._is_new("plan", self.raw / integrity.PLAN) else False
         now = time.monotonic()
         if self._is_new("state", live.path(self.folder)):
@@ -91,7 +91,7 @@ class Watched:
         return news
 
     def _is_new(self, name: str, path: Path) -> bool:
-        """Return whether the file has changed since the last check."""
+        """Return True if the file has changed since the last check."""
         try:
             found = path.stat()
             stamp = hash((found.st_mtime_ns, found.st_ino, found.st_size))
@@ -101,7 +101,7 @@ class Watched:
         return stamp != old
 
     def _read_plan(self) -> bool:
-        """Read the planned points; report a damaged plan and keep the last one."""
+        """Read the planned points, and return True. If the plan is damaged, set `problem` and keep the last plan."""
         try:
             plan = integrity.plan_of(self.raw)
             self.title = str(plan["campaign"].get("title") or plan["campaign"]["name"])
@@ -109,7 +109,7 @@ class Watched:
             self.problem = str(error)
             return True
         except (LookupError, TypeError, AttributeError):
-            self.problem = f"{self.raw / integrity.PLAN}: contains no name of a campaign: the file is damaged"
+            self.problem = f"{self.raw / integrity.PLAN}: does not name the campaign: the file is damaged"
             return True
         points, self.problem = plan["points"], ""
         self.axes = list(dict.fromkeys(_column(axis) for p in points for axis in p["axes"]))
@@ -122,7 +122,10 @@ class Watched:
         return True
 
     def _look_at_points(self) -> bool:
-        """Find the points that have a record, or failed in this run; read at once a point that has just ended."""
+        """Find the points that have a record, or that failed in this run. Return True if something changed.
+
+        The record of the point that has just ended is read immediately.
+        """
         begun_ns = ((self.state or {}).get("run") or {}).get("begun_ns", 0)
         ended = (self.state or {}).get("point", {}).get("key")
         news = False
@@ -148,7 +151,7 @@ class Watched:
             return PENDING
 
     async def _read_old(self) -> None:
-        """Read the older records slowly."""
+        """Read the older records slowly, until cancelled."""
         while True:
             begun = time.thread_time()
             if self.unread:
@@ -157,7 +160,7 @@ class Watched:
             await asyncio.sleep(max(0.05, spent / READING) if self.unread else 1.0)
 
     def _read_record(self, key: str) -> None:
-        """Read the head of a record, or a failure: sums over all clients and the whole run."""
+        """Read the record of a point, or the reason of its failure, and add the facts to its row."""
         row = self.rows[key]
         try:
             if row["state"] == "failed":
@@ -165,10 +168,10 @@ class Watched:
             else:
                 row.update(facts(integrity.read(self.raw, key)))
         except (UserError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError):
-            row["reason"] = "its record cannot be read; run `storelab verify`"
+            row["reason"] = "the record of the point cannot be read; run `storelab verify`"
         self.rows_version += 1
 
-    # --- what is found ---
+    # --- results ---
 
     def _find_mood(self) -> tuple[str, str]:
         """Return the state of the campaign as a word and as a sentence."""
@@ -176,7 +179,7 @@ class Watched:
         if state is None:
             if self.rows and not counts[PENDING]:
                 return _final_mood(counts, len(self.rows))
-            return "waiting", "No process measures: no point has started."
+            return "waiting", "No process is measuring; no point has started."
         who, living = f"process {state['pid']}", live.lives(state)
         age_s = time.time() - state["written_ns"] / 1e9
         if state["stage"] != "ended":
@@ -194,10 +197,10 @@ class Watched:
         goes_on = live.lives(state["run"])
         if goes_on or (goes_on is None and age_s < STAGING_S):
             return "between", "Between two points."
-        return "stopped", f"No process measures now; {counts[PENDING]} of {len(self.rows)} points remain."
+        return "stopped", f"No process is measuring; {counts[PENDING]} of {len(self.rows)} points remain."
 
     def counts(self) -> dict[str, int]:
-        """Return the number of points by state; `done` counts points with a record, read or not."""
+        """Return the number of points by state. `done` includes points whose record has not been read yet."""
         out = dict.fromkeys(("done", "invalid", "failed", PENDING), 0)
         for row in self.rows.values():
             out["done" if row["state"] == "ok" else row["state"]] += 1
@@ -205,7 +208,7 @@ class Watched:
         return out
 
     def report(self) -> Path | None:
-        """Return the report of the campaign, if it exists and is not older than the last record."""
+        """Return the path of the report, or None if it does not exist or is older than the last record."""
         page, last = self.folder / "report.html", self.raw / integrity.SUMS
         try:
             return page if page.stat().st_mtime >= last.stat().st_mtime else None
@@ -213,7 +216,7 @@ class Watched:
             return None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state that is shown, except the table of points, as JSON data."""
+        """Return the state of the campaign as JSON data, without the table of points."""
         mood, text = self._mood
         state, now_ns = self.state or {}, time.time_ns()
         left_s = state.get("left_s")
@@ -236,7 +239,7 @@ class Watched:
         }
 
     def _selected_points(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the points that started last, and those that failed or are invalid."""
+        """Return the points that started last (`recent`), and those that failed or are invalid (`wrong`)."""
 
         def shown_fields(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             return [{name: row.get(name) for name in ("key", "state", "reason", *RATES)} for row in rows]
@@ -247,7 +250,7 @@ class Watched:
         return {"recent": shown_fields(recent), "wrong": shown_fields(wrong[:MAX_FAILURES])}
 
     def table(self) -> dict[str, Any]:
-        """Return every planned point, in the form of the tables of the page (`build.table_block`)."""
+        """Return the table of all planned points, in the form of the page (`build.table_block`)."""
         columns = [*COLUMNS[:3], *self.axes, *COLUMNS[3:], *RATES]
         rows = list(self.rows.values())
         cells = [["" if (v := row.get(c)) is None else _text(v) for row in rows] for c in columns]
@@ -262,16 +265,16 @@ SHOWN = (
 
 
 def _final_mood(counts: Mapping[str, int], planned: int) -> tuple[str, str]:
-    """Return the state of a campaign without points to come."""
+    """Return the state of a campaign in which no point remains, as a word and as a sentence."""
     if failed := counts["failed"]:
         return "failed", f"{failed} of {planned} points failed. Run the same command again to repeat them."
     return "complete", "All points are measured."
 
 
 def facts(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts from the head of a record: state, reason, seconds, sums over clients, rates over the whole run.
+    """Return facts from a record: state, reason, seconds, sums over clients, and rates over the whole run.
 
-    The rates include the warm-up; those of the tables are rates in windows.
+    These rates include the warm-up, whereas the rates of the tables are computed in windows.
     """
     seconds = (run["deadline_ns"] - run["start_ns"]) / 1e9
     done = {name: sum(c[name] for c in run["clients"]) for name in ("operations", "errors", "bytes")}
@@ -288,12 +291,12 @@ def facts(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _column(axis: str) -> str:
-    """Return the column name of an axis in tables."""
+    """Return the column of an axis in tables."""
     return axes.ALL[axis].column if axis in axes.ALL else axis
 
 
 def _ended(state: Mapping[str, Any] | None) -> Any:
-    """Return a value that identifies the end of a point."""
+    """Return a value that changes when a point ends, or when another point or process starts."""
     return state and (state["pid"], state["born"], state["point"]["key"], state["stage"] == "ended")
 
 
