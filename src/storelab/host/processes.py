@@ -74,6 +74,11 @@ def log_lines(log: Path) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def pid_namespace() -> int:
+    """Return the number of the pid namespace of this process, which differs between containers."""
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
 def die_with_parent(sig: int = signal.SIGKILL) -> Callable[[], None]:
     """Return a `preexec_fn` after which Linux sends `sig` to the child when its parent ends (prctl(2))."""
     return partial(_libc.prctl, _PR_SET_PDEATHSIG, sig, 0, 0, 0)

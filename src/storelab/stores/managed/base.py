@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # this file marks a data folder that storelab created
+HOST_PIDS = 0xEFFFFFFC  # number of the pid namespace of every host (include/linux/proc_ns.h: PROC_PID_INIT_INO)
 SHARED = Path("/dev/shm")  # tmpfs, whose files remain when processes end
 
 
@@ -81,7 +82,10 @@ class Managed(Store):
             suffix = self.name.partition("+")[2]  # deployments of one store do not share their data
             return Path(s.directory).expanduser().absolute() / suffix
         if s.backing == "tmpfs":
-            return SHARED / f"storelab-{os.getuid()}-stores" / (f"{short_name(self.folder)}-{self.name}")
+            # Containers may share this tmpfs, and may have the same path of `state`.
+            number = processes.pid_namespace()
+            container = "" if number == HOST_PIDS else f"-{number:x}"
+            return SHARED / f"storelab-{os.getuid()}-stores" / f"{short_name(self.folder)}-{self.name}{container}"
         return self.folder / "data"
 
     # Methods that the kinds of stores define

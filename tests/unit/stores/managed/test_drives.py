@@ -11,7 +11,7 @@ from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
 from storelab.stores import load, make
-from storelab.stores.managed import drives
+from storelab.stores.managed import base, drives
 
 MB = 10**6
 SIZE = {"drive_size": "100 MB"}
@@ -128,6 +128,15 @@ def test_images_in_memory_are_removed(tmp_path, kernel, monkeypatch):
     kept.drives.mount()
     kept.drives.unmount()
     assert kept.drives.images.exists(), "in a folder of the user"
+
+
+def test_containers_with_the_same_paths_have_separate_data_in_memory(tmp_path, monkeypatch):
+    def data(number):
+        monkeypatch.setattr(base.processes, "pid_namespace", lambda: number)
+        return store(tmp_path, "versitygw", backing="tmpfs").data
+
+    host, one, other = map(data, (base.HOST_PIDS, base.HOST_PIDS + 7, base.HOST_PIDS + 8))
+    assert len({host, one, other}) == 3 and host.name.endswith("-s") and data(base.HOST_PIDS) == host
 
 
 def test_impossible_drives_are_refused(tmp_path, kernel, monkeypatch):

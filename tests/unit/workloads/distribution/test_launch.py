@@ -279,7 +279,7 @@ def test_start_that_the_deadline_cuts_does_not_count(server, client_of, monkeypa
 
 def test_impossible_points_are_refused(release):
     refused = (
-        ({"days": 2}, "days", "the 1 of the release"),
+        ({"days": 2}, "days", "the 1 days of the release"),
         ({"applications": 300, "start_files": 300}, "", "20000"),
         ({"http_cache": "squid", "scheme": "https"}, "http_cache", "https"),
     )
@@ -321,7 +321,7 @@ def test_shared_files_of_other_processes_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(squid, "SHARED", tmp_path)
     with subprocess.Popen(["true"]) as ended:
         pass
-    here, namespace = squid.service(26500), squid._pid_namespace()
+    here, namespace = squid.service(26500), squid.processes.pid_namespace()
     killed = here.replace(f"p{os.getpid():x}n", f"p{ended.pid:x}n")
     kept = [
         f"{here}-x.shm",
