@@ -19,6 +19,8 @@ from managed import until
 from process_table import having
 from ssh_lab import FRONT_END, PREFIX, Hosts
 
+from storelab.gang.launchers import ssh
+
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.root, pytest.mark.xdist_group("ssh")]
 if os.geteuid() != 0:
     pytest.skip("privilege: the namespaces of the hosts need root", allow_module_level=True)
@@ -82,10 +84,12 @@ def agent(hosts: Hosts, number: int) -> int:
 
 def test_gang_over_ssh(hosts, lab):
     """One and four hosts, and two of four, with aliases, a banner, and a login shell that prints."""
+    sweeps = {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}}
+    sweeps |= {"read": {"workload": "read_entries", "duration": "2 s", "axes": {"clients": 4, "engine": "uproot-s3fs"}}}
     configure(
         hosts,
         lab,
-        {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}},
+        sweeps,
         hosts=["alias1", "root@node2", "ssh://node3:22", "node4"],
         setup="echo loaded the module",
     )
@@ -94,15 +98,14 @@ def test_gang_over_ssh(hosts, lab):
     done = hosts.run(lab, *cluster_lab.snakemake("local", "tables"))
     assert done.returncode == 0, done.stdout + done.stderr
     found = runs(lab)
-    assert len(found) == 4
+    assert len(found) == 5
     for key, run in found.items():
         clients = run["clients"]
         nodes = -(-len(clients) // 4) if "per_node~0004" in key else min(4, len(clients))
         assert run["launcher"] == "ssh" and len({c["host"] for c in clients}) == nodes == len(run["nodes"])
         assert {c["host"] for c in clients} <= set(hosts.names)
-        assert all(c["lateness_ns"] < 200_000_000 and c["operations"] > 0 for c in clients)
+        assert all(c["operations"] > 0 for c in clients)
         assert all(n["clock_how"] == "asked" and n["clock_error_ns"] < 10_000_000 for n in run["nodes"])
-        assert all(n["link_bits_per_s"] == 10**9 for n in run["nodes"] if "link_bits_per_s" in n)
 
 
 def test_check_names_each_unfit_host(hosts, lab):
@@ -240,5 +243,4 @@ def test_ended_coordinator_ends_the_agents(hosts, lab, number):
     assert not list(lab.rglob("run.json")) and not list(lab.rglob("failed.json"))
     assert hosts.nothing_left()
     until(lambda: not having("ssh", str(hosts.folder / "config")), 10)
-    for folder in Path("/tmp").glob("storelab-ssh-*") if number == signal.SIGKILL else ():
-        shutil.rmtree(folder)
+    ssh.sweep(Path("/tmp"))

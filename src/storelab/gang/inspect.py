@@ -143,10 +143,11 @@ class Visitors(ssh.SshLauncher):
 
     def reports(self) -> list[str]:
         """Return one line for each host without an answer, with the reason."""
+        late, answered = f"no answer within {WAIT_S} s", Folder(self.folder).present("node")
         problems = self.connections.problems | {
-            n: self.why(n, status)
+            n: late if (status := agent.poll()) is None else self.why(n, status)
             for n, agent in self.agents.items()
-            if (status := agent.poll()) is not None and n not in Folder(self.folder).present("node")
+            if n not in answered
         }
         return [f"storelab: node {n} ({self.hosts[n]}): {problem}" for n, problem in problems.items()]
 

@@ -155,9 +155,15 @@ class PipeServer:
                 body = self.requests.read(int(size))
                 if len(body) < int(size):
                     return
-                status, answer = self.files.answer(method.decode(), path.decode(), body)
+                status, answer = self._answer(method.decode(), path.decode(), body)
                 self.replies.write(b"%d %d\n%b" % (status, len(answer), answer))
                 self.replies.flush()
+
+    def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        try:
+            return self.files.answer(method, path, body)
+        except OSError as error:  # of this host, for example a full disk
+            return 500, str(error).encode()
 
     def _greeted(self) -> bool:
         with open(self.noise, "wb") as noise:
@@ -295,7 +301,8 @@ class PipeFolder(RemoteFolder):
             self._ended = str(error)
             raise
         if status not in (200, fine):
-            raise OSError(f"the coordinator answered {status} to {path}")
+            reason = f" ({answer.decode()})" if answer else ""
+            raise OSError(f"the coordinator answered {status} to {path}{reason}")
         return status, answer
 
     def _send(self) -> None:

@@ -55,6 +55,15 @@ def test_pipe_reaches_no_other_file(pipes, tmp_path):
             pipes[0].get(name)
 
 
+def test_error_of_the_coordinator_reaches_the_agent(pipes, tmp_path):
+    agent, _ = pipes
+    (tmp_path / "gang").rename(tmp_path / "away")
+    with pytest.raises(OSError, match=r"answered 500 to f/a \(.*No such file"):
+        agent.put("a", {})
+    (tmp_path / "away").rename(tmp_path / "gang")
+    agent.put("a", {})
+
+
 def test_clock_over_a_pipe(pipes, monkeypatch):
     offset = nodes.measure_offset([["192.0.2.1", 9]], pipes[0])
     assert offset.how == "asked" and abs(offset.ns) <= offset.error_ns < 5 * 10**8

@@ -301,7 +301,7 @@ PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # file -> target of `m
 RECORDS = ("json", "csv", "tex")  # types of files in which normal text never looks like a key or token
 TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
 LOCAL_FOLDERS = ("state", "scratch", "results")
-LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
+LOCAL_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options", "hosts"}
 
 
 def everything(

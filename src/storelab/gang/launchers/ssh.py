@@ -39,6 +39,7 @@ from storelab.host import processes
 from storelab.host.console import report
 
 PLACE = "launcher.hosts"
+FOLDER = "storelab-ssh-"  # begins the name of the folder of a process's sockets
 CONNECT_S, COMMAND_S = 30.0, 60.0  # for a connection; for a short command on a host
 SETTLE_S = 1.0  # from the end of an agent until its last request must have been answered
 AT_ONCE = 32  # hosts that are prepared at the same time
@@ -177,7 +178,8 @@ class Connections:
         self.settings = settings
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         base = runtime if os.access(runtime, os.W_OK) else "/tmp"  # short: the path of a socket has up to 107 bytes
-        self.folder = Path(tempfile.mkdtemp(prefix="storelab-ssh-", dir=base))
+        sweep(Path(base))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=base))
         self.all: list[Connection] = []
         self.pythons: dict[int, str] = {}
         self.plain: dict[int, Found] = {}  # without storelab
@@ -274,6 +276,15 @@ class Connections:
         for connection in self.all:
             connection.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def sweep(base: Path) -> None:
+    """Remove the folders of killed processes of this user."""
+    for path in base.glob(f"{FOLDER}*-*"):
+        pid = path.name.removeprefix(FOLDER).partition("-")[0]
+        with contextlib.suppress(FileNotFoundError):  # another process removes it too
+            if path.stat().st_uid == os.getuid() and pid.isdigit() and not Path("/proc", pid).exists():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 class Found(NamedTuple):
@@ -409,6 +420,8 @@ class SshLauncher(RemoteLauncher):
 
 def remove(settings: Any) -> None:
     """Remove the software that was sent to the hosts; hosts that cannot be reached or still use it keep it."""
+    if shutil.which("ssh") is None:
+        return
     connections = Connections(settings.hosts, settings, credentials.clean(os.environ), prepare=False)
     try:
         connections.clear()

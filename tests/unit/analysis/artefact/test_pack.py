@@ -277,7 +277,7 @@ def project(tmp_path_factory):
         "stores:\n  alpha: {kind: s3, endpoint: 'https://s3.example.org', profile: someone, "
         "ca_file: /home/someone/ca}\n"
         "  private: {kind: s3, endpoint: 'https://inside.example.org'}\n"
-        "launcher: {kind: srun, setup: export TOKEN=hush, port: 7}\n"
+        "launcher: {kind: ssh, hosts: [someone@node1], setup: export TOKEN=hush, port: 7}\n"
     )
     (root / "campaigns/mine.yaml").write_text(
         "# why\nname: example\nstores_to_measure: [alpha]\nrepetitions: 1\n"

@@ -1,5 +1,6 @@
 """The launcher `ssh`: reasons of failed connections, the choice of a Python, and refused lists of hosts."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -82,6 +83,14 @@ def test_wrong_hosts_are_refused():
     assert choose.most_nodes(two) == 2
     message = refusal(choose.most_nodes, settings(kind="ssh", hosts=["n1"], nodes=2))
     assert message.startswith("launcher.nodes: 2 nodes are configured, but launcher.hosts has 1")
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path):
+    for pid in (os.getpid(), 2**22 + 1):
+        (tmp_path / f"{ssh.FOLDER}{pid}-abc").mkdir()
+    (tmp_path / f"{ssh.FOLDER}other").mkdir()
+    ssh.sweep(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f"{ssh.FOLDER}{os.getpid()}-abc", f"{ssh.FOLDER}other"}
 
 
 def test_missing_ssh_is_refused(monkeypatch):
