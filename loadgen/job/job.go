@@ -35,18 +35,18 @@ var All = []string{Put, Get, GetRange, Head, Delete, Multi, List}
 type Job struct {
 	Schema    int        `json:"schema"`
 	Endpoints []Endpoint `json:"endpoints"`
-	// "worker" (default): a worker uses one endpoint; "round_robin", "least_load": chosen for each operation.
+	// "worker" (default): a worker uses one endpoint; "round_robin", "least_load": an endpoint is chosen for each operation.
 	Balance    string      `json:"balance"`
 	Buckets    []string    `json:"buckets"`
 	Operations []Operation `json:"operations"`
 	Objects    Objects     `json:"objects"`     // the objects to read or delete
 	Once       bool        `json:"once"`        // GET, GET_RANGE, HEAD: each object is read once, by one worker; then the run ends
-	ObjectSize int64       `json:"object_size"` // of every object, uploaded or read
+	ObjectSize int64       `json:"object_size"` // size of every object that is uploaded or read
 	Bodies     []string    `json:"bodies"`      // files (on tmpfs) with the contents; body i is file i
 	Uploads    []Upload    `json:"uploads"`     // places of uploads, used in turn
 	FirstPut   int         `json:"first_put"`   // number of the place of the first upload
 	Range      Range       `json:"range"`
-	Batch      int         `json:"batch"` // objects of a DELETE_MULTI
+	Batch      int         `json:"batch"` // number of objects of a DELETE_MULTI
 	ListPrefix string      `json:"list_prefix"`
 	Lists      []Upload    `json:"lists"`     // LIST: whole folders in turn, with a check of each key; empty: pages of list_prefix
 	ListKeys   int         `json:"list_keys"` // number of keys of each folder; their sizes are object_size
@@ -56,7 +56,7 @@ type Job struct {
 	Parallel   int         `json:"parallel_parts"`
 	Payload    string      `json:"payload"` // "unsigned" (default) or "sha256": the client hashes what it uploads
 	Workers    int         `json:"workers"`
-	Threads    int         `json:"threads"` // maximum number that run at a time; 0: number of cores
+	Threads    int         `json:"threads"` // maximum number of threads that run at the same time; 0: number of cores
 	StartNs    int64       `json:"start_ns"`
 	DeadlineNs int64       `json:"deadline_ns"` // if both are 0, a second line has them: {"start_ns": …, "deadline_ns": …}
 	Rate       float64     `json:"rate"`        // open loop: operations due per second; 0: closed loop
@@ -67,14 +67,14 @@ type Job struct {
 	TimeoutS   float64     `json:"timeout_s"` // time-out for a server that sends nothing
 	DrainS     float64     `json:"drain_s"`   // time for operations in flight at the deadline
 	Client     int         `json:"client"`
-	MostSingle int         `json:"most_single"` // with more operations, bins are recorded
+	MostSingle int         `json:"most_single"` // maximum number of operations that are recorded singly; with more, bins are recorded
 	BinNs      int64       `json:"bin_ns"`      // width of a bin; 0: 100 ms
 	Records    string      `json:"records"`     // Parquet file to write
 	Ledger     string      `json:"ledger"`      // file with a header, to which writes are appended; "": none
 	Rewrite    *Rewrite    `json:"rewrite"`     // PUT and DELETE over a bounded set of keys
 	Arrivals   string      `json:"arrivals"`    // of an open loop: "even" (default) or "poisson"
-	Population *Population `json:"population"`  // of a mix: operations on objects that are created and deleted
-	Sizes      *Sizes      `json:"sizes"`       // of the objects that a mix uploads
+	Population *Population `json:"population"`  // only for a mix: operations on objects that are created and deleted
+	Sizes      *Sizes      `json:"sizes"`       // sizes of the objects that a mix uploads
 }
 
 // Endpoint is one front-end.
@@ -82,18 +82,18 @@ type Endpoint struct {
 	URL        string `json:"url"`
 	Region     string `json:"region"`
 	Addressing string `json:"addressing"` // "path" or "virtual"
-	Verify     bool   `json:"verify"`     // https: the certificate
+	Verify     bool   `json:"verify"`     // whether the certificate is verified (https)
 	CAFile     string `json:"ca_file"`
 }
 
 // Operation is one part of the mix.
 type Operation struct {
 	Op    string  `json:"op"`
-	Share float64 `json:"share"` // of the operations; 0 means 1
+	Share float64 `json:"share"` // share of the operations; 0 means 1
 }
 
 // Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body. Size is
-// for objects that PUT uploads: the number of bytes of its body.
+// the number of bytes of the body that PUT uploads.
 type Objects struct {
 	Key    []string `json:"key"`
 	Bucket []int    `json:"bucket"`
@@ -109,7 +109,7 @@ type Upload struct {
 
 // Rewrite describes a bounded set of keys for each worker, which creates, overwrites and deletes them.
 type Rewrite struct {
-	Keys    int     `json:"keys"`    // maximum number for each worker at a time
+	Keys    int     `json:"keys"`    // maximum number of keys that exist at the same time, for each worker
 	Deletes float64 `json:"deletes"` // share of deletions among the operations on existing objects
 	Stamp   []byte  `json:"stamp"`   // base64: the first bytes of every object, before the number of its key and its generation
 }
@@ -289,7 +289,7 @@ func (j *Job) check() error {
 func (j *Job) checkTimes() error {
 	const longest = int64(4 * 3600e9)
 	if j.StartNs <= 0 || j.DeadlineNs <= j.StartNs || j.DeadlineNs-j.StartNs > longest {
-		return fmt.Errorf("start_ns, deadline_ns = %d, %d: the deadline comes after the start, and at most four hours later", j.StartNs, j.DeadlineNs)
+		return fmt.Errorf("start_ns, deadline_ns = %d, %d: the deadline must be after the start, and at most four hours later", j.StartNs, j.DeadlineNs)
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (j *Job) checkObjects() error {
 		return fmt.Errorf("objects: columns of %d keys, %d buckets, %d bodies: give each object all of them", len(o.Key), len(o.Bucket), len(o.Body))
 	}
 	if len(o.Key) == 0 && j.Has(Get, GetRange, Head, Delete, Multi) && j.Rewrite == nil && !j.Mixed() {
-		return fmt.Errorf("objects: none, and operations read or delete them")
+		return fmt.Errorf("objects: there are none, but operations read or delete objects")
 	}
 	for i, b := range o.Bucket {
 		if b < 0 || b >= len(j.Buckets) {
@@ -323,18 +323,18 @@ func (j *Job) checkObjects() error {
 		}
 	}
 	if j.Has(Put) && (len(j.Uploads) == 0 && !j.Named() || len(j.Bodies) == 0) {
-		return fmt.Errorf("uploads, bodies: PUT needs places and contents")
+		return fmt.Errorf("uploads, bodies: PUT needs at least one of each")
 	}
 	if j.Named() && (len(j.Operations) > 1 || !j.Has(Put) || len(j.Uploads) > 0 || len(o.Size) != len(o.Key) || len(o.Body) != len(o.Key)) {
-		return fmt.Errorf("objects.size: of objects that PUT uploads, the only operation, without uploads; each object has one, and a body")
+		return fmt.Errorf("objects.size: only for PUT as the only operation, without uploads; each object needs a size and a body")
 	}
 	for i, size := range o.Size {
 		if size < 0 || size > j.ObjectSize {
-			return fmt.Errorf("objects.size[%d] = %d: 0 to object_size = %d B", i, size, j.ObjectSize)
+			return fmt.Errorf("objects.size[%d] = %d: must be from 0 to object_size = %d B", i, size, j.ObjectSize)
 		}
 	}
 	if j.FirstPut < 0 {
-		return fmt.Errorf("first_put = %d: at least 0", j.FirstPut)
+		return fmt.Errorf("first_put = %d: must be 0 or more", j.FirstPut)
 	}
 	for i, name := range j.Bodies {
 		found, err := os.Stat(name)
@@ -342,7 +342,7 @@ func (j *Job) checkObjects() error {
 			return fmt.Errorf("bodies[%d] = %s: cannot be read", i, name)
 		}
 		if found.Size() != j.ObjectSize {
-			return fmt.Errorf("bodies[%d] = %s: has %d B where object_size = %d B", i, name, found.Size(), j.ObjectSize)
+			return fmt.Errorf("bodies[%d] = %s: has %d B, but object_size = %d B", i, name, found.Size(), j.ObjectSize)
 		}
 	}
 	return nil
@@ -352,17 +352,17 @@ func (j *Job) checkRewrite() error {
 	w := j.Rewrite
 	switch {
 	case len(j.Operations) != 2 || !j.Has(Put) || !j.Has(Delete):
-		return fmt.Errorf("rewrite: it takes the operations PUT and DELETE, and no other")
+		return fmt.Errorf("rewrite: only the operations PUT and DELETE are possible")
 	case w.Keys < 1 || w.Keys > 1_000_000:
-		return fmt.Errorf("rewrite.keys = %d: 1 to 1000000 of each worker", w.Keys)
+		return fmt.Errorf("rewrite.keys = %d: must be from 1 to 1000000 for each worker", w.Keys)
 	case !(w.Deletes >= 0 && w.Deletes <= 1):
-		return fmt.Errorf("rewrite.deletes = %g: 0 to 1", w.Deletes)
+		return fmt.Errorf("rewrite.deletes = %g: must be from 0 to 1", w.Deletes)
 	case len(w.Stamp) != StampSize-12:
-		return fmt.Errorf("rewrite.stamp: %d B: %d B in base64", len(w.Stamp), StampSize-12)
+		return fmt.Errorf("rewrite.stamp: has %d B, but must have %d B (in base64)", len(w.Stamp), StampSize-12)
 	case j.ObjectSize < StampSize:
-		return fmt.Errorf("object_size = %d: rewrite needs %d B or more, to tell its versions apart", j.ObjectSize, StampSize)
+		return fmt.Errorf("object_size = %d: rewrite needs %d B or more, to distinguish versions of an object", j.ObjectSize, StampSize)
 	case j.PartSize > 0 && j.ObjectSize > j.PartSize:
-		return fmt.Errorf("part_size = %d: rewrite puts whole objects", j.PartSize)
+		return fmt.Errorf("part_size = %d: must be 0, because rewrite uploads whole objects", j.PartSize)
 	}
 	return nil
 }
@@ -374,11 +374,11 @@ func (j *Job) checkRange() error {
 	}
 	if r.Offset != "random" && r.Offset != "sequential" {
 		if n, err := strconv.ParseInt(r.Offset, 10, 64); err != nil || n < 0 {
-			return fmt.Errorf("range.offset = %s: random, sequential, or bytes", r.Offset)
+			return fmt.Errorf("range.offset = %s: must be random, sequential, or a number of bytes", r.Offset)
 		}
 	}
 	if r.Length < 1 || r.Fixed()+r.Length > j.ObjectSize {
-		return fmt.Errorf("range: %d B at %s are not in an object of %d B: ask for less, or for larger objects", r.Length, r.Offset, j.ObjectSize)
+		return fmt.Errorf("range: %d B at %s are not in an object of %d B: set a smaller range, or larger objects", r.Length, r.Offset, j.ObjectSize)
 	}
 	return nil
 }

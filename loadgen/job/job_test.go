@@ -73,9 +73,9 @@ func TestRefused(t *testing.T) {
 		{"columns", "columns of 1 keys", map[string]any{"objects": map[string]any{"key": []string{"k"}, "bucket": []int{}}}},
 		{"bucket", "objects.bucket[0] = 3", map[string]any{"objects": map[string]any{"key": []string{"k"}, "bucket": []int{3}}}},
 		{"body", "objects.body[0] = 1", map[string]any{"objects": map[string]any{"key": []string{"k"}, "bucket": []int{0}, "body": []int{1}}}},
-		{"size of a body", "has 100 B where object_size = 99 B", map[string]any{"object_size": 99}},
+		{"size of a body", "has 100 B, but object_size = 99 B", map[string]any{"object_size": 99}},
 		{"no body", "cannot be read", map[string]any{"bodies": []string{"nowhere"}}},
-		{"no place", "PUT needs places", map[string]any{"operations": put}},
+		{"no place", "PUT needs at least one of each", map[string]any{"operations": put}},
 		{"short object", "are not in an object of 100 B", map[string]any{"operations": ranges, "range": map[string]any{"length": 101}}},
 		{"short object at", "are not in an object of 100 B", map[string]any{"operations": ranges, "range": map[string]any{"length": 50, "offset": "51"}}},
 		{"offset", "range.offset = middle", map[string]any{"operations": ranges, "range": map[string]any{"length": 1, "offset": "middle"}}},
@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 		{"payload", "payload = md5", map[string]any{"payload": "md5"}},
 		{"balance", "balance = luck", map[string]any{"balance": "luck"}},
 		{"parts", "part_size = -1", map[string]any{"part_size": -1}},
-		{"times", "the deadline comes after the start", map[string]any{"start_ns": 5, "deadline_ns": 4}},
+		{"times", "the deadline must be after the start", map[string]any{"start_ns": 5, "deadline_ns": 4}},
 		{"no records", "records", map[string]any{"records": ""}},
 	} {
 		values := good(t)

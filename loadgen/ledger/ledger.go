@@ -1,11 +1,11 @@
-// Package ledger records the writes of a client in a file that survives the client. The entry of a write is made before
-// its request is sent. Its acknowledgement is recorded before the worker's next operation begins.
+// Package ledger records the writes of a client in a file that remains if the client is killed. The entry of a write is
+// made before its request is sent. Its acknowledgement is recorded before the worker's next operation begins.
 //
 // An entry is 32 bytes, little-endian: number of the key and generation of the key (uint32), worker (uint16), kind (1:
-// new object, 2: overwrite, 3: deletion), five zeros, begin and acknowledgement (UTC ns; 0: none came). The
-// file begins with a header, which the program that starts loadgen writes. After it, each worker fills its own pages, so
-// that workers do not wait for each other. Pages are mapped: an entry is in the kernel's page cache immediately, without
-// a system call, and stays there if this process is killed. The unused part of a page is zero.
+// new object, 2: overwrite, 3: deletion), five zeros, begin and acknowledgement (Unix ns; 0: not acknowledged). The file
+// begins with a header, which the program that starts loadgen writes. After the header, each worker fills separate
+// pages, so that workers do not wait for each other. Pages are mapped. Therefore an entry is in the kernel's page cache
+// immediately, without a system call, and stays there if this process is killed. The unused part of a page is zero.
 package ledger
 
 import (
@@ -55,7 +55,7 @@ type Book struct {
 	ready chan *region
 	mu    sync.Mutex
 	now   *region
-	at    int // offset of the next page in it
+	at    int // offset of the next page in this region
 }
 
 // Open opens a ledger that already has its header.
@@ -77,7 +77,8 @@ func Open(name string) (*Book, error) {
 	return b, nil
 }
 
-// prepare adds regions to the file, one in advance. The file is never closed, because it is used until the client ends.
+// prepare adds regions to the file, so that one is always ready. The file is not closed, because it is used until the
+// client ends.
 func (b *Book) prepare(end int64) {
 	for {
 		r := &region{}
@@ -89,7 +90,7 @@ func (b *Book) prepare(end int64) {
 	}
 }
 
-// mapped adds a region. It first writes zeros, so that a full disk is an error here instead of a signal later.
+// mapped adds a region and maps it. It writes zeros first, because a full disk would otherwise cause a signal later.
 func (b *Book) mapped(end int64) ([]byte, error) {
 	if _, err := b.file.WriteAt(zeros[:], end); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (w *Writer) Begin(number int, generation uint32, kind byte, now int64) erro
 	le.PutUint32(e[4:], generation)
 	le.PutUint16(e[8:], w.worker)
 	e[10] = kind
-	le.PutUint64(e[16:], uint64(now)) // last, because an entry is valid only with it
+	le.PutUint64(e[16:], uint64(now)) // written last, because an entry without this value is not valid
 	return nil
 }
 

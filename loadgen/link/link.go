@@ -1,5 +1,5 @@
-// Package link puts a link with a given delay and rate in front of a TCP server. Data of clients are delayed; data of
-// the server are shaped to a rate that all connections share. Bytes are not changed, so TLS works; HTTP is not parsed.
+// Package link simulates a link with a given delay and rate in front of a TCP server. Data of clients are delayed, and
+// data of the server are limited to a rate that all connections share. The bytes are not changed or parsed, so TLS works.
 package link
 
 import (
@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	most   = 64 << 10 // bytes in flight at a time, and bytes of one turn at a shaped rate
-	queued = 256      // pieces of one connection on the way to the server
+	most   = 64 << 10 // maximum number of bytes of one piece
+	queued = 256      // maximum number of delayed pieces of one connection
 )
 
 // Link forwards connections to Target.
 type Link struct {
 	Target string
-	Delay  time.Duration // of the clients' data: adds a round trip to each request
+	Delay  time.Duration // delay of the clients' data, which is added to each request
 	Rate   float64       // bytes per second to all clients together; 0: not shaped
 
 	Connections, Up, Down atomic.Int64 // numbers so far: connections, bytes to the server, bytes to the clients
@@ -55,7 +55,7 @@ func (l *Link) forward(client *net.TCPConn) {
 	both.Go(func() {
 		l.down(client, server)
 		client.CloseWrite()
-		client.CloseRead() // the server has closed and needs no more data
+		client.CloseRead() // the server has closed the connection and does not need more data
 	})
 	both.Wait()
 }
@@ -124,7 +124,7 @@ func (l *Link) down(client, server *net.TCPConn) {
 	}
 }
 
-// wait returns when the given bytes have passed the link, after all earlier ones.
+// wait returns when the given number of bytes has passed the link, after all earlier bytes.
 func (l *Link) wait(n int) {
 	l.mu.Lock()
 	if now := time.Now(); l.free.Before(now) {

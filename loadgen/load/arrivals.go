@@ -15,7 +15,7 @@ type arrivals struct {
 	taken  atomic.Int64
 	begun  atomic.Int64
 	late   lateness
-	chance *chance // Poisson; nil: evenly spaced
+	chance *chance // Poisson arrivals; nil: evenly spaced arrivals
 }
 
 func newArrivals(r *Run) *arrivals {
@@ -32,8 +32,8 @@ type chance struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	mean float64 // mean gap, ns
-	at   float64 // of the last arrival, ns after the start
-	span int64   // from the start to the deadline
+	at   float64 // time of the last arrival, ns after the start
+	span int64   // time from the start to the deadline, ns
 	due  int64   // number of arrivals so far that were due in this time
 }
 
@@ -47,7 +47,7 @@ func (c *chance) next() int64 {
 	return int64(c.at)
 }
 
-// before returns the number of arrivals until then, including those that no worker took.
+// before returns the number of arrivals before the time `end`, including those that no worker took.
 func (c *chance) before(end int64) int64 {
 	for int64(c.at) < end {
 		c.next()
@@ -71,7 +71,7 @@ func (a *arrivals) due(n int64) int64 {
 	return j.StartNs + int64(float64(j.RateFirst+n*j.RateStride)*1e9/j.Rate)
 }
 
-// next waits for the next operation and returns its due time (0 in a closed loop); false: the deadline has passed.
+// next waits for the next operation and returns its due time (0 in a closed loop). It returns false after the deadline.
 func (a *arrivals) next() (int64, bool) {
 	j := a.run.job
 	if j.Rate == 0 {
@@ -96,7 +96,7 @@ func (a *arrivals) next() (int64, bool) {
 	return due, true
 }
 
-// missed counts operations that were due before the deadline (or the end, if that came first) and never began.
+// missed returns the number of operations that were due before the deadline (or an early end) and never began.
 func (a *arrivals) missed() int64 {
 	j := a.run.job
 	if j.Rate == 0 {
@@ -115,9 +115,9 @@ func (a *arrivals) missed() int64 {
 	return max(0, n-a.begun.Load())
 }
 
-// pause sleeps in the kernel for precisely the given ns. The timers of the Go runtime may be a millisecond late on an
-// idle machine. The kernel adds 50 µs unless a thread disables this. Only this thread disables it, because otherwise the
-// runtime's monitor thread would wake three times as often.
+// pause sleeps in the kernel for exactly this number of ns, because timers of the Go runtime can be 1 ms late on an idle
+// machine. The kernel adds 50 µs, unless a thread disables this. Only the sleeping thread disables it. If all threads
+// did, the monitor thread of the Go runtime would wake three times as often.
 func pause(ns int64) {
 	if ns <= 0 {
 		return

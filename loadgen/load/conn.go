@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	readAhead   = 16 << 10 // so that the whole answer with a small object is one read
-	atOnce      = 1 << 20  // bytes given to the kernel between two activity marks of an upload
-	together    = 32 << 10 // smaller bodies are sent in one write with their head
-	mostOfError = 64 << 10 // maximum bytes of an error's answer
+	readAhead   = 16 << 10 // bytes of a read; the whole answer with a small object needs only one
+	atOnce      = 1 << 20  // bytes that are passed to the kernel between two activity marks of an upload
+	together    = 32 << 10 // bytes; smaller bodies are sent in one write together with the head
+	mostOfError = 64 << 10 // maximum number of bytes of an answer with an error
 	idle        = 5e8      // ns after which a connection is checked before it is used again
 	dialTimeout = 10 * time.Second
 )
 
 // target is an endpoint with the values that connections need.
 type target struct {
-	host, address string // for the Host header; for dialling
+	host, address string // value of the Host header; address for connecting
 	virtual       bool
 	region        string
 	tls           *tls.Config
@@ -61,14 +61,14 @@ func newTarget(e job.Endpoint) (*target, error) {
 		}
 		t.tls.RootCAs = x509.NewCertPool()
 		if !t.tls.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file = %s: holds no certificate in PEM", e.CAFile)
+			return nil, fmt.Errorf("ca_file = %s: contains no certificate in PEM format", e.CAFile)
 		}
 	}
 	return t, nil
 }
 
-// conn is a connection. It is dialled at its first use, and again if the server closed it or an answer was not read
-// completely. Only one goroutine uses it at a time, but another one may call abort.
+// conn is a connection. It is opened at its first use, and again if the server closed it or an answer was not read
+// completely. Only one goroutine uses it at a time, but another one can call abort.
 type conn struct {
 	run    *Run
 	target *target
@@ -79,7 +79,7 @@ type conn struct {
 	out    []byte
 	path   []byte
 	large  []byte       // for bodies that are longer than readAhead
-	alive  atomic.Int64 // time of the last byte or of the request's begin; 0: idle; aborted: abort was called
+	alive  atomic.Int64 // time of the last byte or of the begin of the request; 0: idle; aborted: abort was called
 	last   int64        // time when it became idle
 }
 
@@ -94,7 +94,7 @@ func (c *conn) close() {
 	}
 }
 
-// abort ends the operation in flight since that time with a time-out error.
+// abort ends the operation that is in flight since this time with a timeout error.
 func (c *conn) abort(since int64) {
 	if c.alive.CompareAndSwap(since, aborted) {
 		if open := c.net.Load(); open != nil {

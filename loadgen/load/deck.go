@@ -8,8 +8,9 @@ const (
 )
 
 // deck deals operations by their shares, as cards of a shuffled deck. In every round, each operation occurs according to
-// its share, in random order. So the mix is exact to a few operations in runs of any length. With independent draws,
-// 600 000 operations would deviate by 0.1 % in one run of eight. Fractions of a card are carried over to the next round.
+// its share, in random order. Therefore the mix is exact except for a few operations in runs of any length. With
+// independent draws, one in eight runs of 600 000 operations would deviate by 0.1 %. Fractions of a card are carried over
+// to the next round.
 type deck struct {
 	shares []float64 // their sum is 1
 	owed   []float64
@@ -53,7 +54,7 @@ func (d *deck) fill() {
 }
 
 // deal takes the first card whose operation is possible. Earlier cards wait until their operations are possible. If more
-// than `waiting` cards wait, the others are dropped and counted in `lost`. -1: no operation is possible.
+// than `waiting` cards wait, the others are dropped and counted in `lost`. It returns -1 if no operation is possible.
 func (d *deck) deal(possible func(kind int) bool) int {
 	tried := make([]bool, len(d.shares))
 	for i := 0; i <= len(d.cards) && i < 3*round; i++ {

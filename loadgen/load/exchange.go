@@ -22,16 +22,16 @@ type request struct {
 	md5           string
 }
 
-// answer is the answer of the server. first: when its head arrived.
+// answer is the answer of the server. `first` is the time when its head arrived.
 type answer struct {
 	status int
 	first  int64
 	size   int64
-	body   []byte // for errors, and if the operation needs it
+	body   []byte // set for errors, and if the operation needs it
 }
 
-// exchange sends a request and reads the answer. visit, if given, gets the bytes of a 2xx answer as they arrive. With
-// keep, the answer contains all of them. A status other than 2xx is not an error here.
+// exchange sends a request and reads the answer. If `visit` is not nil, it gets the bytes of a 2xx answer as they arrive.
+// With `keep`, the answer contains all bytes. A status other than 2xx is not an error here.
 func (c *conn) exchange(q *request, visit func([]byte), keep bool) (answer, error) {
 	c.alive.Store(c.run.now())
 	a, err := c.attempt(q, visit, keep)
@@ -48,7 +48,8 @@ func (c *conn) attempt(q *request, visit func([]byte), keep bool) (answer, error
 		return answer{}, err
 	}
 	if err := c.send(open, q); err != nil {
-		// The server may have refused the request and closed early. Then its answer explains more than the broken pipe.
+		// The server can refuse a request and close the connection early. Then its answer is a better explanation than the
+		// broken pipe.
 		open.SetReadDeadline(time.Now().Add(time.Second))
 		if a, also := c.receive(open, q, nil, false); also == nil {
 			c.head.SetConnectionClose()
@@ -187,7 +188,7 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 			return a, cut(err)
 		}
 	}
-	if !chunked { // the answer ends when the connection ends
+	if !chunked { // without chunks and length, the answer ends when the connection ends
 		c.head.SetConnectionClose()
 		return a, nil
 	}
@@ -238,7 +239,7 @@ var (
 	errEnded     = errors.New("the connection was closed in the middle of an answer")
 )
 
-// cut returns the error for an answer with a missing rest.
+// cut returns the error for an incomplete answer.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errEnded

@@ -10,11 +10,11 @@ import (
 
 const (
 	mostOfPage = 1000 // maximum keys of a page in S3
-	mostEmpty  = 10   // maximum number of pages of one listing without a key that announce more keys
+	mostEmpty  = 10   // maximum number of pages of one listing that have no key but announce more keys
 )
 
 // listing checks the keys of one folder as they arrive. The name of key n is its number, with the digits of the largest
-// number, below folders of its first `depth` digits: `4/2/427`. So names and numbers have the same order.
+// number, below folders of its first `depth` digits: `4/2/427`. Therefore names and numbers have the same order.
 type listing struct {
 	prefix       string
 	keys, digits int
@@ -158,7 +158,7 @@ func readPage(page []byte, take func(key []byte, size int64) error) (token strin
 	}
 	next, _, _ := inside(around, "<NextContinuationToken>", "</NextContinuationToken>")
 	if len(next) == 0 {
-		return "", keys, errors.New("more keys are promised, without a token")
+		return "", keys, errors.New("the page announces more keys, but has no token")
 	}
 	return html.UnescapeString(string(next)), keys, nil
 }

@@ -130,7 +130,7 @@ func TestForgedListingsAreErrorsByName(t *testing.T) {
 			}
 			return p, "", ""
 		}},
-		{"WrongAnswer", "without a token", func(p []string, after int) ([]string, string, string) { return p, "true", "" }},
+		{"WrongAnswer", "has no token", func(p []string, after int) ([]string, string, string) { return p, "true", "" }},
 		{"WrongAnswer", "not XML", only(func(p []string) []string { return []string{"f/4</Key></Contents>"} })},
 		{"PageTooLong", "5 keys in a page, at most 4", func(p []string, after int) ([]string, string, string) {
 			if after == 0 {

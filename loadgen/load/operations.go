@@ -27,7 +27,7 @@ type outcome struct {
 	number int // number of keys of a page; for whole listings, of pages
 }
 
-// do performs one operation. verify: compare the answer's bytes with the body's.
+// do performs one operation. With `verify`, it compares the bytes of the answer with the bytes of the body.
 func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	bucket := r.job.Buckets[t.bucket]
 	switch t.op {
@@ -68,10 +68,10 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		}
 		return r.list(l.main, t, bucket)
 	}
-	return outcome{}, fmt.Errorf("no operation %q", t.op)
+	return outcome{}, fmt.Errorf("there is no operation %q", t.op)
 }
 
-// asked makes one exchange and returns the error that its answer reports.
+// asked makes one exchange. If the answer reports an error, it returns this error.
 func (r *Run) asked(c *conn, q *request, visit func([]byte), keep bool) (answer, error) {
 	a, err := c.exchange(q, visit, keep)
 	if err == nil && a.status/100 != 2 {
@@ -85,7 +85,7 @@ func (r *Run) plain(c *conn, q *request) (outcome, error) {
 	return outcome{status: a.status}, err
 }
 
-// download reads [from, to) of an object. ranged: request that range, and accept only that range.
+// download reads [from, to) of an object. With `ranged`, it requests this range, and accepts only this range.
 func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, verify bool) (outcome, error) {
 	q := request{method: "GET", bucket: bucket, key: t.key}
 	if ranged {
@@ -124,8 +124,8 @@ func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, 
 }
 
 // rangeIs returns whether a Content-Range (`bytes 0-9/100`) is [from, to).
-func rangeIs(told []byte, from, to int64) bool {
-	span, _, ok := strings.Cut(strings.TrimPrefix(string(told), "bytes "), "/")
+func rangeIs(header []byte, from, to int64) bool {
+	span, _, ok := strings.Cut(strings.TrimPrefix(string(header), "bytes "), "/")
 	first, last, both := strings.Cut(span, "-")
 	a, err := strconv.ParseInt(first, 10, 64)
 	b, also := strconv.ParseInt(last, 10, 64)
@@ -229,8 +229,8 @@ func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 	return outcome{status: a.status}, err
 }
 
-// completed is nil if the answer says that an upload is complete: after a while, a server answers 200 and only then ends
-// the upload, so that the body may be an error, in any namespace, or break off.
+// completed returns nil if the answer reports that an upload is complete. A server that needs long answers 200 before it
+// completes the upload. Then the body can be an error, in any XML namespace, or incomplete.
 func completed(a answer) error {
 	var root struct{ XMLName xml.Name }
 	err := xml.Unmarshal(a.body, &root)

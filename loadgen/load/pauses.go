@@ -11,8 +11,8 @@ const (
 	mostPauses = 100
 )
 
-// Pauses are times in which this program did not run although its clock should have ticked: the host was stopped, or used
-// its cores for other programs. The store was not observed during a pause.
+// Pauses are times in which this program did not run although its clock should have ticked, because the host was
+// suspended or used its cores for other programs. The store was not observed during a pause.
 type Pauses struct {
 	Count     int64      `json:"count"`
 	SumNs     int64      `json:"sum_ns"`

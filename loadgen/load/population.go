@@ -22,8 +22,8 @@ type object struct {
 }
 
 // population is the set of objects of a mix. It assigns an object to each operation, so that no operation uses an object
-// that another one deletes or overwrites at the same time, and it checks the answers. After a failed operation, its object
-// may exist or not. It is not read any more, and a later DELETE removes it.
+// that another one deletes or overwrites at the same time, and it checks the answers. After a failed operation, it is not
+// known whether the object exists. It is not read any more, and a later DELETE removes it.
 type population struct {
 	run     *Run
 	mu      sync.Mutex
@@ -34,21 +34,21 @@ type population struct {
 	ready   []int // slots with existing objects
 	empty   []int
 	where   map[int]int      // number -> slot
-	left    []int            // numbers of failed operations: these objects may exist
+	left    []int            // numbers of objects of failed operations, which may exist
 	doubted map[int]struct{} // all numbers that were ever in `left`
 	next    int              // number of the next new object
 	stamp   int64            // counts changes
 	listing int              // listings in flight
 	deleted []int            // numbers deleted while listings are in flight
-	place   int              // of the next listing
+	place   int              // place of the next listing
 	over    int64
 }
 
 // Mixed is the summary of a mix.
 type Mixed struct {
-	There       int              `json:"there"`       // objects
-	Left        int              `json:"left"`        // objects of failed operations, which may exist or not
-	New         int              `json:"new"`         // names given to uploads
+	There       int              `json:"there"`       // number of objects at the end
+	Left        int              `json:"left"`        // number of objects of failed operations, which may exist
+	New         int              `json:"new"`         // number of names given to uploads
 	Overwritten int64            `json:"overwritten"` // uploads to existing names
 	Lost        map[string]int64 `json:"lost"`        // operations of the mix that were never possible
 }
@@ -85,7 +85,7 @@ func (p *population) upload(n int) job.Upload {
 
 func (p *population) key(n int) string { return uploaded(p.upload(n).Prefix, n) }
 
-// restore adds a slot to the ready ones, hold removes it.
+// restore adds a slot to the ready slots, and hold removes it.
 func (p *population) restore(slot int) {
 	p.slots[slot].at = len(p.ready)
 	p.ready = append(p.ready, slot)
@@ -114,7 +114,7 @@ func (p *population) idle() int {
 	return -1
 }
 
-// task returns the next operation of the mix; nil if the run ended while none was possible.
+// task returns the next operation of the mix; nil if the run ended while no operation was possible.
 func (p *population) task(w *worker) *task {
 	for !p.run.halt.Load() {
 		p.mu.Lock()
@@ -162,7 +162,7 @@ func (p *population) give(t *task) bool {
 	return true
 }
 
-// givePut assigns a new name if the maximum is not reached, else an object to overwrite.
+// givePut assigns a new name if the maximum is not reached, otherwise an object to overwrite.
 func (p *population) givePut(t *task) bool {
 	if last := len(p.empty) - 1; last >= 0 {
 		t.slot, p.empty = p.empty[last], p.empty[:last]
@@ -239,7 +239,7 @@ func (p *population) abandon(t *task) {
 	}
 }
 
-func (p *population) told() *Mixed {
+func (p *population) summary() *Mixed {
 	out := &Mixed{There: len(p.ready), Left: len(p.left), New: p.next - len(p.run.job.Population.Start), Overwritten: p.over, Lost: map[string]int64{}}
 	for kind, n := range p.deck.lost {
 		if n > 0 {

@@ -12,8 +12,8 @@ import (
 // job, the number of the key (8 bytes) and its generation (4 bytes), little-endian.
 const stampSize = job.StampSize
 
-// slot is a place for one object of a worker. After an operation with an unknown result, its key is not used again, so
-// that late effects of this operation cannot disturb the expectation for later ones.
+// slot is a place for one object of a worker. After an operation with an unknown result, its key is not used again,
+// because a late effect of this operation could change the result of later operations.
 type slot struct {
 	number     int // number of the key
 	generation uint32

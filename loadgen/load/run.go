@@ -1,4 +1,4 @@
-// Package load has the workers, which perform operations until the deadline and record the result of each.
+// Package load contains the workers, which perform operations until the deadline and record the result of each.
 package load
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const (
 	buffersOfAll  = 64 << 20 // bytes for the buffers of long bodies, over all connections
-	largestPiece  = 64 << 10 // fits into a core's own cache: with 1 MiB, GETs of 100 MB reached only three quarters of the rate
+	largestPiece  = 64 << 10 // fits into the cache of a core; with 1 MiB, GETs of 100 MB reached only 75 % of the rate
 	smallestPiece = 32 << 10
 )
 
@@ -35,7 +35,7 @@ type Run struct {
 	workers []*worker
 	conns   []*conn
 	bodies  [][]byte
-	pool    *population // of a mix
+	pool    *population // population of a mix
 	inParts bool
 	piece   int
 	most    int // maximum number of threads that run Go code
@@ -43,7 +43,7 @@ type Run struct {
 	// wallAt has the wall clock and the monotonic clock, read together once, so that a step of the wall clock does not
 	// affect the records.
 	wallAt time.Time
-	offset int64 // of the coordinator's clock relative to this host's, ns
+	offset int64 // offset of the coordinator's clock from this host's clock, ns
 	ctx    context.Context
 	cancel context.CancelFunc
 	halt   atomic.Bool // do not begin further operations
@@ -57,10 +57,10 @@ type Run struct {
 	mu                                      sync.Mutex
 	messages                                map[string]string // first message of each class
 	book                                    *ledger.Book      // nil: no ledger
-	broken                                  error             // why the run is invalid
+	broken                                  error             // reason why the run is invalid
 }
 
-// Summary has the results that are not in the records.
+// Summary contains the results that are not in the records.
 type Summary struct {
 	records.Totals
 	Requests    map[string]int32  `json:"requests_per_operation"`
@@ -79,7 +79,7 @@ type Summary struct {
 	Mixed       *Mixed            `json:"mixed,omitempty"`
 }
 
-// Listed has the sums over listings of whole folders: pages, their keys, bytes of their XML.
+// Listed contains the sums over listings of whole folders: pages, their keys, bytes of their XML.
 type Listed struct {
 	Pages int64 `json:"pages"`
 	Keys  int64 `json:"keys"`
@@ -107,7 +107,7 @@ func New(j *job.Job) (*Run, error) {
 		r.targets = append(r.targets, t)
 	}
 	if len(r.targets) > records.MostEndpoints {
-		return nil, fmt.Errorf("endpoints: %d of them; at most %d", len(r.targets), records.MostEndpoints)
+		return nil, fmt.Errorf("endpoints: there are %d, but at most %d are possible", len(r.targets), records.MostEndpoints)
 	}
 	for _, name := range j.Bodies {
 		body, err := mapped(name, j.ObjectSize)
@@ -189,8 +189,8 @@ func (r *Run) object(kind, number int) string {
 	return uploaded(r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
 }
 
-// Connect dials all connections. An untrusted certificate is an error. If a server does not answer, Connect stops
-// dialling, and the operations report the error.
+// Connect opens all connections. An untrusted certificate is an error. If a server does not answer, Connect stops, and
+// the operations report the error.
 func (r *Run) Connect() error {
 	var all sync.WaitGroup
 	var silent atomic.Bool
@@ -230,7 +230,7 @@ func (r *Run) Connect() error {
 
 func (r *Run) wall() time.Time { return r.wallAt.Add(time.Since(r.wallAt)) }
 
-// now returns the time of the coordinator's clock. On another host, the environment has the difference of the clocks.
+// now returns the time of the coordinator's clock. On another host, an environment variable has the clocks' difference.
 func (r *Run) now() int64 { return r.wallAt.UnixNano() + r.offset + int64(time.Since(r.wallAt)) }
 
 // ClockOffset is the name of the variable with the nanoseconds to add to this host's clock.
@@ -268,8 +268,8 @@ func (r *Run) fail(err error) {
 	r.Stop()
 }
 
-// Do works from the start to the deadline, and at most slightly longer than `drain_s` after it. It calls progress
-// repeatedly and at the end.
+// Do works from the start to the deadline, and then waits for operations in flight for about `drain_s` at most. It calls
+// progress repeatedly and at the end.
 func (r *Run) Do(progress func(Sums)) Summary {
 	r.plan.StartNs = r.job.StartNs
 	for r.now() < r.job.StartNs {
@@ -306,7 +306,7 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	out.Compared, out.Differ, out.Dials, out.Connections = r.compared.Load(), r.differ.Load(), r.dials.Load(), r.mostOpen.Load()
 	out.Listed = Listed{r.pages.Load(), r.keys.Load(), r.listBytes.Load()}
 	if r.pool != nil {
-		out.Mixed = r.pool.told()
+		out.Mixed = r.pool.summary()
 	}
 	out.Threads = runtime.GOMAXPROCS(0)
 	return out

@@ -11,7 +11,7 @@ import (
 // task is an operation to do. number is the index in the job's objects, the number of the upload, or the number of
 // objects of an operation on several objects.
 type task struct {
-	kind         int // in the job's mix
+	kind         int // index in the job's mix
 	op           string
 	number       int
 	bucket       int
@@ -23,9 +23,9 @@ type task struct {
 	generation   uint32
 	stamp        []byte // replaces the first bytes of the body
 	continuation string
-	size         int64 // of the object
-	// Of a mix: the object's place (-1: none any more), whether an upload overwrites; of a listing: folder, the key behind
-	// which the page begins, and what had changed before.
+	size         int64 // size of the object
+	// For a mix: the object's place (-1 if it is removed), and whether an upload overwrites. For a listing: the folder, the
+	// key after which the page begins, and the number of changes before it.
 	slot          int
 	over          bool
 	prefix, after string
@@ -83,8 +83,8 @@ func named(j *job.Job, worker int) source {
 // uploaded returns the key of an upload.
 func uploaded(prefix string, number int) string { return fmt.Sprintf("%s%08d", prefix, number) }
 
-// reads returns all objects, each once before any is repeated. All workers share one shuffled order. Each uses its own
-// start and step, which are new in every turn, so that no worker needs memory for its own order.
+// reads returns all objects repeatedly, each of them once in every turn. All workers share one shuffled order, so that
+// they need no memory for separate orders. Each worker uses a different start and step, which are new in every turn.
 func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, worker int, rng *rand.Rand) source {
 		if j.Once {
@@ -148,7 +148,7 @@ func coprime(n int, rng *rand.Rand) int {
 	}
 }
 
-// ranges returns one range of each object of `reads`, or all its ranges from the beginning to the end.
+// ranges returns one range of each object of `reads`, or all its ranges from its beginning to its end.
 func ranges(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, worker int, rng *rand.Rand) source {
 		return rangesOf(j, reads(order)(j, worker, rng), rng)

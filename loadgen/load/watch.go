@@ -11,7 +11,7 @@ const (
 	progressEvery = 200 * time.Millisecond
 )
 
-// Sums has the numbers of operations so far.
+// Sums contains the numbers of operations so far.
 type Sums struct {
 	Operations int64 `json:"operations"` // objects of successful operations
 	Errors     int64 `json:"errors"`     // objects of failed operations
@@ -20,7 +20,7 @@ type Sums struct {
 	Open       int64 `json:"connections"`
 }
 
-// watch ends operations without activity for too long, and all operations at the end.
+// watch ends operations that had no activity for too long, and all operations at the end.
 func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	silent, last := int64(r.job.TimeoutS*1e9), r.job.Ends()
 	tick := time.NewTicker(watchEvery)

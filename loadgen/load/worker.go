@@ -119,8 +119,9 @@ func (w *worker) work(due *arrivals) {
 // enough answers detect, with a probability of 95 %, that 1 % of all are wrong (0.99^299 = 0.05).
 const enough = 300
 
-// compares returns whether the answer is compared with the object's content: the first one and every n-th. While there is
-// spare CPU time, further answers are compared, so that `enough` of them are spread over a run of any length.
+// compares returns whether the answer is compared with the object's content. This is done for the first answer and every
+// n-th answer. While there is spare CPU time, further answers are compared, so that `enough` of them are spread over a
+// run of any length.
 func (w *worker) compares(t *task) bool {
 	r, every := w.run, int64(w.run.job.Verify)
 	if every == 0 || len(r.bodies) == 0 || (t.op != job.Get && t.op != job.GetRange) {
@@ -159,7 +160,7 @@ func (w *worker) ended(t *task, ok bool, now int64) {
 	}
 }
 
-// turn returns the number of an operation among those of which every n-th is compared; in a mix, among the GETs.
+// turn returns the number of an operation, from which it is decided whether it is the n-th; in a mix, only GETs count.
 func (w *worker) turn(t *task) int64 {
 	if w.run.pool == nil {
 		return w.begun
@@ -219,12 +220,12 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 	w.notes.Note(&o)
 }
 
-// short cuts a message so that it fits a record.
+// short cuts a message to the length that a record can store.
 func short(s string) string {
 	return strings.ToValidUTF8(s[:min(300, len(s))], "?")
 }
 
-// task returns the next task, of an operation drawn by the shares of the mix; nil if all are finished.
+// task returns the next task. Its operation is drawn by the shares of the mix. It returns nil if all are finished.
 func (w *worker) task() *task {
 	if w.rewrite != nil {
 		return w.rewrite.task()

@@ -39,12 +39,12 @@ type Proxy struct {
 	Seed   uint64
 	Below  string
 
-	mu   sync.Mutex
-	rng  *rand.Rand
-	keys map[string]*key
-	told map[string]int // faults so far, by kind
-	once sync.Once
-	away *http.Client
+	mu     sync.Mutex
+	rng    *rand.Rand
+	keys   map[string]*key
+	faults map[string]int // faults so far, by kind
+	once   sync.Once
+	away   *http.Client
 }
 
 // content identifies the object of a path by a checksum of its bytes.
@@ -55,10 +55,10 @@ type content struct {
 
 // key is the state of one path.
 type key struct {
-	acked content // as acknowledged to the client
-	real  content // as stored by the server
-	body  []byte  // of the last acknowledged write, if a fault may need it
-	serve []byte  // served instead of the server's object
+	acked content // content that was acknowledged to the client
+	real  content // content that the server stores
+	body  []byte  // body of the last acknowledged write, if a fault may need it
+	serve []byte  // content that is served instead of the server's object
 	lie   string  // kind of the last fault
 }
 
@@ -66,8 +66,8 @@ var sums = maphash.MakeSeed()
 
 func holds(body []byte) content { return content{true, maphash.Bytes(sums, body)} }
 
-// stands returns whether the served object differs from the acknowledged one.
-func (k *key) stands() bool {
+// wrong returns whether the served object differs from the acknowledged one.
+func (k *key) wrong() bool {
 	served := k.real
 	if k.serve != nil {
 		served = holds(k.serve)
@@ -76,22 +76,22 @@ func (k *key) stands() bool {
 }
 
 // Sums counts all faults so far, and those that no later write repaired, by kind.
-func (p *Proxy) Sums() (told, standing map[string]int) {
+func (p *Proxy) Sums() (all, unrepaired map[string]int) {
 	p.once.Do(p.begin)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	standing = map[string]int{}
+	unrepaired = map[string]int{}
 	for _, k := range p.keys {
-		if k.stands() {
-			standing[k.lie]++
+		if k.wrong() {
+			unrepaired[k.lie]++
 		}
 	}
-	return maps.Clone(p.told), standing
+	return maps.Clone(p.faults), unrepaired
 }
 
 func (p *Proxy) begin() {
 	p.rng = rand.New(rand.NewPCG(p.Seed, 0))
-	p.keys, p.told = map[string]*key{}, map[string]int{}
+	p.keys, p.faults = map[string]*key{}, map[string]int{}
 	p.away = &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 1 << 12, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -196,7 +196,7 @@ func (p *Proxy) write(w http.ResponseWriter, q *http.Request, body []byte) {
 	}
 	if lie != "" {
 		k.lie = lie
-		p.told[lie]++
+		p.faults[lie]++
 	}
 }
 
@@ -241,7 +241,7 @@ func Kinds(text string) ([]string, error) {
 	kinds := strings.Split(text, ",")
 	for _, kind := range kinds {
 		if !slices.Contains(All, kind) {
-			return nil, fmt.Errorf("%q is not a kind of fault: none, all, or some of %s", kind, strings.Join(All, ","))
+			return nil, fmt.Errorf("%q is not a kind of fault: use none, all, or some of %s", kind, strings.Join(All, ","))
 		}
 	}
 	return kinds, nil

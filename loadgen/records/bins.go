@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// BinNs is the default width of a bin. edges are the upper ends of the buckets of its histogram; each bucket is a fiftieth
-// wider than the one below. They are the same as in storelab.engines.common.bins, so that records of all engines can be
+// BinNs is the default width of a bin. edges are the upper ends of the buckets of its histogram. Each bucket is 2 % wider
+// than the bucket below. They are the same as in storelab.engines.common.bins, so that records of all engines can be
 // added.
 const BinNs = 100_000_000
 

@@ -11,8 +11,8 @@ const (
 	packedBytes  = int(unsafe.Sizeof(packed{}))
 )
 
-// blocks is memory for packed operations outside of Go's heap. Go's collector allows as much garbage as memory in use, so
-// that 5 million operations would need their 120 MB twice. Pages that are not touched need no memory.
+// blocks is memory for packed operations outside of Go's heap. On Go's heap, garbage can be as large as the memory in
+// use, so that 5 million operations would need their 120 MB twice. Unused pages need no memory.
 type blocks struct {
 	free []byte
 }
@@ -49,11 +49,11 @@ func (b *blocks) take(due, size bool) (ops []packed, times, sizes []int64) {
 	return unsafe.Slice((*packed)(first), n)[:0], times, sizes
 }
 
-// drop gives a chunk's memory back to the system; it must not be read afterwards.
+// drop returns the memory of a chunk to the system. The chunk must not be read afterwards.
 func (c *chunk) drop() {
 	if cap(c.ops) > 0 {
 		whole := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.ops))), blockBytes)
-		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // after an error the memory is only kept
+		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // after an error, the memory stays in use, which does no harm
 	}
 	*c = chunk{}
 }

@@ -28,7 +28,7 @@ type Plan struct {
 // Kind is one of the job's operations.
 type Kind struct {
 	Op       string
-	Bytes    int64 // of a successful operation
+	Bytes    int64 // number of bytes of a successful operation
 	Requests int32
 	Many     bool  // the number is a count of objects
 	Paged    bool  // the number is the number of its requests
@@ -142,7 +142,7 @@ const (
 // rowsPerGroup limits the memory of writing.
 const rowsPerGroup = 128 * 1024
 
-// Totals are sums over all operations: objects and bytes of the successful ones, objects of the failed ones.
+// Totals are sums over all operations: objects and bytes of successful operations, and objects of failed operations.
 type Totals struct {
 	Operations int64            `json:"operations"`
 	Bytes      int64            `json:"bytes"`
@@ -162,7 +162,7 @@ func (t *Totals) add(p *Plan, class int, count, bytes int64) {
 	t.ByClass[p.classes[class-1]] += count
 }
 
-// Write writes everything that was flushed into a file: under a temporary name, synced, then renamed.
+// Write writes all flushed operations to a file, which has a temporary name until it is complete and synced.
 func (k *Keeper) Write(path string) (Totals, error) {
 	totals := Totals{ByClass: map[string]int64{}}
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())

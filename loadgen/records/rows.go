@@ -4,13 +4,13 @@ package records
 
 import "sync"
 
-// Op is one operation. Times are nanoseconds since the agreed start. First may be 0: unknown. Due may be 0: closed
+// Op is one operation. Times are in nanoseconds since the agreed start. First is 0 if it is unknown. Due is 0 in a closed
 // loop.
 type Op struct {
 	Start, Lasted int64 // Start at least 0; both below 2^44 (4.8 hours)
 	First         int64 // head of the answer, since Start
 	Due           int64
-	Size          int64 // bytes, where operations differ
+	Size          int64 // bytes, if operations have different sizes
 	Kind          int   // index in Plan.Ops
 	Class         int   // 0: success; else index + 1 in the classes of errors
 	Status        int   // HTTP; 0: no answer
@@ -18,8 +18,8 @@ type Op struct {
 	Endpoint      int
 }
 
-// packed is an Op without Due and Size: three words, each with 44 bits of a time and 20 other bits. The 60 other bits are:
-// object 32, kind 3, class 7, status 10, endpoint 8.
+// packed is an Op without Due and Size. It has three words, each with 44 bits of a time and 20 other bits. The 60 other
+// bits are: object 32, kind 3, class 7, status 10, endpoint 8.
 type packed [3]uint64
 
 const (
@@ -60,7 +60,7 @@ type chunk struct {
 // full returns whether the block is full.
 func (c *chunk) full() bool { return len(c.ops) == cap(c.ops) }
 
-// Keeper collects the operations of all workers: single operations up to Most; with more, all of them as bins.
+// Keeper collects the operations of all workers. If there are more than Most operations, it stores all of them as bins.
 type Keeper struct {
 	plan   *Plan
 	mu     sync.Mutex
@@ -76,7 +76,7 @@ func NewKeeper(plan *Plan) *Keeper { return &Keeper{plan: plan} }
 // Worker returns the place where one worker records its operations.
 func (k *Keeper) Worker(number int) *Worker { return &Worker{keeper: k, chunk: chunk{worker: number}} }
 
-// Worker is one worker's place. Not safe for concurrent use.
+// Worker is the place where one worker records its operations. It is not safe for concurrent use.
 type Worker struct {
 	keeper *Keeper
 	chunk  chunk
@@ -84,7 +84,7 @@ type Worker struct {
 
 // Note records one operation.
 func (w *Worker) Note(o *Op) {
-	if w.chunk.full() { // so that it takes the lock only once per block
+	if w.chunk.full() { // the lock is needed only once per block
 		w.Flush()
 		w.begin()
 	}

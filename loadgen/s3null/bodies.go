@@ -16,8 +16,7 @@ type Body struct {
 	ETag string
 }
 
-// Bodies are the files of one folder, each mapped at its first request. They never change, so that a name always has the
-// same content.
+// Bodies are the files of one folder. Each is mapped at its first request. A name always has the same content.
 type Bodies struct {
 	folder string
 	lock   sync.RWMutex
@@ -29,7 +28,7 @@ func Open(folder string) *Bodies {
 	return &Bodies{folder: folder, known: map[string]*Body{}}
 }
 
-// Of returns the body of an object. Its name is the last but one component of the key; nil if it does not exist.
+// Of returns the body of an object, or nil if it does not exist. Its name is the second last component of the key.
 func (b *Bodies) Of(key string) *Body {
 	end := strings.LastIndexByte(key, '/')
 	if end < 1 {

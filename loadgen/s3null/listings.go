@@ -8,23 +8,23 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A folder of keys exists without having been written if its name describes its keys, like the names of storelab's data
-// sets: `…/keys-100B-1000x1-depth2/keys/` has 1000 keys of 100 B in each bucket, below two levels of folders
-// (docs/listings.md).
+// A folder of keys can be listed although it was never written, if its name describes its keys like the names of
+// storelab's data sets: `…/keys-100B-1000x1-depth2/keys/` has 1000 keys of 100 B in each bucket, below two levels of
+// folders (docs/listings.md).
 var keysNamed = regexp.MustCompile(`(?:^|/)keys-(\d{1,15})([kMGTP]?i?B)-(\d{1,7})x\d+(?:-depth(\d))?(?:-a\d+)?/keys/$`)
 
 var units = map[string]int64{
 	"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50,
 }
 
-const mostListed = 1000 // keys of a page
+const mostListed = 1000 // maximum number of keys of a page
 
 type folder struct {
 	keys, depth, digits int
 	size                string
 }
 
-// folderOf returns the folder that a prefix names; it has no keys if the prefix names no folder.
+// folderOf returns the folder of a prefix. It has no keys if the prefix does not describe a folder.
 func folderOf(prefix string) folder {
 	told := keysNamed.FindStringSubmatch(prefix)
 	if told == nil || units[told[2]] == 0 {

@@ -1,9 +1,9 @@
-// Package s3null answers S3 requests at almost no cost.
+// Package s3null answers S3 requests with almost no work.
 //
-// Objects exist without having been written: the last two components of a key are `<body>/<n>`, and the object's
+// Clients can read objects that were never written: the last two components of a key are `<body>/<n>`, and the object's
 // content is the file <body> in the folder of bodies. Uploads are read and discarded. Lists are empty, unless the name of
-// the folder describes its keys (listings.go). Deletions succeed, signatures are not checked. An answer has the headers
-// and the XML that s5cmd, s3fs, boto3 and obstore need.
+// the folder describes its keys (listings.go). Deletions succeed, and signatures are not checked. An answer has the
+// headers and the XML that s5cmd, s3fs, boto3 and obstore need.
 package s3null
 
 import (
@@ -22,7 +22,7 @@ const Health = "health"
 
 const (
 	modified  = "Mon, 13 Apr 2015 00:00:00 GMT"
-	etag      = `"d41d8cd98f00b204e9800998ecf8427e"` // of every upload, because uploads are not read back
+	etag      = `"d41d8cd98f00b204e9800998ecf8427e"` // ETag of every upload, because uploads are not read back
 	uploadID  = "null"
 	namespace = ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`
 	header    = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
@@ -33,7 +33,7 @@ var sinks = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 // A Server answers with these bodies.
 type Server struct{ Bodies *Bodies }
 
-// HTTP returns an HTTP server without time-outs or a limit of uploads. It keeps connections open.
+// HTTP returns an HTTP server without timeouts and without a limit of uploads. It keeps connections open.
 func (s *Server) HTTP() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.Handle,
@@ -164,7 +164,7 @@ func drain(ctx *fasthttp.RequestCtx) {
 	sinks.Put(sink)
 }
 
-// put answers an upload, of an object or of a part; a copy; a new bucket.
+// put answers requests to upload an object or a part, to copy an object, and to create a bucket.
 func put(ctx *fasthttp.RequestCtx) {
 	if len(ctx.Request.Header.Peek("X-Amz-Copy-Source")) > 0 {
 		xml(ctx, "<CopyObjectResult"+namespace+"><LastModified>2015-04-13T00:00:00.000Z</LastModified><ETag>"+quoted(etag)+"</ETag></CopyObjectResult>")
@@ -173,7 +173,7 @@ func put(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set("Etag", etag)
 }
 
-// post answers the beginning and the end of an upload in parts, and the deletion of several objects.
+// post answers requests to begin or end a multipart upload, and to delete several objects.
 func post(ctx *fasthttp.RequestCtx, bucket, key string) {
 	args := ctx.QueryArgs()
 	switch {

@@ -1,8 +1,8 @@
-// Package sigv4 signs S3 requests with AWS Signature Version 4 at the cost of two hashes and an HMAC.
+// Package sigv4 signs S3 requests with AWS Signature Version 4. A signature needs only two hashes and an HMAC.
 //
 // The available signers (AWS SDK, minio-go) need a net/http request, and take several times as long as the rest of an
-// operation here. The test of this package compares it with the signer of the AWS SDK. Definition: "Signature Version 4
-// signing process", AWS General Reference.
+// operation here. The test of this package compares it with the signer of the AWS SDK. "Signature Version 4 signing
+// process" in the AWS General Reference defines the signature.
 package sigv4
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Unsigned is for a body that is not hashed; Empty is the SHA-256 of an empty body.
+// Unsigned is the value for a body that is not hashed. Empty is the SHA-256 of an empty body.
 const (
 	Unsigned = "UNSIGNED-PAYLOAD"
 	Empty    = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

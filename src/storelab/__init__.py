@@ -8,7 +8,7 @@ __version__ = "0.2.0"
 
 
 def quiet(*_: object) -> None:
-    """Exit on Ctrl-C while the command `storelab` loads its modules, until `cli.main` takes over."""
+    """Exit on Ctrl-C while the command `storelab` imports its modules. Later, `cli.main` handles Ctrl-C."""
     os._exit(130)
 
 
@@ -22,7 +22,7 @@ def use_utf8() -> None:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
-# Only for commands, not for a program that imports this package.
+# The lines below have an effect only in commands, not in a program that imports this package.
 _COMMAND = sys.argv[0].endswith("/storelab") or sys.orig_argv[1:3] == ["-m", "storelab"]
 if _COMMAND or sys.argv[0].endswith(("/snakemake", "/snakemake/__main__.py")):  # the Snakefile also reads files
     use_utf8()

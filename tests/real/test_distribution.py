@@ -121,9 +121,9 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
 def test_point_without_enough_time_fails(campaign):
     config, points = campaign(short={"workload": "publish", "duration": "100 ms", "axes": {"days": 6}})
     plan_file.write(config, points, WORKLOADS)
-    with pytest.raises(MeasurementFailed, match=r"of 6 days done, .*raise `duration`"):
+    with pytest.raises(MeasurementFailed, match=r"of 6 days done, .*set a longer `duration`"):
         point.point(config, points, points[0].key)
-    assert "raise `duration`" in records.read_json(config.raw / points[0].key / "failed.json")["reason"]
+    assert "set a longer `duration`" in records.read_json(config.raw / points[0].key / "failed.json")["reason"]
 
 
 @pytest.mark.parametrize(

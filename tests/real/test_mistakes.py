@@ -48,7 +48,7 @@ def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=i
 
 MISTAKES = [  # arguments, words of the one line
     (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
-    (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
+    (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with a unit"),
     (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
     (["--set", "stores_to_measure=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),

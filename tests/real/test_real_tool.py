@@ -184,6 +184,6 @@ def test_deadline_in_mid_day_leaves_no_process(proxy, keys, tmp_path):
         return False
 
     held(proxy, in_the_middle)
-    with pytest.raises(MeasurementFailed, match=r"of 3 days done, .*raise `duration`"):
+    with pytest.raises(MeasurementFailed, match=r"of 3 days done, .*set a longer `duration`"):
         point.point(short, [planned], planned.key)
     all_ended()

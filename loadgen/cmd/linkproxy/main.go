@@ -20,13 +20,13 @@ import (
 var version = "unknown" // set by the linker: hash of the sources
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "address and port to listen at; port 0: any")
+	listen := flag.String("listen", "127.0.0.1:0", "address and port to listen on; port 0 means any free port")
 	target := flag.String("target", "", "address and port of the server")
-	delay := flag.Duration("delay", 0, "added to each request, for example 20ms")
-	rate := flag.Float64("rate", 0, "bits per second towards the clients, of all connections together; 0: not shaped")
-	tell := flag.Bool("version", false, "print the version and end")
+	delay := flag.Duration("delay", 0, "delay of each request, for example 20ms")
+	rate := flag.Float64("rate", 0, "rate of all connections together towards the clients, in bits per second; 0: not shaped")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
-	if *tell {
+	if *showVersion {
 		fmt.Println(version)
 		return
 	}
@@ -43,7 +43,7 @@ func serve(listen, target string, delay time.Duration, rate float64) error {
 		return fmt.Errorf("-target: %q is not an address with a port", target)
 	}
 	if delay < 0 || rate < 0 {
-		return fmt.Errorf("-delay and -rate: at least 0")
+		return fmt.Errorf("-delay and -rate must be 0 or more")
 	}
 	socket, err := net.Listen("tcp", listen)
 	if err != nil {

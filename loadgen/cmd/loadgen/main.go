@@ -2,9 +2,10 @@
 //
 // It reads one JSON job from standard input (see package job and docs/loadgen.md), and credentials from
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. It writes one JSON object per line to standard error:
-// {"ready": …} when everything is connected, {"progress": …} five times a second, {"summary": …} at the end, after it
-// has written the records. Exit status: 0; 1 if the records or the ledger could not be written; 2 for an invalid job,
-// with one line of text and without records; 130 or 143 if a signal ended it early, with the records so far.
+// {"ready": …} when all connections exist, {"progress": …} five times a second, {"summary": …} at the end, after it has
+// written the records. The exit status is 0 after success, 1 if the records or the ledger could not be written, and 2
+// for an invalid job, with one line of text and without records. It is 130 or 143 if a signal ended the run early; then
+// the records contain the operations so far.
 package main
 
 import (
@@ -27,13 +28,13 @@ import (
 var version = "unknown" // set by the linker: hash of the sources
 
 // garbage is the maximum size of garbage in percent of the memory in use. It is less than Go's default of 100, because
-// the records need memory. No cost in CPU time could be measured.
+// the records need memory. A cost in CPU time could not be measured.
 const garbage = 40
 
 func main() {
-	tell := flag.Bool("version", false, "print the version and end")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
-	if *tell {
+	if *showVersion {
 		fmt.Println(version)
 		return
 	}
@@ -43,14 +44,14 @@ func main() {
 	os.Exit(run(os.Stdin))
 }
 
-// said ensures that lines on standard error are not mixed.
-var said sync.Mutex
+// printing ensures that lines on standard error are not mixed.
+var printing sync.Mutex
 
 func say(what string, value any) {
 	line, err := json.Marshal(map[string]any{what: value})
 	if err == nil {
-		said.Lock()
-		defer said.Unlock()
+		printing.Lock()
+		defer printing.Unlock()
 		os.Stderr.Write(append(line, '\n'))
 	}
 }
@@ -64,7 +65,7 @@ func run(in io.Reader) int {
 	lines := bufio.NewReaderSize(in, 1<<20)
 	text, err := lines.ReadBytes('\n')
 	if err != nil && !(errors.Is(err, io.EOF) && len(text) > 0) {
-		return refuse(errors.New("no job on standard input: give one JSON object in one line"))
+		return refuse(errors.New("there is no job on standard input: write one JSON object in one line"))
 	}
 	j, err := job.Parse(text)
 	if err != nil {
@@ -74,7 +75,7 @@ func run(in io.Reader) int {
 	if err != nil {
 		return refuse(err)
 	}
-	text = nil // it may be large
+	text = nil // free this memory, because the text can be large
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if err := r.Connect(); err != nil {
@@ -94,7 +95,7 @@ func run(in io.Reader) int {
 		select {
 		case got := <-second:
 			if len(got.text) == 0 {
-				return refuse(errors.New("no times on standard input: give start_ns and deadline_ns in a second line"))
+				return refuse(errors.New("there are no times on standard input: write start_ns and deadline_ns in a second line"))
 			}
 			if err := j.Times(got.text); err != nil {
 				return refuse(err)

@@ -1,7 +1,8 @@
 // Command lossyproxy is an S3 proxy that acknowledges some writes without storing them; see package lossy.
 //
-// It writes {"port": …} to standard output when it listens. At the end, on SIGTERM or SIGINT, it writes
-// {"told": …, "standing": …}: the numbers of faults by kind, all of them and those that no later write repaired.
+// It writes {"port": …} to standard output when it listens. At the end, on SIGTERM or SIGINT, it writes the numbers of
+// faults by kind: {"told": …, "standing": …}. The first number counts all faults, and the second those that no later
+// write repaired.
 package main
 
 import (
@@ -20,15 +21,15 @@ import (
 var version = "unknown" // set by the linker: hash of the sources
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "address and port to listen at; port 0: any")
+	listen := flag.String("listen", "127.0.0.1:0", "address and port to listen on; port 0 means any free port")
 	target := flag.String("target", "", "address and port of the server")
 	lies := flag.String("lies", "all", "none, all, or some of drop,flip,stale,resurrect")
-	every := flag.Int("every", 1000, "falsify one write of this many")
-	seed := flag.Uint64("seed", 1, "seed of the draws")
-	below := flag.String("below", "/put/", "falsify only keys whose path contains this")
-	tell := flag.Bool("version", false, "print the version and end")
+	every := flag.Int("every", 1000, "one of this number of writes has a fault")
+	seed := flag.Uint64("seed", 1, "seed of the random numbers")
+	below := flag.String("below", "/put/", "only writes whose path contains this text can have a fault")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
-	if *tell {
+	if *showVersion {
 		fmt.Println(version)
 		return
 	}
@@ -49,7 +50,7 @@ func serve(listen, target, lies string, every int, seed uint64, below string) er
 		return fmt.Errorf("-lies: %w", err)
 	}
 	if every < 1 {
-		return fmt.Errorf("-every = %d: at least 1", every)
+		return fmt.Errorf("-every = %d: must be 1 or more", every)
 	}
 	socket, err := net.Listen("tcp", listen)
 	if err != nil {

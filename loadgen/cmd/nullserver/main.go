@@ -1,4 +1,5 @@
-// Command nullserver answers S3 requests at almost no cost. The rate of a client against it is the client's own limit.
+// Command nullserver answers S3 requests with almost no work. The rate that a client reaches with it is the client's
+// limit.
 //
 // It does not check signatures and stores nothing; see package s3null. It ends on SIGTERM and SIGINT.
 package main
@@ -17,13 +18,13 @@ import (
 var version = "unknown" // set by the linker: hash of the sources
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:25000", "address and port to listen at")
-	bodies := flag.String("bodies", "", "folder of the bodies that objects have")
-	cert := flag.String("cert", "", "certificate chain (PEM): speak https")
+	listen := flag.String("listen", "127.0.0.1:25000", "address and port to listen on")
+	bodies := flag.String("bodies", "", "folder of the files with the contents of objects")
+	cert := flag.String("cert", "", "certificate chain (PEM), to use https")
 	key := flag.String("key", "", "private key (PEM) of -cert")
-	tell := flag.Bool("version", false, "print the version and end")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
-	if *tell {
+	if *showVersion {
 		fmt.Println(version)
 		return
 	}

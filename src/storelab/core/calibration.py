@@ -1,8 +1,10 @@
-"""Calibration: the limits of the clients, and the points that measure them. Pure: no I/O, no clock.
+"""Plan the calibration: the points that measure the limits of the clients.
 
-The ceiling of a point is the throughput of the same engine, with the same objects, clients and workers, against a
-server that does almost nothing. It is measured before and after the campaign, which shows a drift of the hosts. Memory
-and tmpfs, through which engines move bytes, are measured once, before. See docs/calibration.md.
+The ceiling of a point is the throughput of the same engine, with the same objects, clients and workers, with a server
+that does almost nothing. It is measured before and after the campaign, to show whether the hosts changed. The rates of
+memory and tmpfs, which engines use for their data, are measured once, before the campaign. See docs/calibration.md.
+
+This module has no I/O and reads no clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from storelab.core.config import Config
 
 WORKLOAD = "calibrate"
-STORE = "nullserver"  # the kind, and the name of the store that is added automatically
+STORE = "nullserver"  # the kind, and the name, of the store that is added automatically
 BEFORE, AFTER = "before", "after"
 NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
 OPERATIONS = ("put", "get", "get_range", "delete", "stat", "list")  # workloads that have a ceiling
@@ -27,7 +29,7 @@ OPERATION = Axis(
     "text",
     "get",
     "Operation",
-    "A workload, for `network`; `copy` for `memory`; `write` or `read` a file, for `tmpfs` and `disk`.",
+    "For `network`: a workload; for `memory`: `copy`; for `tmpfs` and `disk`: `write` or `read` a file.",
     choices=(*OPERATIONS, "copy", "write", "read"),
     ceiling=True,
 )
@@ -44,7 +46,7 @@ TARGET = Axis(
 )
 PHASE = Axis("phase", "text", BEFORE, "Phase", "Before or after the campaign.", choices=(BEFORE, AFTER))
 _MOVING = axes.engine(OPERATIONS, "loadgen", "As in the operation's workload; `none` except for `network`.")
-AXES = (  # of the workload
+AXES = (  # axes of the workload
     OPERATION,
     TARGET,
     PHASE,
@@ -63,21 +65,25 @@ AXES = (  # of the workload
     replace(axes.PAGE_SIZE, help="For `list` with loadgen."),
     replace(axes.PREFIX_DEPTH, help="For `list`."),
 )
-# Axes in which a point and its ceiling must be equal. The operation is the point's workload; the scheme is a setting of
-# its store.
+# Axes that must be equal for a point and its ceiling. The operation is the point's workload. The scheme is a setting of
+# the store.
 AGREE = tuple(a for a in AXES if a.ceiling)
 DECISIVE = tuple(a.name for a in AGREE if a not in (OPERATION, axes.SCHEME))
-# Minimum duration of a point; of one whose clients are on other hosts, which may have slow links.
+# Minimum duration of a point, and of a point whose clients are on other hosts, because their links can be slow.
 SHORTEST_NS, BETWEEN_HOSTS_NS = 2 * 10**9, 10 * 10**9
-WARM_UP = 0.25  # part of the duration that is cut
-ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts this many rounds of one object per worker, at this total rate (bytes/s)
+WARM_UP = 0.25  # fraction of the duration that is cut
+# a point is long enough for this number of rounds of one object per worker, at this total rate (bytes/s)
+ROUNDS, SLOW = 4, 5 * 10**8
 LONGEST_NS = 60 * 10**9
-SLOW_KEYS = 2 * 10**5  # total rate of listings, in keys/s
+SLOW_KEYS = 2 * 10**5  # total rate of listings in keys/s, for the same purpose
 MOVING_NOTHING = ("delete", "stat", "list")
 
 
 def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
-    """Return True if clients use https with this store (its settings), in the deployment that these axes define."""
+    """Return True if clients use https with this store in the deployment that these axes define.
+
+    settings: the configuration of the store; values: the axes of a point.
+    """
     if (scheme := values.get("scheme", axes.SCHEME.default)) != axes.SCHEME.default:
         return bool(scheme == "https")
     endpoint = getattr(settings, "endpoint", "")
@@ -86,9 +92,9 @@ def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
 
 
 def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
-    """Return the duration of a point in ns: 2 s, 10 s through a network, or a few rounds of large objects.
+    """Return the duration of a point in ns: 2 s, 10 s through a network, or longer for large objects.
 
-    It does not depend on the sweep, so that all points with the same axes share one ceiling.
+    It does not depend on the sweep, so that all points with the same axes have the same ceiling.
     """
     moved, slow = values["range_size"] or values["object_size"], SLOW
     if values.get("keys"):
@@ -98,7 +104,7 @@ def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
 
 
 def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, Workload]) -> list[Point]:
-    """Return the calibration points for the planned ones, unnumbered; [] if the configuration disables them."""
+    """Return the calibration points for the planned points, without numbers, or [] if calibration is disabled."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
     workload, out = workloads[WORKLOAD], {}
@@ -114,7 +120,7 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
 
 
 def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, Any]]:
-    """Yield axes of the points against the null server, possibly with repetitions."""
+    """Yield the axes of the points with the null server. Points can be repeated."""
     for p in measured:
         scheme = {"scheme": "https"} if encrypted(config.stores[p.store], p.axes) else {}
         same = {name: p.axes[name] for name in DECISIVE if name in p.axes}
@@ -123,9 +129,10 @@ def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, 
 
 
 def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
-    """Yield axes of the points without a server, with the largest number of clients of any point.
+    """Yield the axes of the points without a server, each with the largest number of clients of all points.
 
-    They measure memory by object size, and files on tmpfs, where s5cmd writes its downloads and reads its uploads.
+    They measure memory by object size, and files on tmpfs, because s5cmd writes downloads to tmpfs and reads uploads
+    from there.
     """
     most: dict[tuple[str, str, int], tuple[int, int]] = {}
     for p in measured:
@@ -142,7 +149,7 @@ def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
 
 
 def in_order(points: Iterable[Point]) -> tuple[list[Point], list[Point], list[Point]]:
-    """Return (points that come first, the others, points that come last)."""
+    """Return the points that are measured first, the other points, and the points that are measured last."""
     every = list(points)
     phase = {p.key: p.axes["phase"] if p.workload == WORKLOAD else "" for p in every}
     first, rest, last = ([p for p in every if phase[p.key] == wanted] for wanted in (BEFORE, "", AFTER))

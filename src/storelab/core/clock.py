@@ -1,7 +1,8 @@
-"""One clock for all records: UTC in ns. The wall clock is read once at import; afterwards the clock is monotonic.
+"""Provide one clock for all records: UTC in ns.
 
-On other hosts, the difference to the coordinator's clock is added (`gang/nodes.py` measures it), so that all times of a
-point belong to one clock.
+The wall clock is read once, when this module is imported. Afterwards the clock is monotonic. On other hosts, the
+difference to the coordinator's clock is added (`gang/nodes.py` measures it), so that all times of a point belong to one
+clock.
 """
 
 import os
@@ -15,12 +16,12 @@ _offset = int(os.environ.get(OFFSET, "0"))
 
 
 def now_ns() -> int:
-    """Return UTC in ns without jumps: a step of the wall clock during a measurement has no effect."""
+    """Return UTC in ns, without jumps. A step of the wall clock during a measurement has no effect."""
     return _WALL + _offset + time.monotonic_ns()
 
 
 def set_offset(ns: int) -> None:
-    """Set the ns that this process adds to its host's clock from now on."""
+    """Set the number of ns that this process adds to its host's clock from now on."""
     global _offset
     _offset = ns
 
@@ -34,6 +35,6 @@ def wait_for(look: Callable[[], Any], seconds: float, pause_s: float) -> Any:
 
 
 def sleep_until(t_ns: int) -> None:
-    """Sleep (without spinning) until `now_ns()` reaches `t_ns`; return at once if that has passed."""
+    """Sleep (without spinning) until `now_ns()` reaches `t_ns`. Return immediately if this time has passed."""
     while (left := t_ns - now_ns()) > 0:
         time.sleep(left / 1e9)

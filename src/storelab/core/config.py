@@ -1,7 +1,8 @@
-"""Config: typed, closed models; loading and merging; one clear line for every error.
+"""Load, merge and validate the configuration. Every error is reported on one line.
 
-Sources are merged key by key, and the last one wins; lists are replaced: config.yaml < the campaign file < further
-config files < --set. `docs/configuration.md` is generated from these models (`storelab docs`), which a test checks.
+Sources are merged key by key in this order, and later ones override earlier ones: config.yaml, the campaign file,
+further configuration files, `--set`. Lists are replaced. `docs/configuration.md` is generated from these models by
+`storelab docs`, and a test checks it.
 """
 
 import functools
@@ -23,9 +24,9 @@ from storelab.core.figures import Figure
 
 
 class Config(Campaign):
-    """The whole configuration: config.yaml with the campaign file merged over it.
+    """The whole configuration: config.yaml, merged with the campaign file.
 
-    Entries of `stores` are kept as they are written; the configuration in `stores/config.py` validates them.
+    The entries of `stores` are not validated here; `stores/config.py` validates them.
     """
 
     campaign: str = Field(description="Campaign file: a name in `campaigns/`, or a path that ends in .yaml.")
@@ -37,27 +38,30 @@ class Config(Campaign):
         min_length=1, description="Stores (systems under test) by name, see docs/reference/store-kinds.md."
     )
     limits: Limits = Field(default_factory=Limits, description="Limits that protect the stores.")
-    results: FolderPath = Field("results", description="Folder of all campaigns.")
+    results: FolderPath = Field("results", description="Folder with the results of all campaigns.")
     layout: Literal["article", "conference"] = Field(
         "article",
         description="Layout of a paper about several campaigns: one column, or two columns; see docs/paper.md.",
     )
     state: FolderPath = Field(
-        ".storelab", description="Folder for state, data and logs of managed stores; on a local disk of this host."
+        ".storelab", description="Folder for state, data and logs of managed stores, on a local disk of this host."
     )
-    scratch: FolderPath = Field("/dev/shm", description="tmpfs for files that clients read and write.")
+    scratch: FolderPath = Field("/dev/shm", description="Folder on tmpfs for files that clients read and write.")
     drop_caches: Boolean = Field(
         False,
         description=(
-            "Before cold accesses, drop the whole page cache of this host (needs root and slows all programs), not "
-            "only the pages of the store; see docs/cold.md."
+            "Before cold accesses, drop the whole page cache of this host (needs root, and slows all "
+            "programs) instead of "
+            "only the pages of the store, see docs/cold.md."
         ),
     )
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
-    gang_timeout: Wait = Field(given("60 s"), description="How long the clients of a point wait for each other.")
+    gang_timeout: Wait = Field(
+        given("60 s"), description="Maximum time for which the clients of a point wait for each other."
+    )
     start_delay: Duration = Field(
         given("200 ms"),
-        description="Minimum time between the agreement and the start; the duration of the agreement is added.",
+        description="Minimum time between the agreement on the start and the start.",
     )
 
     @field_validator("stores", mode="before")
@@ -69,14 +73,12 @@ class Config(Campaign):
         if any(_kind(entry) == "nullserver" for entry in configured.values()):
             return configured
         if "nullserver" in configured:
-            raise ValueError(
-                "a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`"
-            )
+            raise ValueError("a store of another kind has the name 'nullserver'; rename it, or set `calibrate: false`")
         return {**configured, "nullserver": {"kind": "nullserver"}}
 
     @classmethod
     def keys_of_store(cls, kind: str) -> list[str]:
-        """Return the keys that a store of this kind may have, as far as this class knows them."""
+        """Return the keys that a store of this kind can have, as far as this class knows them."""
         return ["kind"]
 
     @property
@@ -107,7 +109,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise UserError(str(path), "is not a mapping of keys", "write `key: value` lines")
+        raise UserError(str(path), "the file is not a mapping of keys", "write `key: value` lines")
     return data
 
 
@@ -120,7 +122,7 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
         parts = key.split(".")
         if not all(parts):
-            raise UserError("--set", f"{shown(key)} is not a key", "write --set key.key=value")
+            raise UserError("--set", f"{shown(key)} is not a valid key", "write --set key.key=value")
         value = yaml_text.parse(text, f"--set {key}", one_line=True)
         for part in reversed(parts):
             value = {part: value}
@@ -129,7 +131,10 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
 
 
 def campaign_path(campaign: Any, root: Path) -> Path:
-    """Return the campaign's file; a name is looked up in `campaigns/`. Raises UserError with similar names."""
+    """Return the path of the campaign's file. A name is looked up in `campaigns/`.
+
+    Raises UserError with similar names.
+    """
     if not isinstance(campaign, str) or not campaign:
         raise UserError(
             "campaign", f"{campaign!r} is not a campaign", "give a name in campaigns/ or a path that ends in .yaml"
@@ -150,7 +155,7 @@ def names_of_campaigns(root: Path) -> list[str]:
     return sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
 
 
-MAX_SHOWN = 80  # characters of a value or a key in a message
+MAX_SHOWN = 80  # maximum number of characters of a value or a key in a message
 SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values must not be shown
 Layers = list[tuple[str, dict[str, Any]]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -160,7 +165,10 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 def read_layers(
     main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None
 ) -> tuple[Layers, dict[str, Any]]:
-    """Return the named files and overrides in the order of merging, and the merged mapping. Raises UserError."""
+    """Return the configuration files and overrides in the order of merging, and the merged mapping.
+
+    Raises UserError.
+    """
     layers: Layers = [
         (str(main), read_yaml(main)),
         *((str(p), read_yaml(p)) for p in extra),
@@ -184,7 +192,7 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     model: type[ConfigT] = Config,  # type: ignore[assignment]
 ) -> ConfigT:
-    """Load the configuration and validate it by this model. Raises UserError with file, key, value and hint."""
+    """Load the configuration, and validate it by this model. Raises UserError with file, key, value and hint."""
     config, layers = _validated(model, main, extra, overrides)
     used = config.stores_to_measure
     for name in used:
@@ -206,9 +214,10 @@ def load(
 
 
 def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> str | None:
-    """Return a warning if the campaign file sets `stores_to_measure` and so skips a store in that of config.yaml.
+    """Return a warning if the campaign file sets `stores_to_measure`, and skips a store listed in config.yaml.
 
-    Return None otherwise, and if a further file or the command line sets `stores_to_measure`, which is deliberate.
+    Return None otherwise. Also return None if a further file or the command line sets `stores_to_measure`, because this
+    is deliberate.
     """
     (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
     mine, theirs = here.get("stores_to_measure") or [], there.get("stores_to_measure") or []
@@ -217,7 +226,7 @@ def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, An
     if not left or any("stores_to_measure" in doc for _, doc in others):
         return None
     return (
-        f"{campaign}: measures its own stores, {', '.join(theirs)}, not {', '.join(left)} of {main_name}; "
+        f"{campaign}: the campaign measures {', '.join(theirs)}, not {', '.join(left)} from {main_name}; "
         f"to measure {'it' if len(left) == 1 else 'them'}, choose a campaign without stores_to_measure, "
         f"or set stores_to_measure=[{','.join(mine)}]"
     )
@@ -238,9 +247,9 @@ def load_rebuild(
     overrides: Mapping[str, Any] | None = None,
     model: type[Config] = Config,
 ) -> Rebuild:
-    """Load the configuration for the analysis, which does not need the stores of the records any more.
+    """Load the configuration for the analysis, which does not need the stores of the records.
 
-    Raises UserError, also for an unknown key anywhere: `mesure=true` would silently only rebuild.
+    Raises UserError also for unknown keys, because a misspelt `mesure=true` would otherwise only rebuild.
     """
     light, layers = _validated(Rebuild, main, extra, overrides)
     try:
@@ -252,7 +261,7 @@ def load_rebuild(
 
 
 def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
-    """Return the configuration as this model, and its layers. files: arguments of `read_layers`."""
+    """Return the configuration as an instance of this model, and its layers. files: the arguments of `read_layers`."""
     layers, data = read_layers(*files)
     try:
         return model.model_validate(data), layers
@@ -261,19 +270,21 @@ def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
 
 
 def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> UserError:
-    """Turn pydantic's first error into one line: the file that has the key, the key, the value, the hint."""
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
+    """Return pydantic's first error as an error on one line: the file with the key, the key, the value and the hint."""
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing key
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MAX_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":
-        return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers, model)))
+        line = yaml_text.line_of(Path(_origin(loc, layers)), loc)
+        problem = f"unknown key {shown(loc[-1])}{f' in line {line}' if line else ''}"
+        return UserError(place, problem, nearest(loc[-1], _siblings(loc[:-1], layers, model)))
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":
         problem, _, hint = str(first["ctx"]["error"]).partition("; ")
         return UserError(f"{place}.kind" if loc[0] == "stores" and len(first["loc"]) == 2 else place, problem, hint)
     if first["type"] == "too_short":
-        return UserError(place, "is empty", "give at least one")
+        return UserError(place, "the list or mapping is empty", "give at least one")
     value = json.dumps(first.get("input"), default=str)
     value = "this" if set(loc) & SECRET else value if len(value) < MAX_SHOWN else value[: MAX_SHOWN - 3] + "..."
     return UserError(
@@ -284,19 +295,19 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
 
 
 def _origin(loc: list[str], layers: Layers) -> str:
-    """Return the name of the last layer that has the longest part of the key path."""
+    """Return the name of the last layer that contains the longest part of the key path."""
     name, doc = max(reversed(layers), key=lambda layer: _depth(layer[1], loc))
     return name if _depth(doc, loc) else layers[0][0]
 
 
 def _depth(doc: Any, loc: list[str]) -> int:
-    """Return how many keys of the path the document has."""
+    """Return the number of keys of the path that the document contains."""
     inside = {str(key): value for key, value in doc.items()} if isinstance(doc, dict) else {}
     return 1 + _depth(inside[loc[0]], loc[1:]) if loc and loc[0] in inside else 0
 
 
 def _siblings(loc: list[str], layers: Layers, model: type[BaseModel]) -> list[str]:
-    """Return the known keys of the model that pydantic's `loc` leads to."""
+    """Return the known keys of the model at the path `loc` of pydantic."""
     if loc[:1] == ["stores"] and issubclass(model, Config):
         return model.keys_of_store(merged(layers)["stores"][loc[1]]["kind"])
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}

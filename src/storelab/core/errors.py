@@ -1,7 +1,6 @@
-"""Exit codes of commands, and the two exceptions for errors that a command reports on one line.
+"""Define the exit codes of commands, and the two exceptions for errors that a command reports on one line.
 
-`UserError` is a user's mistake (exit code 2), `MeasurementFailed` a failed measurement (1). Imports nothing of storelab
-but `redaction`.
+`UserError` is a mistake of the user (exit code 2). `MeasurementFailed` is a failed measurement (exit code 1).
 """
 
 import difflib
@@ -20,19 +19,25 @@ from storelab.core.redaction import without_tokens
 
 
 class Exit(IntEnum):
-    """Exit codes of all commands. docs/machine.md has the same table. Their values never change."""
+    """Exit codes of all commands. docs/machine.md has the same table. The values never change."""
 
     meaning: str  # text in that table
 
     DONE = 0, "done"
     FAILED = (
         1,
-        "a measurement failed; a rebuild gave another result (`unpack`); or a requested check failed: "
+        "a measurement failed; a rebuild gave a different result (`unpack`); or a requested check failed: "
         "`compare --fail-on`, `history --fail-on`, `docs --check`",
     )
-    MISTAKE = 2, "a mistake, or an error of the operating system: one line on stderr has place, value and hint"
+    MISTAKE = (
+        2,
+        "a mistake of the user, or an error of the operating system; one line on stderr has place, value and hint",
+    )
     HANGUP = 129, "the terminal was closed (SIGHUP)"
-    INTERRUPTED = 130, "ended by Ctrl-C, by a `no` to a question, or because the reader of the output has gone"
+    INTERRUPTED = (
+        130,
+        "ended by Ctrl-C, by the answer `no` to a question, or because the output can no longer be written",
+    )
     TERMINATED = 143, "terminated (SIGTERM)"
 
     def __new__(cls, code: int, meaning: str) -> "Exit":
@@ -51,46 +56,49 @@ class UserError(Exception):
         super().__init__(one_line(line))
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
-        """Support unpickling from a process pool, which needs the arguments instead of the line."""
+        """Support unpickling from a process pool, which needs the arguments instead of the formatted line."""
         return type(self), (self.place, self.problem, self.hint)
 
 
 class MeasurementFailed(Exception):
-    """A failed point or staging whose reason is outside the configuration; exit code 1."""
+    """A point or staging failed for a reason outside the configuration; exit code 1."""
 
     def __init__(self, *words: object):
         super().__init__(*(one_line(without_tokens(word)) if isinstance(word, str) else word for word in words))
 
 
 def printable(text: str) -> str:
-    """Return the text with `?` for control characters, such as escape sequences of terminals, and blanks for spaces."""
+    """Return the text with `?` for control characters, and blanks for white space.
+
+    Escape sequences of terminals contain control characters.
+    """
     return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return the text without line ends and control characters, which servers and file names may contain."""
+    """Return the text on one line, without control characters. Texts of servers and file names can contain these."""
     return " ".join(printable(text).split())
 
 
-LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which have no path
+LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which contain no path
 HINTS = {
     errno.ENOSPC: "free space on this disk",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EDQUOT: "free space in your quota",
-    errno.EROFS: "give a folder on a writable disk",
-    errno.EACCES: "give a file or folder that you own, or change its permissions",
-    errno.EPERM: "give a file or folder that you own, or change its permissions",
-    errno.ENOENT: "check the path; it may have been removed",
-    errno.ENOTDIR: "a file is at the path of a folder: move it, or give another folder",
-    errno.EEXIST: "a file is at the path of a folder: move it, or give another folder",
-    errno.EISDIR: "a folder is at the path of a file: move it, or give another path",
+    errno.EROFS: "use a folder on a writable disk",
+    errno.EACCES: "use a file or folder that you own, or change its permissions",
+    errno.EPERM: "use a file or folder that you own, or change its permissions",
+    errno.ENOENT: "check the path; the file may have been removed",
+    errno.ENOTDIR: "a file has the path of a folder: move it, or use another folder",
+    errno.EEXIST: "a file has the path of a folder: move it, or use another folder",
+    errno.EISDIR: "a folder has the path of a file: move it, or use another path",
     errno.ENAMETOOLONG: "shorten the path",
-    errno.ELOOP: "the path has a loop of links: give another one",
+    errno.ELOOP: "the path has a loop of links: use another path",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "close other programs: this host has too many open files",
-    errno.ENOMEM: "give this host more memory, or use a smaller workload",
-    errno.ENOEXEC: "give a program for this kind of host",
-    errno.EIO: "check this disk: it fails",
+    errno.ENFILE: "this host has too many open files: close other programs",
+    errno.ENOMEM: "use a host with more memory, or a smaller workload",
+    errno.ENOEXEC: "use a program for this kind of host",
+    errno.EIO: "check this disk, which reports errors",
     errno.ESTALE: "mount the file system again",
 }
 
@@ -99,7 +107,7 @@ def system_error(error: OSError) -> UserError:
     """Return an error of the operating system as UserError with path, reason and hint."""
     if isinstance(error, ConnectionError | TimeoutError | socket.gaierror | ssl.SSLError):
         message = " ".join(str(error).split()) or type(error).__name__
-        return UserError("network", message[:200], "check the store's `endpoint`, and that its server runs")
+        return UserError("network", message[:200], "check the store's `endpoint`, and whether its server runs")
     number = error.errno or _number_in(str(error))
     place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
     reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
@@ -111,13 +119,13 @@ def system_error(error: OSError) -> UserError:
 
 
 def _number_in(text: str) -> int:
-    """Return the errno in the text of a library's error, such as Arrow's `[errno 28]`; 0 if there is none."""
+    """Return the errno in the text of a library's error, such as Arrow's `[errno 28]`, or 0 if there is none."""
     found = re.search(r"\[[Ee]rrno (\d+)\]", text)
     return int(found[1]) if found else 0
 
 
 def memory_error() -> UserError:
-    """Return the error to report if the operating system gives no more memory."""
+    """Return the error to report if the operating system cannot provide more memory."""
     return UserError(
         "memory",
         "this host (or `ulimit -v`) does not have enough memory",
@@ -139,12 +147,12 @@ def missing_package(error: ModuleNotFoundError) -> UserError:
 
 
 def cut(text: str, most: int = 200) -> str:
-    """Return a path for a message; of a long one, only the end."""
+    """Return a path for a message. Only the end of a long path is shown."""
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """Return a value for a message: text in quotes, long values cut."""
+    """Return a value for a message. Text has quotes, and long values are cut."""
     try:
         text = repr(value)
     except ValueError:  # a number of thousands of digits
@@ -153,23 +161,23 @@ def shown(value: Any, most: int = 60) -> str:
 
 
 def nearest(word: Any, known: Iterable[str], label: str = "known:") -> str:
-    """Return a hint for an unknown word: the most similar known one, else all of them, after `label`."""
+    """Return a hint for an unknown word: the most similar known word, otherwise all known words after `label`."""
     names = list(known)
     near = difflib.get_close_matches(str(word)[:100], names, 1)
     return f"did you mean {near[0]!r}?" if near else f"{label} {', '.join(names)}"
 
 
 def require_known(place: str, word: Any, known: Collection[str], problem: str, label: str) -> None:
-    """Raise UserError with the `problem` if the word is not known; the hint is that of `nearest`."""
+    """Raise UserError with `problem` if the word is not known. The hint is the result of `nearest`."""
     if word not in known:
         raise UserError(place, problem, nearest(word, known, label))
 
 
-MAX_ERROR_TEXT = 300  # characters that are kept of a library's message
+MAX_ERROR_TEXT = 300  # maximum number of characters of a library's message
 
 
 def text_of(error: BaseException) -> str:
-    """Return the message of an exception in one line; "" if it has none, or if its `__str__` raises."""
+    """Return the message of an exception on one line, or "" if it has no message or `__str__` raises an error."""
     try:
         return without_tokens(" ".join(str(error).split()))
     except Exception:  # noqa: BLE001 - uproot's DeserializationError reads members that the object may lack
@@ -177,7 +185,10 @@ def text_of(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return class and message of a library's exception in one line; without a message, where it was raised."""
+    """Return the class and the message of a library's exception on one line.
+
+    Without a message, return where the exception was raised.
+    """
     name, text = type(error).__name__, text_of(error)
     if not text and error.__traceback__ is not None:
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,6 +1,6 @@
-"""Figures that a campaign declares, and the metrics that they may show.
+"""Define the figures that a campaign declares, and the metrics that they can show.
 
-`Figure` is the content of a campaign file. `resolved` checks it against the plan's axes and returns the form of
+`Figure` is the content of a campaign file. `resolved` checks it against the plan's axes, and returns the form in
 plan.json.
 """
 
@@ -74,7 +74,7 @@ METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
         for state in ("put", "delete", "reclaim")
     },
 }
-COLUMNS = {"latency": ("op", "loop"), "roles": ("role", "phase")}  # of a table, in addition to the axes
+COLUMNS = {"latency": ("op", "loop"), "roles": ("role", "phase")}  # columns of a table, in addition to the axes
 EVERYWHERE = ("store", "workload")
 
 
@@ -86,7 +86,7 @@ Names = Annotated[list[str], BeforeValidator(_listed)]
 
 
 class Limit(StrictModel):
-    """A line for comparison."""
+    """A reference line in a figure."""
 
     at: float = Field(description="Position, in the unit of the metric.")
     label: str = Field("", description="Label of the line.")
@@ -101,24 +101,30 @@ class Figure(StrictModel):
     table: str = Field(
         description="Table in `tables/`: throughput, sparse, latency, roles, events, resources or space."
     )
-    x: str = Field(description="Column on the x axis; a column of names gives one row for each.")
-    y: Names = Field(min_length=1, description="Metric of the table, or a list: one column of panels for each.")
+    x: str = Field(description="Column on the x axis; a column of names gives one row for each name.")
+    y: Names = Field(
+        min_length=1, description="Metric of the table, or a list of metrics, each with a column of panels."
+    )
     where: dict[str, Scalars] = Field(
         default_factory=dict,
-        description="Column: a value, a list, `least`, `most`, or a bound such as `>= 1 MB`; selects the drawn rows.",
+        description="Column and a value, a list, `least`, `most`, or a bound like `>= 1 MB`; selects the drawn rows.",
     )
     hue: Names = Field(
         default_factory=list,
-        description="Columns that distinguish curves; other varying axes that are not used elsewhere follow.",
+        description="Columns that distinguish curves; other varying axes that are not used elsewhere are added.",
     )
     panels: Names = Field(default_factory=lambda: ["store"], description="Columns that distinguish panels.")
-    title: str = Field("", description="Title; default: the metric and the column on the x axis.")
-    caption: str = Field("", description="First part of the caption; n, intervals and shared hosts are added.")
-    x_label: str = Field("", description="Label of the axis; default: the axis in words.")
-    y_label: str = Field("", description="Label of the metric with its unit; default: the one of the metric.")
-    x_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the axis.")
-    y_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the metric.")
-    limits: list[Limit] = Field(default_factory=list, description="Lines for comparison, such as the network's limit.")
+    title: str = Field("", description="Title of the figure; default: the metric and the column on the x axis.")
+    caption: str = Field(
+        "", description="First part of the caption; the number of runs, intervals and shared hosts are added."
+    )
+    x_label: str = Field("", description="Label of the x axis; default: the name of the axis in words.")
+    y_label: str = Field("", description="Label of the y axis with its unit; default: the label of the metric.")
+    x_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the x axis.")
+    y_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the y axis.")
+    limits: list[Limit] = Field(
+        default_factory=list, description="Reference lines, for example the limit of the network."
+    )
 
 
 def _figure_name(value: Any) -> str:
@@ -133,7 +139,7 @@ FigureName = Annotated[str, BeforeValidator(_figure_name)]
 def resolved(figures: Mapping[str, Figure], workloads: Iterable[Workload]) -> dict[str, Any]:
     """Return the figures in the form of plan.json: with columns instead of axes, and with parsed values.
 
-    Raises UserError: unknown table, metric, column or workload.
+    Raises UserError if a table, metric, column or workload is unknown.
     """
     used = list(workloads)
     return {name: _resolved(f"figures.{name}", figure, used) for name, figure in figures.items()}
@@ -167,7 +173,7 @@ def _resolved(place: str, figure: Figure, workloads: list[Workload]) -> dict[str
 
 
 def bounded(axis: Axis, value: Any, place: str) -> Any:
-    """Return a parsed value of an axis; also `least`, `most`, or a bound such as `>= 1 MB`. Raises UserError."""
+    """Return a parsed value of an axis, `least`, `most`, or a bound such as `>= 1 MB`. Raises UserError."""
     if value in ("least", "most"):
         return value
     if isinstance(value, str) and (bound := re.fullmatch(r"(>=|<=|>|<) *(.+)", value)):
@@ -176,10 +182,13 @@ def bounded(axis: Axis, value: Any, place: str) -> Any:
 
 
 def _number(text: str, kind: str) -> Any:
-    """Return the number that a bound of an axis of this kind contains; other text as it is, for the axis to refuse."""
+    """Return the number in a bound of an axis of this kind.
+
+    Other text is returned unchanged, so that the axis rejects it.
+    """
     try:
         return float(text) if kind == "percent" else int(text)
-    except ValueError:  # also thousands of digits
+    except ValueError:  # also for a number with thousands of digits
         return text
 
 

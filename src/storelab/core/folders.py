@@ -1,7 +1,7 @@
-"""Protect against folders and files that another user has prepared. Standard library and `errors` only.
+"""Protect against folders and files that another user has prepared.
 
-In a folder that everybody may write (`/tmp`, `/dev/shm`), another user can create a path that storelab uses, or a link
-of that name. storelab would then write to a place of that user's choice, with its own rights.
+In a world-writable folder (`/tmp`, `/dev/shm`), another user can create a path that storelab uses, or a link with this
+name. storelab would then write to a place that this user chose, with the rights of the user who runs storelab.
 """
 
 import fcntl
@@ -17,11 +17,11 @@ from storelab.core.errors import UserError
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-HINT = "remove it, or name another folder"
+HINT = "remove it, or use another folder"
 
 
 def private(path: Path, place: str) -> Path:
-    """Return a folder that only this user can write, and create it if necessary.
+    """Return a folder that only this user can write. Create it if necessary.
 
     Raises
     ------
@@ -35,9 +35,9 @@ def private(path: Path, place: str) -> Path:
     if not stat.S_ISDIR(found.st_mode):
         raise UserError(place, f"{path} is a link or a file instead of a folder", HINT)
     if found.st_uid != os.getuid():
-        raise UserError(place, f"{path} is owned by another user (uid {found.st_uid})", HINT)
+        raise UserError(place, f"{path} belongs to another user (uid {found.st_uid})", HINT)
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UserError(place, f"other users can write in {path}", f"chmod 700 {path}")
+        raise UserError(place, f"other users can write in {path}", f"run `chmod 700 {path}`")
     return path
 
 
@@ -50,44 +50,37 @@ def trusted(path: str | Path, place: str) -> None:
         except OSError:  # missing or not accessible; creating it will report the error
             return
         if above.st_mode & stat.S_IWOTH and part != part.parent and found.st_uid not in (0, os.getuid()):
-            problem = f"{part} is owned by another user (uid {found.st_uid}), in a folder that everybody may write"
+            problem = f"{part} is in a world-writable folder and belongs to another user (uid {found.st_uid})"
             raise UserError(place, problem, HINT)
 
 
 def require_trusted(config: "Config") -> None:
-    """Raise UserError if state, results or work of a campaign are not trusted, or are on different disks."""
+    """Raise UserError if the folders of state, results or work are not trusted, or if records cannot be moved."""
     work = config.campaign_dir / "work"
     for place, path in (("state", Path(config.state)), ("results", config.raw), ("results", work)):
         trusted(path, place)
     if work.exists() and config.campaign_dir.exists():
         kept = config.raw if config.raw.exists() else config.campaign_dir
         if work.stat().st_dev != kept.stat().st_dev:
-            problem = f"{work} is on another disk than {kept}, but records must be moved between them"
-            raise UserError("results", problem, "link the whole folder of the results instead")
+            problem = f"{work} and {kept} are on different disks, but records must be moved between them"
+            raise UserError(
+                "results", problem, "put the whole folder of the campaign on one disk, for example by a link"
+            )
 
 
 def lock_file(path: Path) -> IO[str]:
-    """Open a lock file and create it if necessary; its content is kept. Raises UserError: it is a link."""
+    """Open a lock file, and create it if necessary. Its content is kept. Raises UserError if it is a link."""
     if path.is_symlink():
-        raise UserError(str(path), "is a link, not a file of storelab", "remove it")
+        raise UserError(str(path), "the lock file is a link", "remove it")
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a+")
 
 
 @contextmanager
 def campaign_lock(folder: Path, exclusive: bool = False, required: bool = False) -> Iterator[None]:
-    """Prevent that a campaign is measured while another process seals it, or removes or replaces its data.
+    """Lock a campaign, so that it is not sealed while a point is measured, or sealed by two processes at the same time.
 
-    Several points may be measured at the same time. Raises UserError if another process holds the lock. A folder that
-    does not exist is not locked: reading the campaign reports it.
-
-    Parameters
-    ----------
-    folder
-        The folder of the campaign.
-    exclusive
-        Allow no other process, not even one that measures.
-    required
-        Raise OSError if the file system has no locks. Otherwise the block runs without a lock.
+    Several points can be measured at the same time. Raises UserError if another process holds the lock. A folder that
+    does not exist is not locked; the error is reported when the campaign is read.
     """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,14 +1,14 @@
-"""Evidence: check that the raw files of a campaign are unchanged since they were measured. All commands use it.
+"""Check that the raw files of a campaign have not changed since they were measured. All commands use these checks.
 
-While a campaign is measured, a record is stored in its point's folder. Sealing moves all records to few files
+While a campaign is measured, a record is stored in its point's folder. Sealing moves all records to a few files
 (`core/sealed.py`). These checksums exist:
 
-- `run.json`, `failed.json`, `plan.json` and the manifests contain their own (`records.with_sum`).
-- `run.json` and the manifests contain those of the Parquet files in the same folder.
-- `SHA256SUMS` contains those of every raw file, and one of its lines.
-- `SEAL`, which closes the campaign, contains that of `SHA256SUMS` and its own.
+- `run.json`, `failed.json`, `plan.json` and the manifests contain their own checksum (`records.with_sum`).
+- `run.json` and the manifests contain the checksums of the Parquet files in the same folder.
+- `SHA256SUMS` contains the checksums of all raw files, and in its last line the checksum of the lines above.
+- `SEAL`, which closes the campaign, contains the checksum of `SHA256SUMS` and its own checksum.
 
-Files of older versions lack some of these and can still be read.
+Files of older versions can lack some of these checksums and are still readable.
 """
 
 import json
@@ -31,14 +31,15 @@ RESTORE = sealed.RESTORE
 MEASURE_AGAIN = "restore it, or run with measure=true, which measures damaged points again"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _LAST = "# SHA-256 of the lines above: "
-_CODE = re.compile(r"# code: ([0-9a-f]{64})\n")  # of derived files: checksum of the code that made them
+# first line of a checksum file of derived files: the checksum of the code that made them
+_CODE = re.compile(r"# code: ([0-9a-f]{64})\n")
 
 Digest = Callable[[Path], str]
 
 
 @dataclass(frozen=True)
 class IntegrityError:
-    """A fault of a record: the file and the problem."""
+    """An integrity problem of a record: the file, and what is wrong with it."""
 
     path: Path
     problem: str
@@ -50,10 +51,10 @@ class IntegrityError:
 def first_error(
     folder: Path, point: Mapping[str, Any] | None, digest: Digest = records.sha256
 ) -> IntegrityError | None:
-    """Check the record in a point's folder and return the first flaw, or None.
+    """Check the record in a point's folder. Return the first problem, or None.
 
-    Check the head itself, then its point (given by its identity), then its Parquet files. digest: returns the SHA-256
-    of a file. Raises UserError: a later version of storelab wrote the record.
+    The head (`run.json`) is checked first, then its point (given by its identity), then its Parquet files. `digest`
+    returns the SHA-256 of a file. Raises UserError if a later version of storelab wrote the record.
     """
     head = folder / "run.json"
     if not head.exists():
@@ -63,16 +64,16 @@ def first_error(
     run = records.read_json(head)
     if problem := _problem_of_head(run, point):
         if LATER_SCHEMA in problem:
-            raise UserError(str(head), problem, "use a later storelab")
+            raise UserError(str(head), problem, "use a later version of storelab")
         return IntegrityError(head, problem)
     return _error_of_files(folder, run["files"].items(), head.name, digest)
 
 
-LATER_SCHEMA = "which this storelab does not know"
+LATER_SCHEMA = "which this version of storelab does not know"
 
 
 def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) -> str | None:
-    """Return what is wrong with the content of a `run.json`, or its point if that is not the expected one."""
+    """Return the problem of the content of a `run.json`, also if its point is not the expected one, or None."""
     try:
         schema, recorded, _ = run["schema"] + 0, run["point"], run["files"].items()
         same = point is None or records.same_point(recorded, point)
@@ -85,7 +86,7 @@ def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) ->
 
 
 def _error_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> IntegrityError | None:
-    """Return the first file that differs from its entry in the head."""
+    """Return the problem of the first file that differs from its entry in the head, or None."""
     for name, entry in files:
         path = folder / name
         if not path.is_file():
@@ -102,7 +103,7 @@ def _error_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, d
 
 
 def error_of_manifest(path: Path, digest: Digest = records.sha256) -> IntegrityError | None:
-    """Check a manifest and the files next to it and return the first flaw, or None."""
+    """Check a manifest and the files next to it. Return the first problem, or None."""
     if problem := records.damage(path):
         return IntegrityError(path, problem)
     files = records.read_json(path).get("files", {})
@@ -110,7 +111,7 @@ def error_of_manifest(path: Path, digest: Digest = records.sha256) -> IntegrityE
 
 
 def load_run(folder: Path, point: Point | None = None) -> RunRecord | None:
-    """Return the valid record in a point's folder, or None if there is none or `first_error` finds a problem."""
+    """Return the valid record in a point's folder, or None if there is no record or `first_error` finds a problem."""
     if first_error(folder, point.identity() if point else None):
         return None
     return RunRecord.from_json(records.read_json(folder / "run.json"))
@@ -123,14 +124,14 @@ def raw_files(raw: Path) -> list[Path]:
 
 
 def heads(raw: Path) -> list[str]:
-    """Return the keys of all existing records, including those that the plan does not have."""
+    """Return the keys of all existing records, including records of points that are not in the plan."""
     if sealed.is_sealed_form(raw):
         return sorted(key for key, files in sealed.index(raw).texts.items() if "run.json" in files)
     return sorted(p.parent.relative_to(raw).as_posix() for p in raw.rglob("run.json"))
 
 
 def texts(raw: Path, key: str) -> dict[str, bytes]:
-    """Return the JSON files of a point (those of `records.HEADS` that exist): name -> text."""
+    """Return the JSON files of a point that exist, by their name in `records.HEADS`."""
     if sealed.is_sealed_form(raw):
         return dict(sealed.index(raw).texts.get(key, {}))
     found = {}
@@ -149,7 +150,7 @@ def has(raw: Path, key: str, *names: str) -> bool:
 
 
 def read(raw: Path, key: str, name: str = "run.json") -> dict[str, Any]:
-    """Return a JSON file of a point. Raises UserError: it is missing or not JSON."""
+    """Return a JSON file of a point. Raises UserError if it is missing or not JSON."""
     if not sealed.is_sealed_form(raw):
         return cast(dict[str, Any], renamed.of_run(records.read_json(raw / key / name)))
     try:
@@ -160,34 +161,39 @@ def read(raw: Path, key: str, name: str = "run.json") -> dict[str, Any]:
 
 
 def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
-    """Return the keys of points without `run.json` (with `failed_counts`: with neither that nor `failed.json`)."""
+    """Return the keys of points without `run.json`. With `failed_counts`, a `failed.json` is sufficient."""
     names = ("run.json", records.FAILED) if failed_counts else ("run.json",)
     return [key for key in keys if not has(raw, key, *names)]
 
 
 def unknown(raw: Path, keys: Iterable[str]) -> list[str]:
-    """Return the keys of records that the plan does not have."""
+    """Return the keys of records whose points are not in the plan."""
     return sorted(set(heads(raw)) - set(keys))
 
 
 def write_sums(raw: Path) -> int:
-    """Write `SHA256SUMS` over all raw files (in the format of `sha256sum -c`) and return the number of files."""
+    """Write `SHA256SUMS` for all raw files, in the format of `sha256sum -c`, and return the number of files."""
     files = {p.relative_to(raw).as_posix(): records.sha256(p) for p in raw_files(raw)}
     records.write_atomic(raw / SUMS, sums_text(files))
     return len(files)
 
 
 def sums_text(sums: Mapping[str, str], code: str | None = None) -> bytes:
-    """Return the text of a checksum file from name -> SHA-256. Its last line is the checksum of the lines above.
+    """Return the text of a checksum file, for a mapping of name to SHA-256.
 
-    code: the checksum of the code that made the files, if they are derived.
+    Its last line is the checksum of the lines above.
+
+    code: the checksum of the code that made the files, for derived files.
     """
     text = (f"# code: {code}\n" if code else "") + "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     return f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode()
 
 
 def sum_of_records(raw: Path) -> str:
-    """Return a checksum that changes with any record but not with sealing. Raises UserError: there are no sums."""
+    """Return a checksum that changes with any record but not when the campaign is sealed.
+
+    Raises UserError if there are no checksums.
+    """
     measured = raw / sealed.MEASURED_SUMS
     path = measured if measured.exists() else raw / SUMS
     if not path.exists():
@@ -196,13 +202,13 @@ def sum_of_records(raw: Path) -> str:
 
 
 def code_of(sums: bytes) -> str | None:
-    """Return the checksum of the code that a checksum file contains, or None."""
+    """Return the checksum of the code that is in a checksum file, or None."""
     found = _CODE.match(sums.decode(errors="replace"))
     return found[1] if found else None
 
 
 def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
-    """Return file -> SHA-256 from `SHA256SUMS`. Raises UserError: it is missing or damaged."""
+    """Return the SHA-256 of each file from `SHA256SUMS`. Raises UserError if the file is missing or damaged."""
     path = raw / name
     if not path.exists():
         hint = "run the campaign with measure=true, or `storelab collect`"
@@ -212,9 +218,9 @@ def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
 
 
 def parsed_sums(data: bytes, path: str, hint: str) -> dict[str, str]:
-    """Parse the text of `sums_text`, whose last line is missing in older files.
+    """Parse the result of `sums_text`. The last line is missing in older files.
 
-    path: place for messages. Raises UserError: the text is damaged.
+    path: the place for messages. Raises UserError if the text is damaged.
     """
     listed: dict[str, str] = {}
     text = data.decode(errors="replace")
@@ -235,7 +241,10 @@ def parsed_sums(data: bytes, path: str, hint: str) -> dict[str, str]:
 
 
 def seal_of(raw: Path) -> dict[str, Any] | None:
-    """Return the SEAL of a sealed campaign, else None. Raises UserError: it is damaged, or SHA256SUMS has changed."""
+    """Return the content of SEAL, or None if the campaign is not sealed.
+
+    Raises UserError if SEAL is damaged or SHA256SUMS has changed.
+    """
     path, sums = raw / SEAL, raw / SUMS
     if not path.exists():
         return None
@@ -243,7 +252,9 @@ def seal_of(raw: Path) -> dict[str, Any] | None:
         raise UserError(str(path), problem, RESTORE)
     seal: dict[str, Any] = records.read_json(path)
     if seal.get("schema", 0) > SEAL_SCHEMA:
-        raise UserError(str(path), f"has schema {seal['schema']}, {LATER_SCHEMA}", "use a later storelab")
+        raise UserError(
+            str(path), f"the file has schema {seal['schema']}, {LATER_SCHEMA}", "use a later version of storelab"
+        )
     if lost := [key for key in SEALED_KEYS if key not in seal]:
         raise UserError(str(path), f"has no {lost[0]!r}: the file is damaged", RESTORE)
     if not sums.exists() or records.sha256(sums) != seal["sha256sums_sha256"]:
@@ -252,7 +263,7 @@ def seal_of(raw: Path) -> dict[str, Any] | None:
 
 
 def plan_of(raw: Path) -> dict[str, Any]:
-    """Return the content of `plan.json`. Raises UserError: it is damaged."""
+    """Return the content of `plan.json`. Raises UserError if it is damaged."""
     path = raw / PLAN
     hint = RESTORE if records.sealed(raw) else "restore it, or remove it and run `storelab plan --write`"
     if problem := records.damage(path):
@@ -267,9 +278,12 @@ def plan_of(raw: Path) -> dict[str, Any]:
 
 
 def complete(raw: Path, plan: Mapping[str, Any]) -> int:
-    """Verify a campaign as `verify` does. Raises UserError: a file is wrong, or a point was never tried."""
+    """Verify a campaign like `verify`, and return the number of files.
+
+    Raises UserError if a file is wrong, or if a point was never measured.
+    """
     keys = [p["key"] for p in plan["points"]]
-    number = verify(raw) if (raw / SUMS).exists() else 0  # first, because damaged files must not be read
+    number = verify(raw) if (raw / SUMS).exists() else 0  # verified first, because damaged files must not be read
     lost = missing(raw, keys, failed_counts=True)
     number = number if lost or number else verify(raw)
     if lost:
@@ -279,7 +293,7 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
 
 
 def go_on(name: str, file: str | None) -> str:
-    """Return a hint on how to complete a campaign. name: of the campaign; file: of its campaign file."""
+    """Return a hint how to complete a campaign. name: the name of the campaign; file: its campaign file."""
     command = f"storelab run {file or name}" + (f" name={name}" if file not in (None, name) else "")
     return f"measure the missing points: `{command}`, with the original settings; existing records are kept"
 
@@ -287,7 +301,7 @@ def go_on(name: str, file: str | None) -> str:
 def verify(raw: Path) -> int:
     """Check all raw files of a campaign against seal, checksums, plan and records, and return their number.
 
-    Raises UserError at the first file that was changed, renamed, is missing, or does not belong to the campaign.
+    Raises UserError for the first file that was changed or renamed, is missing, or does not belong to the campaign.
     """
     seal = seal_of(raw)
     listed = read_sums(raw)
@@ -319,14 +333,16 @@ def verify(raw: Path) -> int:
         if name.startswith("manifests/") and path.suffix == ".json" and (wrong := error_of_manifest(path, digest)):
             raise wrong.error(hint)
     if seal and seal["points"] != len(points):
-        raise UserError(str(raw / SEAL), f"has {seal['points']} points, plan.json {len(points)}", RESTORE)
+        raise UserError(
+            str(raw / SEAL), f"the seal has {seal['points']} points, but plan.json has {len(points)}", RESTORE
+        )
     return len(listed)
 
 
 def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check the records of a sealed campaign against the plan and the checksums from before sealing.
+    """Check the records of a sealed campaign against the plan, and against the checksums from before sealing.
 
-    Raises UserError: they differ.
+    Raises UserError if they differ.
     """
     head, known = raw / sealed.RUNS, sealed.index(raw)
     measured = read_sums(raw, sealed.MEASURED_SUMS)

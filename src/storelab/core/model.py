@@ -1,7 +1,7 @@
-"""The basic terms of storelab as frozen dataclasses. Imports only the standard library, `units` and `errors`.
+"""Define the basic terms of storelab as frozen dataclasses. Measuring and analysis both use these types.
 
-A *point* is a store, a workload, the value of every axis of that workload, and `rep`; its `key` is the path below
-`results/<campaign>/raw/`. Both measuring and analysis depend on these types.
+A *point* is a store, a workload, the value of every axis of that workload, and `rep`. Its `key` is its path below
+`results/<campaign>/raw/`.
 """
 
 import hashlib
@@ -13,22 +13,29 @@ from typing import Any, Self
 from storelab.core import units
 from storelab.core.errors import UserError, shown
 
-MAX_INT, MAX_SIZE = 10**9, 10**15  # of an axis
+MAX_INT, MAX_SIZE = 10**9, 10**15  # maximum values of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
 PLAN_SCHEMA = 1
 JsonObject = dict[str, Any]  # a JSON object; docs/records.md lists its keys
-PREFIX = "roles-"  # before the name of a sweep with roles: its workload
-OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
+PREFIX = "roles-"  # the workload of a sweep with roles is this text and the name of the sweep
+OF_ROLE = "."  # separates the name of a role from its axis: `uploads.workers`
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a workload with all its properties. `core/axes.py` declares each axis once.
+    """One axis of a workload with all its properties. `core/axes` declares each axis once.
 
-    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size; without
-    choices, a name that the campaign declares, or a size).
-    `default` is omitted from paths, so that a new axis does not rename existing points. `minimum` is for numbers,
-    `choices` for `text`.
+    Attributes
+    ----------
+    kind
+        `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place`. A `place` is one of `choices` or a
+        size; without choices, it is a size or a name that the campaign declares.
+    default
+        Value that is omitted from paths, so that a new axis does not rename existing points.
+    minimum
+        Minimum of a number.
+    choices
+        Allowed values of a `text`.
     """
 
     name: str
@@ -38,16 +45,18 @@ class Axis:
     help: str
     minimum: int = 1
     choices: tuple[str, ...] = ()
-    # Labels, see `analysis/parts/labels.py`. heading: of a column; words: template of a value, with `{}` for it (a size
-    # with its unit; counted if there is a `noun`: `2 clients`); values: texts of special values, '' to omit the value.
+    # Labels, see `analysis/parts/labels.py`. heading: heading of a column; words: template of a value, in which `{}` is
+    # replaced by the value (a size has its unit; with a `noun`, it is counted: `2 clients`); values: texts of special
+    # values, '' to omit the value.
     heading: str = ""
     words: str = ""
     noun: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
-    # Meaning for other modules. setting: setting of a store that this axis changes, which makes it another deployment
-    # (`setting_values`: value of the axis -> value of the setting); ceiling: a point and its calibration must have the
-    # same value; load: only the load on the store changes, so points that differ only here share one limit; curve:
-    # throughput along it is a scaling curve with a knee; told: a verdict always names it.
+    # Meaning for other modules. setting: the setting of a store that this axis changes, which makes it another
+    # deployment (`setting_values`: value of the axis -> value of the setting). ceiling: a point and its calibration
+    # must have the same value. load: only the load on the store changes, so points that differ only in this axis have
+    # the same limit. curve: throughput along this axis is a scaling curve with a knee. always_shown: a verdict always
+    # shows it.
     setting: str = ""
     setting_values: Mapping[str, Any] = field(default_factory=dict)
     ceiling: bool = False
@@ -66,25 +75,25 @@ class Axis:
         return {"size": f"{self.name}_bytes", "percent": f"{self.name}_percent"}.get(self.kind, self.name)
 
     def parse(self, value: Any, place: str) -> Any:
-        """Return the typed value (int bytes for `size`). Raises UserError with the place."""
+        """Return the typed value (for `size`: bytes as an integer). Raises UserError with the place."""
         if self.kind == "size":
             size = units.parse(value, "size", place)
             if size < self.minimum:
-                raise UserError(place, f"{shown(value)} is too small", f"at least {self.minimum} B")
+                raise UserError(place, f"{shown(value)} is too small", f"give at least {self.minimum} B")
             if size > MAX_SIZE:
-                raise UserError(place, f"{shown(value)} is too large", f"at most {units.format_size(MAX_SIZE)}")
+                raise UserError(place, f"{shown(value)} is too large", f"give at most {units.format_size(MAX_SIZE)}")
             return size
         if self.kind == "int":
             if isinstance(value, bool) or not isinstance(value, int):
                 raise UserError(place, f"{shown(value)} is not a whole number", f"give an integer from {self.minimum}")
             if value < self.minimum:
-                raise UserError(place, f"{shown(value)} is too small", f"at least {self.minimum}")
+                raise UserError(place, f"{shown(value)} is too small", f"give at least {self.minimum}")
             if value > MAX_INT:
-                raise UserError(place, f"{shown(value)} is too large", f"at most {MAX_INT}")
+                raise UserError(place, f"{shown(value)} is too large", f"give at most {MAX_INT}")
             return value
         if self.kind == "percent":
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:
-                raise UserError(place, f"{shown(value)} is not a percentage", "give a number in (0, 100]")
+                raise UserError(place, f"{shown(value)} is not a percentage", "give a number above 0 and up to 100")
             return float(value)
         text = str(value)
         if self.kind == "place" and text not in self.choices:
@@ -94,14 +103,19 @@ class Axis:
                 if not self.choices and NAME.match(text):
                     return text  # a name that the campaign declares
                 raise UserError(
-                    place, f"{shown(text)} is not a place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
+                    place,
+                    f"{shown(text)} is not a possible value",
+                    f"give one of: {', '.join(self.choices)}, or a size like 1 MB",
                 ) from None
         if self.choices and text not in self.choices:
-            raise UserError(place, f"{shown(text)} is not known", f"one of: {', '.join(self.choices)}")
+            raise UserError(place, f"{shown(text)} is not known", f"give one of: {', '.join(self.choices)}")
         return text
 
     def text(self, value: Any) -> str:
-        """Return the value as part of a path: `[A-Za-z0-9.-]`, integers padded to four digits."""
+        """Return the value as part of a path, with the characters `[A-Za-z0-9.-]`.
+
+        Integers are padded to four digits.
+        """
         if self.kind == "size":
             return units.format_size(value).replace(" ", "")
         if self.kind == "int":
@@ -118,12 +132,12 @@ class Workload:
     name: str
     axes: tuple[Axis, ...]
     help: str
-    dataset: str | None = None  # `payload`, `root` or None: nothing is staged
-    direction: str = "read"  # `read` or `write`: a read-only store refuses the latter
-    # Requirements that not every store fulfils: `used_bytes`; `second_account` (client 0 gets its keys too). Values
-    # that the plan provides: `objects`, `release`.
+    dataset: str | None = None  # `payload`, `root`, or None if nothing is staged
+    direction: str = "read"  # `read` or `write`; a read-only store rejects `write`
+    # Requirements that some stores do not fulfil: `used_bytes`, and `second_account` (client 0 also gets its keys).
+    # Values that the plan provides: `objects`, `release`.
     needs: tuple[str, ...] = ()
-    finishes: bool = False  # it ends when its work is done; its duration is then the maximum
+    finishes: bool = False  # True if it ends when its work is done; its duration is then the maximum
 
     def axis(self, name: str) -> Axis:
         return next(a for a in self.axes if a.name == name)
@@ -135,10 +149,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the plan. `axes` has every axis, including defaults; `fixed` other parameters (durations in ns).
+    """One point of the plan. `axes` has every axis, including defaults. `fixed` has other parameters (durations in ns).
 
-    `fixed["roles"]` lists the roles of a point with several, in order. Each has name, workload, begin_ns, end_ns,
-    shares (axes of the point that its workload also has), fixed (of the role), and dataset if it reads one.
+    For a point with several roles, `fixed["roles"]` lists the roles in order. Each has name, workload, begin_ns,
+    end_ns, shares (axes of the point that its workload also has), fixed (parameters of the role), and dataset if it
+    reads one.
     """
 
     store: str
@@ -153,7 +168,7 @@ class Point:
     dataset: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form in `plan.json`, `job.json` and the records; values are not copied."""
+        """Return the form in `plan.json`, `job.json` and the records. Values are not copied."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
@@ -161,16 +176,16 @@ class Point:
         return cls(**data)
 
     def identity(self) -> dict[str, Any]:
-        """Return store, workload, axes and rep: a record belongs to this point if and only if these agree."""
+        """Return store, workload, axes and rep. A record belongs to this point if and only if these are equal."""
         return {"store": self.store, "workload": self.workload, "axes": self.axes, "rep": self.rep}
 
     @property
     def clients(self) -> int:
-        """Return the number of clients of its gang, over all roles."""
+        """Return the number of clients of the point's gang, for all roles together."""
         return sum(len(part.ranks) for part in self.parts())
 
     def parts(self) -> "list[Part]":
-        """Return the roles in their order; for a point without roles, one part without a name."""
+        """Return the roles in their order; for a point without roles, return one part without a name."""
         roles = self.fixed.get("roles")
         if roles is None:
             return [Part("", 0, self, 0, self.fixed.get("duration_ns", 0), range(self.axes.get("clients", 1)))]
@@ -199,8 +214,15 @@ class Point:
 class Part:
     """A role of a point.
 
-    `point` is an ordinary point of the role's workload, with plain axes; its `sweep` is the path of the role in the
-    configuration. begin_ns, end_ns: after the start; ranks: of its clients in the gang.
+    Attributes
+    ----------
+    point
+        An ordinary point of the role's workload, with the axes of the role. Its `sweep` is the path of the role in the
+        configuration.
+    begin_ns, end_ns
+        Times after the start.
+    ranks
+        Ranks of the role's clients in the gang.
     """
 
     name: str
@@ -211,15 +233,15 @@ class Part:
     ranks: range
 
     def attempt(self, attempt: str) -> str:
-        """Return the role's own id for an attempt at the whole point, so that no two roles create the same keys."""
+        """Return the role's id of an attempt at the whole point, so that different roles never create the same keys."""
         return f"{attempt}-{self.number}" if self.name else attempt
 
 
 @dataclass
 class Plan:
-    """The plan of a campaign: the content of `plan.json`, which is all that the analysis needs about the campaign.
+    """The plan of a campaign: the content of `plan.json`, with everything that the analysis needs about the campaign.
 
-    Fields that are None are left out of the file. Older plans lack some fields.
+    Fields that are None are omitted from the file. Older plans lack some fields.
     """
 
     campaign: JsonObject  # name, title and the settings of the whole campaign
@@ -228,11 +250,11 @@ class Plan:
     workloads: dict[str, JsonObject]  # name -> help, axes as `Axis.declared`, and roles if it has any
     points: list[Point]
     schema: int = PLAN_SCHEMA
-    figures: JsonObject | None = None  # those that the campaign declares
+    figures: JsonObject | None = None  # figures that the campaign declares
     claims: JsonObject | None = None
-    together: JsonObject | None = None  # sweep -> axes that vary together, and their rows
-    software: dict[str, str] | None = None  # package that measures -> version
-    file: str | None = None  # the campaign file
+    together: JsonObject | None = None  # for each sweep: the axes that vary together, and their rows
+    software: dict[str, str] | None = None  # version of each package that measures
+    file: str | None = None  # name of the campaign file
 
     def to_json(self) -> JsonObject:
         out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
@@ -240,7 +262,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read a plan. Raises KeyError, TypeError: it is damaged."""
+        """Return a plan from the content of a file. Raises KeyError or TypeError if it is damaged."""
         given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         return cls(**given | {"points": [Point.from_json(point) for point in data["points"]]})
 
@@ -254,8 +276,8 @@ def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) ->
 def accounts_of(client: int, clients: int, accounts: int) -> tuple[int, ...]:
     """Return the accounts that a client uses in turn.
 
-    Client i uses account i mod n. With more accounts than clients (c), it uses every c-th from the i-th on, so that
-    each account has one client.
+    Client i uses account i mod n. If there are more accounts than clients (c), it uses every c-th account, starting
+    with the i-th, so that each account has one client.
     """
     return tuple(range(client % accounts, accounts, clients))
 
@@ -266,7 +288,8 @@ ALWAYS_SHOWN = ("engine", "object_size", "file_size")  # axes that are shown eve
 def axis_texts(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
     """Return axes of a point for display, such as `engine=s5cmd`.
 
-    They are those that are not at their default and `ALWAYS_SHOWN`; with `names`, only these.
+    These are the axes that do not have their default value, and those in `ALWAYS_SHOWN`. With `names`, only these axes
+    are returned.
     """
     axes = [a for a in workload.axes if a.name in point.axes]
     plain = {a.name: a.name.rpartition(OF_ROLE)[2] for a in axes}  # without the name of the role
@@ -275,12 +298,12 @@ def axis_texts(point: Point, workload: Workload, names: Collection[str] | None =
         for a in axes
         if (plain[a.name] in names if names else plain[a.name] in ALWAYS_SHOWN or point.axes[a.name] != a.default)
     ]
-    # Axes of roles come first, so that those of one role stay together.
+    # Axes of roles come first, so that the axes of one role stay together.
     first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in ALWAYS_SHOWN)
     return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 
 def derive_seed(*parts: Any) -> int:
-    """Return a 63-bit seed that depends only on the parts (SHA-256 of their text)."""
+    """Return a 63-bit seed that depends only on the given parts (SHA-256 of their text)."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

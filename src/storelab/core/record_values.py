@@ -1,7 +1,6 @@
 """Check that the values of a `run.json` are possible.
 
 Checksums do not show impossible values if a record was edited and its checksums were made again.
-Imports nothing of storelab but `errors`.
 """
 
 from collections.abc import Mapping
@@ -9,9 +8,9 @@ from typing import Any
 
 from storelab.core.errors import shown
 
-LARGEST = 2**63 - 1  # of the integers of a record, which tables hold as int64
+LARGEST = 2**63 - 1  # maximum of the integers of a record, which tables store as int64
 UNITS = ("_ns", "_s", "bytes")  # endings of the names of quantities
-SIGNED = ("clock_offset_ns", "lateness_ns")  # times that may be negative
+SIGNED = ("clock_offset_ns", "lateness_ns")  # times that can be negative
 DESCRIPTIONS = ("environment", "store")  # parts with names from outside storelab
 CHILDREN = {"clients": list, "host": dict, "engine": dict, "files": dict}
 TIMES = ("start_ns", "deadline_ns")
@@ -37,7 +36,7 @@ def problem(run: Mapping[str, Any]) -> str | None:
 
 
 def _problem(place: str, data: Any) -> str | None:
-    """Return the first wrong value below a place, such as `clients.0.start_ns`."""
+    """Return a description of the first wrong value below a place, such as `clients.0.start_ns`, or None."""
     items = data.items() if isinstance(data, dict) else enumerate(data)
     for name, value in items:
         if isinstance(value, dict | list):

@@ -1,7 +1,7 @@
-"""Records: the contract between measuring and analysis. `docs/records.md` explains every column.
+"""Write and read records, the contract between measuring and analysis. `docs/records.md` explains every column.
 
-A file is either complete at its final path or absent: it is written to a temporary name, synced and renamed. `run.json`
-is written last. `core/integrity.py` checks that the files are still as they were measured.
+A file is either complete at its final path or absent: it is written with a temporary name, synced and renamed.
+`run.json` is written last. `core/integrity.py` checks that the files have not changed since they were measured.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from storelab.core.errors import UserError
 from storelab.core.model import JsonObject, Point
 from storelab.core.redaction import redacted, without_tokens
 
-if TYPE_CHECKING:  # a process that writes no table starts without
+if TYPE_CHECKING:  # processes that write no table start faster without it
     import pyarrow as pa
 
-SCHEMA = 4  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`. 4: the monitor's `files`
-# Columns of the files and their types: names that pyarrow knows, or those that `arrow_schema` defines.
+SCHEMA = 4  # 2: `intended_ns`, the monitor, invalid runs. 3: `endpoint`. 4: `files` in the monitor
+# Columns of the files and their types: names of pyarrow types, or names that `arrow_schema` defines.
 OPS = {
     "client": "int16",
     "worker": "int16",
@@ -39,8 +39,8 @@ OPS = {
     "status": "int16",
     "error": "string",
     "latency_hist": "histogram",
-    "intended_ns": "int64",  # open loop: when the operation was due; null in a closed loop
-    "endpoint": "int16",  # number of the front-end, where a client uses several
+    "intended_ns": "int64",  # open loop: time at which the operation was due; null in a closed loop
+    "endpoint": "int16",  # number of the front-end, if a client uses several
 }
 READS = {
     "client": "int16",
@@ -83,15 +83,15 @@ ANSWERS = {
 }
 _DAY = "begin_ns end_ns prepare_ns files raw_bytes objects stored bytes heads gets puts skipped retries failures"
 DAYS = {"client": "int16", "stratum": "int8", "day": "int32", "state": "string", "reason": "string"}
-DAYS |= dict.fromkeys(_DAY.split(), "int64")  # of a release that is published
+DAYS |= dict.fromkeys(_DAY.split(), "int64")  # days of a release that is published
 _LAUNCH = "begin_ns end_ns files raw_bytes objects gets bytes kept"
 LAUNCHES = {"client": "int16", "launch": "int32", "application": "int16", "state": "string", "reason": "string"}
 LAUNCHES |= dict.fromkeys(_LAUNCH.split(), "int64")  # starts of an application
 _COLLECTION = "number begin_ns marked_ns end_ns kept dropped alive dead deletes requests gets retries failures"
 COLLECTIONS = {"client": "int16", "state": "string", "reason": "string"}
-COLLECTIONS |= dict.fromkeys(_COLLECTION.split(), "int64")  # of the garbage of a release
-# Samples of the monitor, up to 5 per second. Counters start at the boot of the host or at the start of the process.
-# `what`: `host`, `client` (`name` is its number; child processes are included), `server` (a daemon of the store),
+COLLECTIONS |= dict.fromkeys(_COLLECTION.split(), "int64")  # garbage collections of a release
+# Samples of the monitor, up to 5 per second. Counters start when the host boots or the process starts. `what` is
+# `host`, `client` (`name` is its number; child processes are included), `server` (a daemon of the store) or
 # `interface`.
 MONITOR = {
     "host": "string",
@@ -100,12 +100,12 @@ MONITOR = {
     "time_ns": "int64",
     "cpu_user_s": "float64",
     "cpu_system_s": "float64",
-    "rss_bytes": "int64",  # host: memory in use
+    "rss_bytes": "int64",  # of a host: memory in use
     "established": "int64",  # TCP sockets of the host, by state
     "time_wait": "int64",
     "syn": "int64",  # SYN_SENT, SYN_RECV
-    "closing": "int64",  # FIN_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
-    "sockets": "int64",  # client: sockets that it holds open
+    "closing": "int64",  # of a client: number of its open sockets
+    "sockets": "int64",  # of a client or server: number of its open files, including sockets
     "files": "int64",  # client, server: files that it holds open, sockets among them
     "rx_bytes": "int64",
     "tx_bytes": "int64",
@@ -115,28 +115,30 @@ MONITOR = {
 # Files that some workloads write in addition to `ops`: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS}
 TABLES |= {"collections": COLLECTIONS, "launches": LAUNCHES, "monitor": MONITOR}
-FRONT_END_LINK = "fe{}"  # interface of a front-end of a testbed, by its number from 1
-HUNG = "Hung"  # error class of an operation that was abandoned at the end of the drain, which is its `end_ns`
-FAILED, LATER = "failed.json", "later.json"  # a failed attempt: of a point without a record; of a point with one
+FRONT_END_LINK = "fe{}"  # network interface of a front-end of a testbed, by its number from 1
+HUNG = "Hung"  # error class of an operation that was abandoned at the end of the drain time, which is its `end_ns`
+# a failed attempt at a point without a record, and at a point with a record
+FAILED, LATER = "failed.json", "later.json"
 AGAIN = "measured again by request"
 HEADS = ("run.json", FAILED, LATER)
 SUM_KEYS = ("summed", "sum")  # keys that `with_sum` adds
 _SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that contains its own checksum
-REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
+# columns with few different values, which are stored as dictionaries
+REPEATED = ("op", "object", "error", "client", "worker", "status", "count")
 
 
 @dataclass
 class Budget:
-    """Failed operations of a run against the failure budget. docs/records.md explains each field."""
+    """The failed operations of a run, compared with the failure budget. docs/records.md explains each field."""
 
     errors: int
     operations: int
     fraction: float
     failure_budget: float
-    hung: int | None = None  # of the errors; None where an engine cannot report it
+    hung: int | None = None  # number of errors that are hung operations; None if an engine cannot report it
     hung_fraction: float = 0.0
-    reason: str | None = None  # why the run is invalid
-    before_errors: int | None = None  # until the first act of a fault
+    reason: str | None = None  # reason why the run is invalid
+    before_errors: int | None = None  # number of errors until the first action of a fault
     before_operations: int | None = None
 
     def to_json(self) -> JsonObject:
@@ -146,7 +148,7 @@ class Budget:
 
 @dataclass
 class RoleRecord:
-    """The actions of one role of a point. clients: their numbers."""
+    """The actions of one role of a point. clients: the numbers of its clients."""
 
     name: str
     workload: str
@@ -165,7 +167,7 @@ class RoleRecord:
 class RunRecord:
     """The record of a point: the content of `run.json`, which docs/records.md explains.
 
-    Fields that are None are left out of the file. Older records lack some fields.
+    Fields that are None are omitted from the file. Older records lack some fields.
     """
 
     schema: int = SCHEMA
@@ -178,7 +180,7 @@ class RunRecord:
     start_ns: int = 0
     deadline_ns: int = 0
     lead_ns: int = 0
-    clients: list[JsonObject] = field(default_factory=list)  # each a `contract.ClientResult`
+    clients: list[JsonObject] = field(default_factory=list)  # each is a `contract.ClientResult`
     host: JsonObject = field(default_factory=dict)
     store: JsonObject = field(default_factory=dict)
     environment: JsonObject = field(default_factory=dict)
@@ -187,7 +189,7 @@ class RunRecord:
     events: list[JsonObject] = field(default_factory=list)
     roles: list[RoleRecord] | None = None
     nodes: list[JsonObject] | None = None
-    coordinator: JsonObject | None = None  # its host, where the clients ran on other nodes
+    coordinator: JsonObject | None = None  # host of the coordinator, if the clients ran on other nodes
     shared_machine: bool | None = None
     cold: JsonObject | None = None
     fault: JsonObject | None = None
@@ -219,9 +221,9 @@ class RunRecord:
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Write a file atomically: temporary name in the same folder, fsync, rename.
+    """Write a file atomically: with a temporary name in the same folder, followed by fsync and rename.
 
-    sync: False skips the fsync, for a file that is soon moved or read and whose loss does no harm.
+    sync: False to skip the fsync, for a file that is soon moved or read and whose loss does no harm.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -237,19 +239,19 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
             error.filename = str(path)
         raise
     finally:
-        with contextlib.suppress(OSError):  # a read-only disk has no temporary file
+        with contextlib.suppress(OSError):  # there is no temporary file on a read-only disk
             temporary.unlink()
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write data as JSON, atomically. Raises ValueError: a number is NaN or infinite."""
+    """Write data as JSON, atomically. Raises ValueError if a number is NaN or infinite."""
     write_atomic(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
 
 
 def with_sum(data: Mapping[str, Any]) -> bytes:
-    """Return `data` as JSON with its own checksum.
+    """Return `data` as JSON that contains its own checksum.
 
-    The first key is `summed`. The last one is `sum`, the SHA-256 of the text without it.
+    The first key is `summed`. The last key is `sum`, the SHA-256 of the text without this key.
     """
     plain = json.dumps(
         {"summed": True} | {k: v for k, v in data.items() if k not in SUM_KEYS}, indent=1, allow_nan=False
@@ -259,7 +261,7 @@ def with_sum(data: Mapping[str, Any]) -> bytes:
 
 
 def write_summed(path: Path, data: Mapping[str, Any]) -> None:
-    """Write JSON with its own checksum, so that `damage` detects any later change of a byte."""
+    """Write JSON that contains its own checksum, so that `damage` detects any later change."""
     write_atomic(path, with_sum(data))
 
 
@@ -270,7 +272,7 @@ def _no_number(word: str) -> Any:
 def damage(path: Path) -> str | None:
     """Return what is wrong with a JSON file.
 
-    Return None if it is intact or contains no checksum (old versions wrote none).
+    Return None if it is intact, or if it has no checksum because an old version wrote it.
     """
     try:
         return damage_of(path.read_bytes())
@@ -279,7 +281,7 @@ def damage(path: Path) -> str | None:
 
 
 def damage_of(text: bytes) -> str | None:
-    """Return what is wrong with the text of a JSON file, as `damage` does."""
+    """Return what is wrong with the text of a JSON file, like `damage`."""
     try:
         data = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
@@ -295,12 +297,12 @@ def damage_of(text: bytes) -> str | None:
 
 
 def as_json(data: Any) -> Any:
-    """Return `data` as a JSON file gives it back (tuples become lists)."""
+    """Return `data` in the form in which a JSON file returns it (tuples become lists)."""
     return json.loads(json.dumps(data))
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Raise UserError if it is missing or not JSON."""
+    """Return the content of a JSON file. Raises UserError if it is missing or not JSON."""
     try:
         return json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
@@ -314,7 +316,7 @@ def read_json(path: Path) -> Any:
 def read_as(path: Path, kind: Any, hint: str) -> Any:
     """Return the content of a JSON file after checking its type, such as `list[int]` or a dataclass.
 
-    mend: hint for the error. Raises UserError: the file cannot be read, is not JSON, or has another type.
+    hint: the hint of the error. Raises UserError if the file cannot be read, is not JSON, or has another type.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -324,7 +326,7 @@ def read_as(path: Path, kind: Any, hint: str) -> Any:
     except OSError as error:
         raise UserError(str(path), f"cannot be read ({error.strerror})", hint) from None
     except ValidationError as error:
-        first = error.errors()[0]  # not its input, which may be a secret key
+        first = error.errors()[0]  # the input is not reported, because it can be a secret key
         at = ".".join(map(str, first["loc"]))
         problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
         raise UserError(str(path), f"is damaged: {f'{at}: ' if at else ''}{problem}", hint) from None
@@ -332,12 +334,12 @@ def read_as(path: Path, kind: Any, hint: str) -> Any:
 
 
 def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any], sync: bool = True) -> None:
-    """Write columns (shape (n,) each) as Parquet, atomically.
+    """Write columns (each of shape (n,)) as Parquet, atomically.
 
-    kinds: OPS or another declaration of this module; a column that is missing is null. Times are delta-encoded, because
-    they take most of the space.
+    kinds: OPS or another declaration of this module; missing columns become null. Times are delta-encoded, because they
+    need most of the space. For `sync`, see `write_atomic`.
     """
-    import pyarrow as pa  # here, because most commands write no table and start faster without it
+    import pyarrow as pa  # imported here, because most commands write no table and start faster without it
     import pyarrow.parquet as pq
 
     schema = arrow_schema(kinds)
@@ -367,9 +369,9 @@ def arrow_schema(kinds: Mapping[str, str]) -> "pa.Schema":
 
 
 def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = None) -> "pa.Table":
-    """Return columns (default: all) of Parquet files, concatenated. Raises OSError, ValueError.
+    """Return columns (default: all) of Parquet files, concatenated. Raises OSError or ValueError.
 
-    `pyarrow.parquet.read_table` does the same, but first loads Arrow's data sets, which costs 0.2 s of CPU time.
+    `pyarrow.parquet.read_table` does the same, but first loads Arrow's data sets, which needs 0.2 s of CPU time.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -379,7 +381,7 @@ def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = Non
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the entries of a folder to the disk."""
+    """Sync the directory entries of a folder to the disk."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)
@@ -388,7 +390,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def move_in(source: Path, target: Path) -> None:
-    """Move a file to its final path on the same file system: fsync, rename."""
+    """Move a file to its final path on the same file system, by fsync and rename."""
     with open(source, "rb") as f:
         os.fsync(f.fileno())
     os.replace(source, target)
@@ -406,15 +408,15 @@ def sha256(path: Path) -> str:
 
 
 def file_entries(files: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Return name -> {sha256, bytes} of files, as a head lists them."""
+    """Return name -> {sha256, bytes} of files, in the form in which `run.json` lists them."""
     return {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files}
 
 
 def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return True if a record's `point` is the wanted one.
+    """Return True if the `point` of a record is the wanted point.
 
-    Both have the same key, which omits axes at their default. If only one of them has an axis, the axis came with a
-    later version (maybe during the campaign) and has its default value in the other.
+    Both have the same key, which omits axes at their default. If only one of them has an axis, this axis was added in a
+    later version, and has its default value in the other.
     """
     shared = recorded["axes"].keys() & wanted["axes"].keys()
     return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and all(
@@ -425,8 +427,8 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def earlier(folder: Path, point: Mapping[str, Any], why: str = AGAIN) -> list[dict[str, Any]]:
     """Return the attempts to measure a point (given by its identity) that its folder records, oldest first.
 
-    Each has time_ns, outcome (`measured` or `failed`) and reason (of a measured one: `why` the next one followed). A
-    new record must include them, so that repeated attempts stay visible.
+    Each has time_ns, outcome (`measured` or `failed`) and reason. The reason of a measured attempt is `why`: the reason
+    for the next attempt. A new record must include all attempts, so that repeated attempts stay visible.
     """
     texts = {}
     for name in HEADS:
@@ -438,7 +440,7 @@ def earlier(folder: Path, point: Mapping[str, Any], why: str = AGAIN) -> list[di
 def tries(
     texts: Mapping[str, bytes], point: Mapping[str, Any], why: str = "measured again by request"
 ) -> list[dict[str, Any]]:
-    """Return the attempts to measure a point as `earlier` does, from the texts of the files by name."""
+    """Return the attempts to measure a point like `earlier`, from the texts of the files by name."""
     attempts: dict[tuple[int, str], dict[str, Any]] = {}
     for name in filter(texts.__contains__, HEADS):
         try:
@@ -447,16 +449,17 @@ def tries(
             this = {"time_ns": old["time_ns" if failed else "start_ns"], "outcome": "failed" if failed else "measured"}
             tries = [*old.get("earlier", []), this | {"reason": old["reason"] if failed else why}]
             attempts |= {(t["time_ns"], t["outcome"]): t for t in tries} if same_point(old["point"], point) else {}
-        except (ValueError, KeyError, TypeError, AttributeError):  # damaged
+        except (ValueError, KeyError, TypeError, AttributeError):  # a damaged file
             continue
     return [attempts[when] for when in sorted(attempts)]
 
 
 def finish(folder: Path, run: Mapping[str, Any], tables: Iterable[str] | None = None) -> None:
-    """Write `run.json` last: its presence marks the point as done.
+    """Write `run.json` last, because its presence marks the point as done.
 
-    tables: names of the record's Parquet files; default: all in the folder. An earlier `failed.json` is renamed first
-    and removed afterwards, because `run.json` lists that attempt. So both never exist together.
+    tables: names of the record's Parquet files; default: all in the folder. `run.json` lists an earlier failed attempt.
+    Therefore an existing `failed.json` is first renamed, and removed afterwards, so that both never exist at the same
+    time.
     """
     names = sorted(tables) if tables is not None else sorted(p.name for p in folder.glob("*.parquet"))
     files = file_entries(folder / name for name in names)
@@ -467,7 +470,7 @@ def finish(folder: Path, run: Mapping[str, Any], tables: Iterable[str] | None = 
 
 
 def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | None = None) -> None:
-    """Write `failed.json` with the reason, or `later.json` if the point has a record (which is kept)."""
+    """Write `failed.json` with the reason. If the point has a record, keep it and write `later.json` instead."""
     failure = {
         "schema": SCHEMA,
         "point": asdict(point),
@@ -480,5 +483,5 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
 
 
 def sealed(raw: Path) -> bool:
-    """Return whether the records of a campaign are sealed, so that nothing may be added."""
+    """Return True if the records of a campaign are sealed, so that nothing can be added."""
     return (raw / "SEAL").exists()

@@ -1,7 +1,8 @@
-"""Hide keys and tokens in texts: libraries and servers repeat them, and users paste them at the wrong place.
+"""Hide keys and tokens in texts.
 
-Known secrets (keys of stores, variables of the environment) are hidden wherever a part of them appears. In other text,
-anything that looks like a key or a token is hidden. Standard library only.
+Libraries and servers repeat them in messages, and users sometimes enter them in a wrong place. Known secrets (keys of
+stores, environment variables) are hidden wherever a part of them appears. In other text, everything that looks like a
+key or a token is hidden.
 """
 
 import html
@@ -12,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-PART = 12  # characters: any piece of a secret of at least this length is hidden, also in a message that was cut
-SHORTEST = 8  # characters: shorter secrets are not hidden, because they are ordinary words
+PART = 12  # minimum number of characters of a piece of a secret that is hidden, also in a message that was cut
+SHORTEST = 8  # minimum number of characters of a secret that is hidden, because shorter secrets are ordinary words
 _NAMES = re.compile(r"SECRET_ACCESS_KEY\Z|SESSION_TOKEN\Z|(?:\A|_)(?:BEARER_TOKEN|TOKEN|PASSWORD|SECRET_KEY)\Z")
 
 # Patterns of keys and tokens.
@@ -43,7 +44,7 @@ def conceal(*secrets: str | None) -> None:
 
 
 def conceal_environment(environ: Mapping[str, str] = os.environ) -> None:
-    """Hide the keys and tokens among these variables from now on."""
+    """Hide the keys and tokens in these environment variables from now on."""
     conceal(*(value for name, value in environ.items() if _NAMES.search(name)))
 
 
@@ -51,7 +52,7 @@ conceal_environment()
 
 
 def without_tokens(text: str) -> str:
-    """Return the text without known secrets, and without anything that looks like a key or a token."""
+    """Return the text without known secrets, and without everything that looks like a key or a token."""
 
     def hidden(found: re.Match[str]) -> str:
         word, sure = found[0], found[0].startswith(("eyJ", "AKIA", "ASIA"))
@@ -84,7 +85,10 @@ def _without_known(text: str) -> str:
 
 
 def holds_secret(text: str, unknown: bool = True) -> bool:
-    """Return True if a text contains a known secret, or (unknown) anything that looks like a key or a token."""
+    """Return True if a text contains a known secret.
+
+    With `unknown`, also return True if it contains anything that looks like a key or a token.
+    """
     return (without_tokens(text) if unknown else _without_known(text)) != text
 
 

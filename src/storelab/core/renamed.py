@@ -1,8 +1,8 @@
-"""Old names of configuration keys and axes.
+"""Map old names of configuration keys and axes to new names.
 
-Old keys still work for one release: `config.read_layers` calls `current` for each file and for `--set`, and the first
-use of each old name prints a line with the new one. Plans and records keep the names that they were written with; who
-reads them calls `of_plan` and `of_run`. May import: `errors`.
+Old keys still work for one release. `config.read_layers` calls `current` for each file and for `--set`. The first use
+of each old name prints a line with the new name. Plans and records keep the names with which they were written. Code
+that reads them calls `of_plan` and `of_run`.
 """
 
 import sys
@@ -27,7 +27,7 @@ KEYS = {
     "claims.*.enough": "min_attempts",
 }
 AXES = {"scale": "file_size", "most_buckets": "max_buckets"}  # old name of an axis -> new name
-# Values that name axes: as keys, as elements of a list, or as a text.
+# Keys whose content names axes: as keys, as elements of a list, or as text.
 NAMING_AXES = (
     *("sweeps.*.axes", "sweeps.*.zip", "sweeps.*.scale_axes"),
     *("sweeps.*.roles.*.axes", "sweeps.*.roles.*.scale_axes"),
@@ -36,14 +36,25 @@ NAMING_AXES = (
 )
 _PATHS = {tuple(path.split(".")): new for path, new in KEYS.items()}
 _NAMING_AXES = [tuple(path.split(".")) for path in NAMING_AXES]
-_reported: set[str] = set()  # old names of which this process has printed a line
+_reported: set[str] = set()  # old names for which this process has printed a line
 
 
 def current(document: Any, place: str = "", path: tuple[str, ...] = ()) -> Any:
     """Return a document of the configuration with the new names of its keys and axes.
 
-    place: file or option that has the document; without it, nothing is printed. path: of a part of the document.
-    Raises UserError: the document has an old key and its new name.
+    Parameters
+    ----------
+    document
+        The document, or a part of it.
+    place
+        File or option that contains the document. Without it, nothing is printed.
+    path
+        Path of the part in the whole document.
+
+    Raises
+    ------
+    UserError
+        The document has both an old key and its new name.
     """
     axes = any(_matches(known, path) for known in _NAMING_AXES)
     if isinstance(document, list):
@@ -59,7 +70,7 @@ def current(document: Any, place: str = "", path: tuple[str, ...] = ()) -> Any:
         new = axis(old) if axes else next((name for known, name in _PATHS.items() if _matches(known, here)), old)
         if new != old:
             if new in document:
-                text = f"both `{old}` and `{new}` are given, which are names of one key"
+                text = f"`{old}` and `{new}` are names of the same key"
                 raise UserError(f"{place}: {'.'.join(here)}", text, f"remove `{old}`")
             _report(place, here, old, new)
         out[new] = current(value, place, (*path, str(new)))
@@ -79,7 +90,10 @@ def _report(place: str, path: tuple[str, ...], old: str, new: str) -> None:
 
 
 def axis(name: Any) -> Any:
-    """Return the new name of an axis or of its column, also of a role (`uploads.scale`); other values unchanged."""
+    """Return the new name of an axis or of its column, also with a role (`uploads.scale`).
+
+    Other values are returned unchanged.
+    """
     if not isinstance(name, str):
         return name
     role, dot, own = name.rpartition(".")
@@ -87,7 +101,7 @@ def axis(name: Any) -> Any:
 
 
 def of_point(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a point, or a role of a record, with the new names of its axes. Its key does not change."""
+    """Return a point, or a role of a record, with the new names of its axes. The point's key does not change."""
     return {**point, "axes": {axis(name): value for name, value in point["axes"].items()}}
 
 
@@ -111,7 +125,7 @@ def _declared(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_run(run: Any) -> Any:
-    """Return the content of a run.json or failed.json with the new names of axes; other content unchanged."""
+    """Return the content of a run.json or failed.json with the new names of axes. Other content is unchanged."""
     if not isinstance(run, dict):
         return run
     out = dict(run)

@@ -1,9 +1,9 @@
-"""Sealed records: the contents of all point folders of a closed campaign, in few files.
+"""Store the contents of all point folders of a closed campaign in a few files.
 
-`runs.parquet` has a row for each file that a point had: `point` (its key), `file`, and its `text` (JSON, unchanged) or
-its number of `rows` (Parquet). `<table>.parquet` (`ops`, `reads`, `monitor` and so on) has the rows of all files
-`<table>.<client>.parquet`, with the additional first columns `point` and `file`, and sorted by them.
-`SHA256SUMS.measured` has the checksums of the original files. May import: `core`.
+`runs.parquet` has one row for each file of a point: `point` (its key), `file`, and its `text` (JSON, unchanged) or its
+number of `rows` (Parquet). `<table>.parquet` (for example `ops`, `reads`, `monitor`) has the rows of all files
+`<table>.<client>.parquet`, sorted by the additional first columns `point` and `file`. `SHA256SUMS.measured` has the
+checksums of the original files.
 """
 
 import functools
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUNS, MEASURED_SUMS = "runs.parquet", "SHA256SUMS.measured"
-# In the folder of `raw/`: the new form while it is written, the old one until it is removed.
+# Folders next to `raw/`: the new form while it is written, and the old form until it is removed.
 SEALING, MEASURED = "raw.sealing", "raw.measured"
-GROUP = 50_000  # minimum rows of a row group, except the last one: a damaged byte can make one group unreadable
+# minimum number of rows of a row group except the last one, because a damaged byte can make a group unreadable
+GROUP = 50_000
 UNREADABLE = (OSError, ValueError, NotImplementedError)  # exceptions of Arrow for a damaged file
 RESTORE = "restore it: a sealed campaign does not change"
-LEVEL = 9  # of zstd: high, because files are written once and read often
+LEVEL = 9  # level of zstd compression, which is high because files are written once and read often
 
 
 @dataclass(frozen=True)
 class Index:
-    """The content of `runs.parquet`: key -> file -> text, and key -> file -> number of rows."""
+    """The content of `runs.parquet`: the text or the number of rows of each file, by key and file."""
 
     texts: Mapping[str, Mapping[str, bytes]]
     rows: Mapping[str, Mapping[str, int]]
 
     @property
     def names(self) -> set[str]:
-        """Return the paths that the files had below `raw/`."""
+        """Return the paths, relative to `raw/`, that the files had before sealing."""
         return {
             f"{key}/{file}"
             for files in (self.texts, self.rows)
@@ -55,12 +56,12 @@ def refuse_half_sealed(raw: Path) -> None:
 
 
 def is_sealed_form(raw: Path) -> bool:
-    """Return whether the records are stored in the compact form of sealed campaigns."""
+    """Return True if the records are stored in the compact form of sealed campaigns."""
     return (raw / RUNS).exists()
 
 
 def index(raw: Path) -> Index:
-    """Return the content of `runs.parquet`. Raises UserError: it cannot be read."""
+    """Return the content of `runs.parquet`. Raises UserError if it cannot be read."""
     path = raw / RUNS
     state = path.stat()
     return _index(path, state.st_mtime_ns, state.st_size)
@@ -83,14 +84,14 @@ def _index(path: Path, _mtime_ns: int, _size: int) -> Index:
 
 
 def tables(raw: Path) -> dict[str, Path]:
-    """Return table -> file for all tables that exist."""
+    """Return the file of each existing table."""
     return {p.stem: p for p in sorted(raw.glob("*.parquet")) if p.name != RUNS}
 
 
 def write(raw: Path, files: Iterable[Path], target: Path) -> None:
     """Write the files of a campaign's `raw/` in the sealed form into the folder `target`, and compare all rows.
 
-    Plan and manifests are copied. Raises UserError: the written rows differ from the originals.
+    Plan and manifests are copied. Raises UserError if the written rows differ from the originals.
     """
     texts: list[tuple[str, str, Path]] = []
     parts: dict[str, list[tuple[str, str, Path]]] = defaultdict(list)
@@ -114,7 +115,7 @@ def write(raw: Path, files: Iterable[Path], target: Path) -> None:
 
 
 def _schema(name: str, found: Iterable[Path]) -> "pa.Schema":
-    """Return the declared columns of a table, followed by others that its files have."""
+    """Return the declared columns of a table, followed by additional columns of its files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -129,7 +130,10 @@ def _schema(name: str, found: Iterable[Path]) -> "pa.Schema":
 
 
 def _write_table(path: Path, name: str, parts: list[tuple[str, str, Path]]) -> dict[tuple[str, str], int]:
-    """Write the concatenated rows of files and return the number of rows of each. Raises UserError: they differ."""
+    """Write the concatenated rows of files, and return the number of rows of each file.
+
+    Raises UserError if the written rows differ from the originals.
+    """
     schema = _schema(name, (source for *_, source in parts))
     numbers: dict[tuple[str, str], int] = {}
 
@@ -170,7 +174,7 @@ def _plain(table: "pa.Table", schema: "pa.Schema", key: str, file: str) -> "pa.T
 
 
 def _write(path: Path, schema: "pa.Schema | Mapping[str, str]", groups: Iterable[Any]) -> None:
-    """Write and sync tables (or columns) as one row group each, with a checksum for each page."""
+    """Write and sync tables (or columns) as one row group each, with a checksum of each page."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -205,7 +209,7 @@ def row_groups(path: Path) -> Iterator["pa.Table"]:
 
 
 def where_damaged(path: Path) -> str:
-    """Return which points' rows of a file cannot be read; "" if all can."""
+    """Return which points have rows in a file that cannot be read, or "" if all rows can be read."""
     import pyarrow.parquet as pq
 
     try:

@@ -1,6 +1,6 @@
 """Convert between integers and values with units: `100 MB`, `4 kB`, `1 MiB`, `10 s`, `1 Gbit/s`.
 
-MB = 10^6 bytes, MiB = 2^20 bytes (IEC 80000-13). Sizes are bytes, durations nanoseconds, rates bytes per second.
+MB is 10^6 bytes, and MiB is 2^20 bytes (IEC 80000-13). Sizes are in bytes, durations in ns, and rates in bytes/s.
 """
 
 import re
@@ -25,24 +25,24 @@ KINDS = {
 }
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z/]+)\s*\Z")
 _EXACT = Context(prec=100)
-MAX_VALUE = 10**24  # larger than any sensible value; axes and keys have lower limits
+MAX_VALUE = 10**24  # larger than any realistic value; axes and keys have lower limits
 
 
 def parse(value: Any, kind: str, place: str) -> int:
-    """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s).
+    """Return `value`, a text with a unit, as an integer: `size` in bytes, `duration` in ns, or `rate` in bytes/s.
 
-    Raises UserError: the unit is missing or not known. Units are never guessed.
+    Raises UserError if the unit is missing or unknown. Units are never guessed.
     """
     table, example = KINDS[kind]
     match = _NUMBER.match(value) if isinstance(value, str) else None
     if not match:
-        raise UserError(place, f"{shown(value)} is not a {kind} with its unit", f"write it like {example}")
+        raise UserError(place, f"{shown(value)} is not a {kind} with a unit", f"write it like {example}")
     number, unit = match.groups()
     if unit not in table:
         near = next((u for u in table if u.lower() == unit.lower()), None)
         raise UserError(
             place,
-            f"unit {shown(unit)} of {shown(value)} is not known",
+            f"the unit {shown(unit)} of {shown(value)} is unknown",
             f"did you mean {near!r}?" if near else f"write it like {example}",
         )
     exact = _EXACT.multiply(Decimal(number), table[unit])
@@ -58,9 +58,9 @@ def parse(value: Any, kind: str, place: str) -> int:
 
 
 def format_size(n: int) -> str:
-    """Return the exact size in the largest unit that divides it, with decimal units first.
+    """Return the exact size in the largest unit that divides it. Decimal units are tried first.
 
-    For example `4 kB` for 4000 and `4 KiB` for 4096.
+    For example, 4000 gives `4 kB` and 4096 gives `4 KiB`.
     """
     for table in (("PB", "TB", "GB", "MB", "kB"), ("TiB", "GiB", "MiB", "KiB")):
         for unit in table:
@@ -70,7 +70,7 @@ def format_size(n: int) -> str:
 
 
 def human_size(n: float) -> str:
-    """Return a rounded size for display: `1.2 GB`."""
+    """Return a rounded size for display, such as `1.2 GB`."""
     for unit in ("PB", "TB", "GB", "MB", "kB"):
         if abs(n) >= SIZE[unit]:
             return f"{n / SIZE[unit]:.3g} {unit}"
@@ -78,7 +78,7 @@ def human_size(n: float) -> str:
 
 
 def human_duration(ns: float) -> str:
-    """Return a rounded duration for display: `3 min 20 s`, `1 h 05 min`."""
+    """Return a rounded duration for display, such as `3 min 20 s` or `1 h 05 min`."""
     s = ns / 1e9
     if s < 60:
         return f"{s:.1f} s" if s < 10 else f"{s:.0f} s"

@@ -1,7 +1,7 @@
-"""Read YAML as users write it, with errors on one line that has the place.
+"""Read YAML that users wrote. Errors are reported on one line with their place.
 
-Text that is not UTF-8, duplicate keys, ambiguous numbers, and aliases that form a loop or very long values are refused.
-May import: `errors`.
+Text that is not UTF-8, duplicate keys, ambiguous numbers, and aliases that form a loop or very long values are
+rejected.
 """
 
 import re
@@ -12,11 +12,11 @@ import yaml
 
 from storelab.core.errors import UserError, shown
 
-MAX_BYTES = 10_000_000  # of a file, and of its values after aliases are replaced
+MAX_BYTES = 10_000_000  # maximum size of a file, and of its values after aliases are replaced
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A SafeLoader that refuses duplicate keys, and numbers that YAML 1.1 reads in another base."""
+    """A SafeLoader that rejects duplicate keys, and numbers that YAML 1.1 reads in another base."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -26,7 +26,9 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                 line, name = key.start_mark.line + 1, (key.tag, key.value)
                 if name in lines:
                     raise _mark(
-                        key, f"the key {shown(key.value)} occurs twice, first in line {lines[name]}", "remove one"
+                        key,
+                        f"the key {shown(key.value)} occurs twice, first on line {lines[name]}",
+                        "remove one of them",
                     )
                 lines[name] = line
         return node
@@ -36,7 +38,7 @@ _OTHER_NUMBER = re.compile(r"[-+]?(?:0[0-9_]+|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
-    """Return a number. Refuse it if YAML 1.1 reads another value than is written: `010` as 8, `1:30` as 90."""
+    """Return a number. Reject it if YAML 1.1 reads another value than was written: `010` as 8, `1:30` as 90."""
     construct = loader.construct_yaml_int if node.tag.endswith(":int") else loader.construct_yaml_float
     if _OTHER_NUMBER.fullmatch(node.value):
         hint = "write a time with its unit, such as 90 s" if ":" in node.value else "omit the leading 0"
@@ -50,7 +52,7 @@ for _tag in ("int", "float"):
 
 
 class _Refused(Exception):
-    """A text that the loader refuses, with line, problem and hint."""
+    """The loader rejects a text, with line, problem and hint."""
 
     def __init__(self, line: int, problem: str, hint: str):
         super().__init__(problem)
@@ -62,9 +64,9 @@ def _mark(where: Any, problem: str, hint: str) -> _Refused:
 
 
 def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the characters of a node after aliases are replaced. known: those of other nodes, by id.
+    """Return the number of characters of a node after aliases are replaced. known: those of other nodes, by id.
 
-    Raises _Refused if the node contains itself, or if it is too long: other modules copy and print these values.
+    Raises _Refused if the node contains itself or is too long, because other modules copy and print the values.
     """
     if isinstance(node, yaml.ScalarNode):
         return len(node.value) + 1
@@ -72,7 +74,7 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
         if not known[id(node)]:
             raise _mark(node, "an alias refers to a value that contains it", "write the value without an alias")
         return known[id(node)]
-    known[id(node)] = 0  # begun
+    known[id(node)] = 0  # marks a node that is being expanded
     pairs = node.value if isinstance(node, yaml.MappingNode) else [(value,) for value in node.value]
     total = 1 + sum(_expanded(value, known) for pair in pairs for value in pair)
     if total > MAX_BYTES:
@@ -82,7 +84,10 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def parse(text: str, place: str, one_line: bool = False) -> Any:
-    """Parse YAML text. place: for errors; one_line: omit line numbers in errors. Raises UserError."""
+    """Return the value of a YAML text. Raises UserError.
+
+    place: the place for errors; one_line: True to omit line numbers in errors.
+    """
 
     def at(line: int) -> str:
         return place if one_line else f"{place}, line {line}"
@@ -108,26 +113,26 @@ def parse(text: str, place: str, one_line: bool = False) -> Any:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "context", None) or "syntax"
         where = at(mark.line + 1) if mark else place
-        problem = f"is not YAML ({problem})"
+        problem = f"the text is not valid YAML ({problem})"
         raise UserError(where, problem, "write `key: value` lines; quote text with special characters") from None
     except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # in numbers and dates
         message = str(error).partition(";")[0]
-        raise UserError(place, f"has a value that cannot be read ({message})", "quote it if it is text") from None
+        raise UserError(place, f"a value cannot be read ({message})", "quote it if it is text") from None
     except RecursionError:
-        raise UserError(place, "is nested too deeply", "close the brackets") from None
+        raise UserError(place, "the text is nested too deeply", "check that all brackets are closed") from None
 
 
 def read(path: Path) -> Any:
-    """Return the content of a YAML file. Raises UserError: it cannot be read, is not UTF-8, or is not YAML."""
+    """Return the content of a YAML file. Raises UserError if it cannot be read, is not UTF-8, or is not YAML."""
     hint = "give the path of a YAML file"
     try:
         if path.exists() and not path.is_file():
-            raise UserError(str(path), "cannot be read (it is not a regular file)", hint)
+            raise UserError(str(path), "the file cannot be read because it is not a regular file", hint)
         if path.stat().st_size > MAX_BYTES:
-            raise UserError(shown_path(path), f"is larger than {MAX_BYTES // 10**6} MB", hint)
+            raise UserError(shown_path(path), f"the file is larger than {MAX_BYTES // 10**6} MB", hint)
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        problem = f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
         raise UserError(shown_path(path), problem, hint) from None
     try:
         text = data.decode("utf-8-sig")
@@ -139,6 +144,22 @@ def read(path: Path) -> Any:
 
 
 def shown_path(path: Path, most: int = 120) -> str:
-    """Return a path for a message; a long one is cut."""
+    """Return a path for a message. A long path is cut."""
     text = str(path)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def line_of(path: Path, keys: list[str]) -> int | None:
+    """Return the line of a key of a YAML file, given with the keys above it; None if the file does not have it."""
+    try:
+        node: Any = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    line = None
+    for key in keys:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        found = next((pair for pair in pairs if pair[0].value == key), None)
+        if found is None:
+            return None
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line

@@ -1,6 +1,8 @@
-"""Workloads: the operations that are measured. A new one is a module and one line here. `staging/` makes their data.
+"""Workloads: the operations that are measured.
 
-May import: `engines`, `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
+A new workload is a module and one line in this file. `staging/` makes the data that workloads read.
+
+This package imports only `engines`, `stores`, `install`, `host`, `datasets`, `readplan` and `core`.
 """
 
 from storelab.core.model import Point
@@ -38,7 +40,7 @@ WORKLOADS: dict[str, Workload] = {
 
 
 def workload_of(point: Point) -> Workload:
-    """Return the workload of a point; for a point with roles, the combined workloads of the roles."""
+    """Return the workload of a point. For a point with roles, return the combined workloads of the roles."""
     parts = point.parts()
     if parts[0].point is point:
         return WORKLOADS[point.workload]

@@ -1,7 +1,7 @@
-"""The base class of workloads: their declaration, and hooks around the measurement.
+"""Define the base class of workloads: their declaration, and hooks before and after the measurement.
 
-Hooks of the coordinator (`validate`, `before`, `after`, `observe`, `cleanup`) do nothing here; a workload overrides
-those that it needs.
+The hooks of the coordinator (`validate`, `before`, `after`, `observe`, `cleanup`) do nothing here. A workload overrides
+the hooks that it needs.
 """
 
 import re
@@ -23,27 +23,35 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.stores.base import Store
 
 
-ONCE = ("once", "cold")  # values of `access` with which an object is read by one client, once
+ONCE = ("once", "cold")  # values of `access` for which each object is read only once, by one client
 ACCESS = replace(
     axes.ACCESS,
-    help="`warm`: objects are read repeatedly; `once`: each object by one client, once, and the run ends when all "
+    help="`warm`: objects are read repeatedly; `once`: each object is read once, by one client, and the "
+    "run ends when all "
     "are read; `cold`: like `once`, after the store was restarted and the kernel dropped its files from memory.",
     choices=("warm", *ONCE),
 )
 
 
 def refuse(point: Point, *cases: tuple[str, bool, str, str]) -> None:
-    """Raise UserError for the first of these (axis, value is wrong, problem, hint) whose value is wrong."""
+    """Raise UserError for the first of these cases (axis, value is wrong, problem, hint) whose value is wrong."""
     for axis, wrong, problem, hint in cases:
         if wrong:
             raise UserError(f"sweeps.{point.sweep}.axes.{axis}", problem, hint)
 
 
 class Made(NamedTuple):
-    """Objects that an attempt can make.
+    """Objects that an attempt can write.
 
-    key: pattern of a whole key below the bucket's prefix; its group `client`, if there is one, is a client's number.
-    least, most: bytes. bucket: pattern of the bucket's name, '' for any.
+    Attributes
+    ----------
+    key
+        Pattern of a complete key, relative to the bucket's prefix. If it has a group `client`, this is a client's
+        number.
+    least, most
+        Minimum and maximum size in bytes.
+    bucket
+        Pattern of the bucket's name; '' for any bucket.
     """
 
     key: str
@@ -54,56 +62,59 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload(model.Workload):
-    """A workload. `axes` are those of the workload, followed by additional ones that its engines support."""
+    """A workload. `axes` are the declared axes, followed by additional axes that its engines support."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", (*self.axes, *axes.obeyed(self.name, self.axes)))
 
     def client(self, job: "Job") -> "Client":
-        """Return the client of the point's engine from the catalogue; its module is imported only here."""
+        """Return the client of the point's engine from the catalogue. Its module is imported only here."""
         return engines.client_of(self.name, job.point.axes["engine"])(job)
 
     def validate(self, point: Point) -> None:
-        """Raise UserError if values of the point's axes cannot be combined; pure."""
+        """Raise UserError if values of the point's axes cannot be combined. It has no side effects."""
 
     def require(self, point: Point) -> None:
         """Raise UserError with the install command if a program that the workload starts is missing."""
 
     def second_store(self, point: Point) -> str:
-        """Return the name of a second store that the clients use, '' if there is none; pure."""
+        """Return the name of a second store that the clients use, or '' if there is none."""
         return ""
 
     def expected_objects(self, point: Point, attempt: str) -> list[Made]:
-        """Return the objects that an attempt at the point can leave in the store; only these are deleted. Pure."""
+        """Return the objects that an attempt at the point can leave in the store.
+
+        Only these objects are ever deleted.
+        """
         return []
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
-        """Prepare the store, and `job.extra` for the clients, before they start.
+        """Prepare the store and `job.extra` before the clients start.
 
-        Raises UserError, MeasurementFailed.
+        Raises UserError or MeasurementFailed.
         """
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Return checks, as `contract.Check` fields, of the store and of the clients' Parquet files in `folder`."""
+        """Return checks of the store, and of the clients' Parquet files in `folder`, as fields of `contract.Check`."""
         return []
 
     def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
-        """Return observations of the store for `observed` of the record; None for nothing."""
+        """Return observations of the store for `observed` in the record, or None."""
         return None
 
     def cleanup(self, job: "GangJob") -> None:
-        """Stop everything that `before` started. Called last, also after errors."""
+        """Stop everything that `before` started. It is called last, also after errors."""
 
 
-_TABLES = "|".join(name for name in TABLES if name != "monitor")  # those numbered by clients
+_TABLES = "|".join(name for name in TABLES if name != "monitor")  # tables whose files are numbered by client
 _FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  # files that a client writes
 
 
 @dataclass(frozen=True)
 class Roles(Workload):
-    """The workload of a point with several roles. `each`: the workload of each role.
+    """The workload of a point with several roles. `each` has the workload of each role.
 
-    Objects are noted separately for each role.
+    The written objects are recorded separately for each role.
     """
 
     each: Mapping[str, Workload] = field(default_factory=dict)
@@ -125,7 +136,7 @@ class Roles(Workload):
             self.each[part.name].before(config, store, part.point, role_job)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Return the checks of all roles; each name begins with the role."""
+        """Return the checks of all roles. Each name begins with the name of the role."""
         out = []
         for part, role_job in zip(point.parts(), job.roles, strict=True):
             checks = self.each[part.name].after(store, part.point, role_job, files_of(part, folder))
@@ -133,7 +144,7 @@ class Roles(Workload):
         return out
 
     def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
-        """Return the observations of the store by role; None if there are none."""
+        """Return the observations of the store by role, or None if there are none."""
         seen = {
             part.name: self.each[part.name].observe(store, part.point, role_job, files_of(part, folder))
             for part, role_job in zip(point.parts(), job.roles, strict=True)
@@ -147,7 +158,7 @@ class Roles(Workload):
 
 
 def files_of(part: Part, folder: Path) -> Path:
-    """Return a folder with only the files of a role's clients, numbered from 0 as those of an ordinary point."""
+    """Return a folder with only the files of a role's clients, numbered from 0 like those of an ordinary point."""
     role_folder = folder / "roles" / str(part.number)
     role_folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():

@@ -1,9 +1,9 @@
-"""`calibrate`: the maximum rate of the clients: the same engine against a null server, memory, files.
+"""`calibrate`: measure the maximum rate of the clients, with the null server, memory, or files.
 
-Nothing is staged and nothing is kept: the null server has objects that were never written. See docs/calibration.md.
-Memory and files are measured by the simplest loops that a client could run, without any store. A record is a bin: the
-operations of one worker in about 10 ms. Files are written to a temporary name and renamed, as s5cmd does, through the
-page cache and without fsync. Reads are of files that were just written.
+Nothing is staged, because the null server answers for objects that were never written. See docs/calibration.md. Memory
+and files are measured by the simplest possible loops, without a store. A record is a bin with the operations of one
+worker in about 10 ms. Files are written with a temporary name and renamed, like in s5cmd, through the page cache and
+without fsync. The files that are read were just written.
 """
 
 import os
@@ -29,16 +29,17 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 
-OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # those of `calibration.OPERATIONS`
+OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # the workloads of `calibration.OPERATIONS`
 NEEDED = {"get_range": "range_size", "list": "keys"}  # axes that these operations require
-KEYS = 64  # objects that downloads choose from
-DELETIONS, MAX_DELETIONS = 100_000, 800_000  # objects to delete: requests of a client, objects of a point
+KEYS = 64  # number of objects from which downloads choose
+# number of objects to delete: requests of a client, and maximum number of objects of a point
+DELETIONS, MAX_DELETIONS = 100_000, 800_000
 BIN_NS = 10_000_000
-PATTERN = bytes(range(251))  # a prime length, so that no alignment hides a shift
+PATTERN = bytes(range(251))  # the length is a prime number, so that no alignment hides a shift
 
 
 class LocalClient(Client):
-    """A client whose workers are threads; each repeats its operation until the deadline."""
+    """A client whose workers are threads. Each thread repeats its operation until the deadline."""
 
     op = ""
 
@@ -56,7 +57,7 @@ class LocalClient(Client):
         """Return the function that this worker repeats."""
 
     def moved(self) -> bool:
-        """Return True if the operations left the right content."""
+        """Return True if the content after the operations is correct."""
         return all(bytes(buffer) == self.body for buffer in self.buffers)
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
@@ -95,7 +96,7 @@ class LocalClient(Client):
             },
             checks=[
                 Check("something moved", n > 0, f"{sum(counts)} operations"),
-                Check("content", self.moved(), "the data that were moved last"),
+                Check("content", self.moved(), "the data of the last operations"),
             ],
         )
 
@@ -104,7 +105,7 @@ class LocalClient(Client):
 
 
 class MemoryCopy(LocalClient):
-    """A client that copies from one array to another; each worker has its own arrays."""
+    """A client that copies from one array to another. Each worker has separate arrays."""
 
     op = "COPY"
 
@@ -117,7 +118,7 @@ class MemoryCopy(LocalClient):
 
 
 class FileClient(LocalClient):
-    """The base of clients that use files of each worker in the client's own folder."""
+    """The base class of clients that use one file per worker in the client's folder."""
 
     def prepare(self) -> None:
         disk = self.job.point.axes["target"] == "disk"
@@ -180,7 +181,7 @@ CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # by opera
 
 
 def stand_in(point: Point) -> Point:
-    """Return the point that the operation's own client gets: axes that a calibration lacks have their default."""
+    """Return the point for the client of the operation. Axes that a calibration lacks have their default value."""
     spec = OPERATIONS[point.axes["operation"]]
     return replace(point, workload=spec.name, axes={a.name: point.axes.get(a.name, a.default) for a in spec.axes})
 
@@ -188,8 +189,8 @@ def stand_in(point: Point) -> Point:
 def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files: list[Any]) -> Path:
     """Return the path of a manifest of the null server's objects, in the point's working folder.
 
-    The objects have the bodies in `files`. Without files it is a folder of keys, which the server derives from the
-    folder's name.
+    The objects have the bodies in `files`. Without files, the manifest describes a folder of keys, which the server
+    derives from the name of the folder.
     """
     from storelab.core import records
     from storelab.core.plan import sweeps
@@ -212,7 +213,10 @@ def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files:
 
 
 def _names(point: Point) -> list[list[tuple[int, str]]]:
-    """Return, for each client, (bucket, key) of objects to delete: more than it can delete, or the run ends early."""
+    """Return the (bucket, key) of objects to delete for each client.
+
+    There are more objects than a client can delete, because otherwise the run would end early.
+    """
     clients = point.axes["clients"]
     n = min(DELETIONS * point.axes["batch"], MAX_DELETIONS // clients)
     return [[(0, f"put/{c}/{i:07d}") for i in range(n)] for c in range(clients)]
@@ -222,7 +226,7 @@ class Calibrate(Workload):
     """The workload that measures the maximum rate of the clients, with the null server, memory or files."""
 
     def covers(self, kind: str) -> bool:
-        """Return True if the clients' ceiling, measured against the null server, applies to this kind of store."""
+        """Return True if the clients' ceiling, measured with the null server, applies to this kind of store."""
         return stores.has_ceiling(kind)
 
     def client(self, job: Job) -> Client:
@@ -243,16 +247,16 @@ class Calibrate(Workload):
         refuse(
             point,
             ("engine", engine not in engines, wrong, f"one of: {', '.join(engines)}"),
-            ("range_size", no_range, "get_range needs one", "set it, e.g. to 4 kB"),
-            ("keys", no_keys, "list needs some", "set them, e.g. to 1000"),
+            ("range_size", no_range, "get_range needs a range size", "set it, e.g. to 4 kB"),
+            ("keys", no_keys, "list needs a number of keys", "set it, e.g. to 1000"),
         )
         if operation == "list":
             LIST.validate(stand_in(point))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Give the null server its bodies, and the clients the names of objects.
+        """Give the bodies to the null server, and the names of objects to the clients.
 
-        Limits are switched off: they protect systems under test, and there is none.
+        Limits are disabled, because they protect real stores.
         """
         from storelab.datasets import payload
         from storelab.host import scratch

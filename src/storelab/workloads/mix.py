@@ -1,8 +1,8 @@
-"""`mix`: clients mix GET, PUT, HEAD, LIST and DELETE by weights, on a changing set of objects, until the deadline.
+"""`mix`: clients send GET, PUT, HEAD, LIST and DELETE by weights, on a changing set of objects, until the deadline.
 
-Each client has its own objects, made for the point: `objects` of the sweep in total, and never more at a time. An
-upload takes a new name if an object was deleted before, and otherwise overwrites one. Objects that an operation deletes
-or overwrites are not used by other operations at that moment. See docs/mixes.md.
+Each client has separate objects, made for the point. All clients together have `objects` of the sweep at the start, and
+never more. An upload creates a new key if an object was deleted before; otherwise it overwrites one. While an object is
+deleted or overwritten, other operations do not use it. See docs/mixes.md.
 """
 
 import hashlib
@@ -27,12 +27,15 @@ from storelab.workloads.staging import buckets
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-MIN_OBJECTS = 2  # objects for each worker: one that it uses, one that others may choose
-CHECKED = 8  # objects that are read back at the end
+MIN_OBJECTS = 2  # minimum number of objects for each worker: one that it uses, and one that others can choose
+CHECKED = 8  # number of objects that are read back at the end
 
 
 class Known(NamedTuple):
-    """The state of a name at the end, from the records. size None: deleted; sure: no operation on it failed."""
+    """The final state of a key according to the records.
+
+    size is None if it was deleted. sure is True if no operation on it failed.
+    """
 
     size: int | None
     puts: int  # number of successful uploads
@@ -41,7 +44,7 @@ class Known(NamedTuple):
 
 
 def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
-    """Return the buckets of a client's uploads, which are used in turn: number n goes to place client + n."""
+    """Return the buckets of a client's uploads, which are used in turn: upload n goes to bucket client + n."""
     accounts = accounts_of(client, point.axes["clients"], job.accounts)
     buckets = [b for b in job.buckets if b.account in accounts]
     first = client % len(buckets)
@@ -49,7 +52,7 @@ def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
 
 
 def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]:
-    """Return (bucket, key below its prefix, number of its body, bytes) of every object that exists at the start."""
+    """Return bucket, relative key, number of the body and bytes of every object that exists at the start."""
     from storelab.datasets.payload import BODIES
 
     out = []
@@ -61,16 +64,16 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 
 
 class Mix(Put):
-    """The workload in which clients use several operations at the same time, in given shares."""
+    """The workload in which clients use several operations at the same time, with given weights."""
 
     def validate(self, point: Point) -> None:
         """Raise UserError if there are too few objects to choose from."""
         needed = MIN_OBJECTS * point.axes["clients"] * point.axes["workers"]
         if point.fixed["objects"] < needed:
             problem = f"{point.fixed['objects']} objects are too few for {needed // MIN_OBJECTS} operations at a time"
-            raise UserError(f"sweeps.{point.sweep}.objects", problem, f"give {needed} or more")
+            raise UserError(f"sweeps.{point.sweep}.objects", problem, f"set at least {needed}")
         page = point.axes.get("page_size", 1)
-        refuse(point, ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"at most {MAX_PAGE}"))
+        refuse(point, ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"set at most {MAX_PAGE}"))
 
     def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
@@ -91,12 +94,12 @@ class Mix(Put):
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
         """Compare the objects in the store with the recorded answers.
 
-        Every name without a failed operation must be listed with the size of its last upload, or be deleted. A sample
-        is read back.
+        Every key without a failed operation must be listed with the size of its last upload, or be deleted. A sample is
+        read back.
         """
         known = self._known(point, job, folder)
         if known is None:
-            return [asdict(Check("what is left", True, "not compared: beyond single records"))]
+            return [asdict(Check("what is left", True, "not compared, because operations were recorded as bins"))]
         every = job.buckets
         ways = buckets.accesses(store, every)
         listed = {
@@ -140,7 +143,7 @@ class Mix(Put):
         return good, len(sample)
 
     def _known(self, point: Point, job: GangJob, folder: Path) -> dict[str, Known] | None:
-        """Return the final state of every name, by key below the bucket's prefix, from the records; None for bins."""
+        """Return the final state of every key from the records, or None if operations were recorded as bins."""
         prefix = put_prefix(job.attempt)
         known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
         rows: list[tuple[int, str, str, int, str | None]] = []
@@ -172,7 +175,7 @@ MIX = Mix(
         *axes.PLACES,
         *PACE,
     ),
-    "GET, PUT, HEAD, LIST and DELETE by weights, on a changing set of `objects`; every answer is checked.",
+    "GET, PUT, HEAD, LIST and DELETE by weights, on a changing set of `objects`. Every answer is checked.",
     direction="write",
     needs=("objects",),
 )

@@ -1,9 +1,9 @@
-"""Workloads with whole objects, ranges of them, and their metadata.
+"""Workloads with whole objects, ranges of objects, and their metadata.
 
 `put`, `get`, `get_range`, `delete`, `rewrite`, `stat`, `list` and `space` are experiments 1-5 and 9 of the evaluations
-of 2012-2015. `put` and `rewrite` upload until the deadline; the objects reported as done are checked afterwards.
-`delete` deletes objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects.
-`space` measures the raw bytes that a store uses for the bytes stored.
+of 2012-2015. `put` and `rewrite` upload until the deadline, and the uploaded objects are checked afterwards. `delete`
+deletes objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects. `space`
+measures the raw bytes that a store uses for the stored bytes.
 """
 
 import hashlib
@@ -33,11 +33,11 @@ if TYPE_CHECKING:  # a client process must start fast
 
     from storelab.core.config import Config
 
-MAX_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
-MAX_PAGE = 1000  # keys of one page of a listing (Amazon S3 API reference)
-SETTLE_S = 1.0  # between two readings of the used bytes, which are settled when two agree within SETTLED
+MAX_BATCH = 1000  # maximum number of keys of one DeleteObjects request (Amazon S3 API reference)
+MAX_PAGE = 1000  # maximum number of keys of one page of a listing (Amazon S3 API reference)
+SETTLE_S = 1.0  # time between two readings of the used bytes, which have settled when two readings agree within SETTLED
 SETTLED, LONGEST_S = 0.002, 20.0
-WATCHED_S = 15.0  # after the deletion, before the store is asked to reclaim space
+WATCHED_S = 15.0  # time after the deletion before the store is asked to reclaim space
 
 
 def succeeded(folder: Path) -> "pa.Table":
@@ -54,20 +54,21 @@ class Put(Workload):
         return [Made(put_keys(attempt), size, size)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the buckets. In some stores the first upload would make them, and take longer."""
+        """Make the buckets. In some stores, the first upload would make them and take longer."""
         buckets.prepare(config, store, job.buckets)
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Check that all objects reported as uploaded arrived.
+        """Check that all objects reported as uploaded exist.
 
-        Every key must be listed with its size, and a sample that is read back must have the right SHA-256.
+        Every key must be listed with its size. A sample is read back and must have the right SHA-256.
         """
         if point.axes.get("ledger") == "kept":
             return self.noted(folder)
         size, done = point.axes["object_size"], succeeded(folder)
         named = done["object"].drop_null().to_pylist()
         reported = set(named)
-        unnamed = int(done["count"].to_numpy().sum()) - len(named)  # in bins: this many more must be listed at least
+        # number of keys in bins: the listing must have at least this number of additional keys
+        unnamed = int(done["count"].to_numpy().sum()) - len(named)
         places = job.buckets
         ways = buckets.accesses(store, places)
         stored: dict[str, Bucket] = {}
@@ -93,17 +94,17 @@ class Put(Workload):
         ]
 
     def noted(self, folder: Path) -> list[dict[str, Any]]:
-        """Check that all writes reported as done are in the ledgers. Whether the store kept them is a result."""
+        """Check that all writes reported as done are in the ledgers. Whether the store kept the objects is a result."""
         done, (counts, unknown) = int(succeeded(folder)["count"].to_numpy().sum()), ledger.acknowledged(folder)
-        known = sum(counts.values())  # may be more: acknowledgements after the drain are in no record
+        known = sum(counts.values())  # can be more, because acknowledgements after the drain are in no record
         detail = f"{known} acknowledged writes in the ledgers, {unknown} of unknown outcome; {done} reported as done"
         return [asdict(Check("ledger", known >= done > 0, detail))]
 
 
 class Rewrite(Put):
-    """The workload that writes, overwrites and deletes a bounded set of keys, with a ledger that is read back.
+    """The workload that writes, overwrites and deletes a limited set of keys, and compares a ledger with the store.
 
-    Lost, stale or resurrected objects can only occur if keys are written more than once.
+    Lost, outdated or restored objects can only occur if keys are written more than once.
     """
 
     def validate(self, point: Point) -> None:
@@ -118,9 +119,11 @@ class Rewrite(Put):
 def shared_out(
     keys: Sequence[tuple[int, str]], owners: Sequence[int], clients: int, accounts: int
 ) -> list[list[tuple[int, str]]]:
-    """Return objects (bucket's number, key) by client: each goes to a client that uses its bucket's account.
+    """Return the objects (bucket's number, key) of each client.
 
-    owners: accounts by bucket.
+    A client gets only objects of buckets that it can access.
+
+    owners: the account of each bucket.
     """
     shares: list[list[tuple[int, str]]] = [[] for _ in range(clients)]
     users: dict[int, list[list[tuple[int, str]]]] = {}
@@ -134,18 +137,18 @@ def shared_out(
 
 
 class Delete(Put):
-    """The workload that deletes objects, one by one or many per request.
+    """The workload that deletes objects, one or several per request.
 
-    Motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
+    It is motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
     """
 
     def validate(self, point: Point) -> None:
         batch = point.axes["batch"]
         problem = f"{batch} objects are more than one request may delete"
-        refuse(point, ("batch", batch > MAX_BATCH, problem, f"at most {MAX_BATCH}"))
+        refuse(point, ("batch", batch > MAX_BATCH, problem, f"set at most {MAX_BATCH}"))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the objects and distribute them: each client deletes objects in the buckets of its own accounts."""
+        """Make the objects and distribute them. Each client deletes objects in the buckets of its accounts."""
         from storelab.host import scratch
         from storelab.workloads.staging import left_over, upload
 
@@ -159,9 +162,9 @@ class Delete(Put):
         job.extra = {"objects": shared_out(keys, [b.account for b in places], clients, job.accounts)}
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Check that all objects reported as deleted are gone.
+        """Check that no object reported as deleted exists.
 
-        Deletions that failed or were interrupted may have been carried out nevertheless.
+        Deletions that failed or were interrupted possibly took effect.
         """
         deleted, count = int(succeeded(folder)["count"].to_numpy().sum()), point.fixed["objects"]
         places = job.buckets
@@ -176,11 +179,11 @@ class Get(Workload):
     """The workload that downloads whole staged objects."""
 
     def validate(self, point: Point) -> None:
-        """Raise UserError if there are fewer objects than clients that read each of them once."""
+        """Raise UserError if each object is read once and there are fewer objects than clients."""
         clients = point.axes["clients"]
         if point.axes["access"] in ONCE and clients > (objects := point.fixed["objects"]):
             problem = f"{clients} clients read each object once, but there are only {objects}"
-            raise UserError(f"sweeps.{point.sweep}.objects", problem, "raise `objects`, or sweep fewer clients")
+            raise UserError(f"sweeps.{point.sweep}.objects", problem, "set more `objects`, or fewer clients")
 
 
 class GetRange(Get):
@@ -193,8 +196,8 @@ class GetRange(Get):
         behind = f"a range of {shown} at {offset} ends after the end of the object"
         refuse(
             point,
-            ("range_size", length > size, f"{shown} is more than the object", "make it smaller than `object_size`"),
-            ("offset", bool(length) and fixed_offset(offset) + length > size, behind, "begin earlier"),
+            ("range_size", length > size, f"{shown} is larger than the object", "make it smaller than `object_size`"),
+            ("offset", bool(length) and fixed_offset(offset) + length > size, behind, "set a smaller offset"),
         )
         super().validate(point)
 
@@ -202,29 +205,28 @@ class GetRange(Get):
 class List(Workload):
     """The workload that lists whole folders.
 
-    One operation is one listing with all its pages, as in warp's `list`; the rate is in keys listed per second. The
-    listing includes everything below the folder, so `prefix_depth` changes the tree and not the number of keys.
+    One operation is one listing with all its pages, as in warp's `list`. The rate is in keys listed per second. The
+    listing includes everything below the folder, so `prefix_depth` changes the tree but not the number of keys.
 
-    Each answer is compared with the staged keys. Missing, foreign, repeated or unordered keys, wrong sizes, pages
-    longer than requested and listings without end each have their own error class. A failed listing counts with all its
-    keys.
+    Each answer is compared with the staged keys. Missing, foreign, repeated and unordered keys, wrong sizes, too long
+    pages and endless listings have different error classes. A failed listing counts with all its keys.
     """
 
     def validate(self, point: Point) -> None:
         """Raise UserError for more keys, longer pages or deeper folders than are supported."""
         keys, page, depth = (point.axes[name] for name in ("keys", "page_size", "prefix_depth"))
         most = payload.key_digits(keys)
-        deep = f"{keys} keys do not fill folders {depth} levels deep"
+        deep = f"{keys} keys are too few for {depth} levels of folders"
         refuse(
             point,
-            ("keys", keys > payload.MAX_KEYS, f"{keys} keys are too many", f"at most {payload.MAX_KEYS}"),
-            ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"at most {MAX_PAGE}"),
-            ("prefix_depth", depth >= most, deep, f"at most {most - 1}, or more `keys`"),
+            ("keys", keys > payload.MAX_KEYS, f"{keys} keys are too many", f"set at most {payload.MAX_KEYS}"),
+            ("page_size", page > MAX_PAGE, f"{page} keys per page are too many", f"set at most {MAX_PAGE}"),
+            ("prefix_depth", depth >= most, deep, f"set at most {most - 1}, or more `keys`"),
         )
 
 
 def settled(store: Store) -> int:
-    """Return the used bytes once two readings a second apart agree within 0.2 %, at the latest after LONGEST_S."""
+    """Return the used bytes when two readings a second apart agree within 0.2 %, or at the latest after LONGEST_S."""
     end, last = time.monotonic() + LONGEST_S, store.used_bytes() or 0
     while True:
         time.sleep(SETTLE_S)
@@ -235,10 +237,10 @@ def settled(store: Store) -> int:
 
 
 class Space(Put):
-    """The workload that measures the raw bytes used per byte stored, and the bytes freed after deletion.
+    """The workload that measures the raw bytes used per stored byte, and the bytes that are freed after deletion.
 
-    The raw bytes are those of all copies; the freed bytes are measured over time. Experiment 9 of the evaluations left
-    the space overhead of erasure coding as future work.
+    The raw bytes include all copies. The freed bytes are measured over time. Experiment 9 of the evaluations left the
+    space overhead of erasure coding as future work.
     """
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
@@ -247,10 +249,11 @@ class Space(Put):
         job.extra["used_before_bytes"] = settled(store)
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Any) -> dict[str, Any]:
-        """Delete the uploads of this point, and watch the space being freed.
+        """Delete the uploads of this point, and measure how the space is freed.
 
-        Returns objects and stored_bytes (as listed), used_before_bytes, used_after_put_bytes, used_after_delete_bytes,
-        used_after_reclaim_bytes, and returned: [[seconds after the deletion, used bytes], …].
+        Returns `objects` and `stored_bytes` (as listed), `used_before_bytes`, `used_after_put_bytes`,
+        `used_after_delete_bytes`, `used_after_reclaim_bytes`, and `returned`: [[seconds after the deletion, used
+        bytes], …].
         """
         places = job.buckets
         ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
@@ -281,11 +284,12 @@ class Space(Put):
         }
 
 
-# Axes that follow those of each workload, in this order: where, how fast, on what deployment.
+# Axes after the axes of each workload, in this order: distribution, rate, deployment.
 PACE = (axes.ARRIVAL_RATE, axes.BALANCE, *axes.DEPLOYMENT, axes.CLIENTS_PER_NODE)
 _MOVES = (
-    "Program or library that moves the bytes: s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or "
-    "loadgen (like obstore, at the lowest CPU)."
+    "Program or library that transfers the bytes: s5cmd, fsspec (all protocols), obstore (S3, times of "
+    "each operation), or "
+    "loadgen (like obstore, with the least CPU)."
 )
 _WHOLE = (axes.OBJECT_SIZE, *axes.PLACES, axes.PART_SIZE, axes.PARALLEL_PARTS, *PACE)
 
@@ -298,13 +302,13 @@ PUT = Put(
 GET = Get(
     "get",
     (axes.engine("get", "s5cmd", _MOVES), *_WHOLE, ACCESS, axes.WORKING_SET),
-    "Download of staged objects; each client has its own order.",
+    "Download of staged objects; the order differs between clients.",
     dataset="payload",
 )
 GET_RANGE = GetRange(
     "get_range",
     (
-        axes.engine("get_range", "fsspec", "Program or library that moves the bytes."),
+        axes.engine("get_range", "fsspec", "Program or library that transfers the bytes."),
         replace(axes.OBJECT_SIZE, default=10_000_000),
         axes.RANGE_SIZE,
         axes.OFFSET,
@@ -325,7 +329,7 @@ DELETE = Delete(
         *axes.PLACES,
         *PACE,
     ),
-    "Deletion of objects made for the point (`objects` of the sweep); a run ends early when none is left.",
+    "Deletion of objects made for the point (`objects` of the sweep). A run ends early if all are deleted.",
     direction="write",
     needs=("objects",),
 )
@@ -339,15 +343,15 @@ REWRITE = Rewrite(
         *axes.PLACES,
         *PACE,
     ),
-    "Puts, overwrites and deletions over a bounded set of keys, each written by one worker; every acknowledged write "
+    "Writes, overwrites and deletions of a limited set of keys, each used by one worker. Every acknowledged write "
     "is read back.",
     direction="write",
 )
-# Other programs call this STAT (warp) or HEAD (COSBench): the path to an object without its bytes.
+# Other programs call this STAT (warp) or HEAD (COSBench). It measures requests for an object without its bytes.
 STAT = Workload(
     "stat",
     (axes.engine("stat", "obstore", "Library or program that sends requests."), axes.OBJECT_SIZE, *axes.PLACES, *PACE),
-    "HEAD of staged objects; each client has its own order. A wrong status or size is an error.",
+    "HEAD of staged objects; the order differs between clients. A wrong status or size is an error.",
     dataset="payload",
 )
 LIST = List(
@@ -360,7 +364,7 @@ LIST = List(
         *axes.PLACES,
         *PACE,
     ),
-    "Listing of a whole folder of staged keys, all pages; every key is checked. The rate is in keys/s.",
+    "Listing of all pages of a folder of staged keys. Every key is checked. The rate is in keys/s.",
     dataset="keys",
 )
 SPACE = Space(
@@ -373,7 +377,7 @@ SPACE = Space(
         axes.BUCKETS,
         *axes.DEPLOYMENT,
     ),
-    "Raw bytes used for each byte stored, and freed after deletion; objects are uploaded until the deadline.",
+    "Raw bytes used for each stored byte, and freed after deletion. Objects are uploaded until the deadline.",
     direction="write",
     needs=("used_bytes",),
 )

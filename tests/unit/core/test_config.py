@@ -47,16 +47,25 @@ MISTAKES = [  # what is set, the place, and words of the message: the value and 
     (["name=a/b"], "name", "'a/b'"),
     (["sweeps.up.workload=putt"], "sweeps.up.workload", "'putt'", "'put'"),
     (["sweeps.up.axes.client=1"], "sweeps.up.axes.client", "'client'", "'clients'"),
-    (["sweeps.up.axes.clients=[]"], "sweeps.up.axes.clients", "no value", "for 1"),
+    (["sweeps.up.axes.clients=[]"], "sweeps.up.axes.clients", "no value", "use 1"),
     (["sweeps.up.axes.clients=null"], "sweeps.up.axes.clients", "no value"),
     (["sweeps.up.axes.clients=two"], "sweeps.up.axes.clients", "'two'", "whole number"),
     (["sweeps.up.axes.clients=0"], "sweeps.up.axes.clients", "0 is", "at least 1"),
     (["sweeps.up.axes.object_size=4 KB"], "sweeps.up.axes.object_size", "'KB'"),
     (["sweeps.up.axes.engine=scp"], "sweeps.up.axes.engine", "'scp'", "s5cmd"),
     (["sweeps.up.warm_up=2 s"], "sweeps.up.warm_up", "duration"),
-    (["sweeps.e.workload=read_entries", "sweeps.e.axes.entry_fraction=0"], "sweeps.e.axes.entry_fraction", "(0, 100]"),
-    (["sweeps.e.workload=read_entries", "sweeps.e.axes.entry_fraction=101"], "entry_fraction", "101 ", "(0, 100]"),
-    ([VOLUME, "sweeps.v.axes.volume_fraction=-1"], "sweeps.v.axes.volume_fraction", "-1 ", "(0, 100]"),
+    (
+        ["sweeps.e.workload=read_entries", "sweeps.e.axes.entry_fraction=0"],
+        "sweeps.e.axes.entry_fraction",
+        "above 0 and up to 100",
+    ),
+    (
+        ["sweeps.e.workload=read_entries", "sweeps.e.axes.entry_fraction=101"],
+        "entry_fraction",
+        "101 ",
+        "above 0 and up to 100",
+    ),
+    ([VOLUME, "sweeps.v.axes.volume_fraction=-1"], "sweeps.v.axes.volume_fraction", "-1 ", "above 0 and up to 100"),
     (
         [VOLUME, "sweeps.v.axes.file_size=mien", "files.mine.path=a"],
         "sweeps.v.axes.file_size",
@@ -160,5 +169,5 @@ def test_sizes_that_would_be_another_are_refused():
     for kind, key in (("seaweedfs", "volume_size"), ("seaweedfs", "drive_size"), ("ceph", "osd_size")):
         for value in ("0 B", "1 kB"):
             message = refusal(configured, stores={"a": {"kind": kind, key: value}})
-            assert f"{value} is too small; give at least 1 MiB" in message, (key, message)
+            assert f"{value} is too small; set at least 1 MiB" in message, (key, message)
         assert refusal(configured, stores={"a": {"kind": kind, key: "1 MiB"}}) == NONE

@@ -23,7 +23,7 @@ HARMLESS = (
 def test_refusals_of_the_system_name_path_and_hint():
     for error, begin, hint in (
         (OSError(28, "No space", "results/x"), "results/x: no space left on device", "free space"),
-        (OSError(30, "", "a"), "a: read-only file system", "give a folder"),
+        (OSError(30, "", "a"), "a: read-only file system", "use a folder"),
         (
             OSError("Error writing. Detail: [errno 28] No space left"),
             "a file, or the output: no space left on device",

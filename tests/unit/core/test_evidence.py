@@ -72,7 +72,7 @@ def test_older_seal_is_read_and_sealed_again(copy):
     assert seal["schema"] == 2 and seal["before"] == old and seal["time"] == old["time"] and looks(copy) == FINE
     assert (copy / "raw/SHA256SUMS.measured").read_bytes() == was and not list((copy / "raw").rglob("run.json"))
     records.write_summed(copy / "raw/SEAL", seal | {"schema": 3})
-    assert "use a later storelab" in refusal(integrity.seal_of, copy / "raw")
+    assert "use a later version of storelab" in refusal(integrity.seal_of, copy / "raw")
     (copy / "raw/SEAL").write_text(json.dumps({k: v for k, v in old.items() if k != "points"}))
     with pytest.raises(UserError, match=r"SEAL.*'points'"):
         integrity.seal_of(copy / "raw")

@@ -62,14 +62,14 @@ def test_folder_of_another_user_or_open_to_others_is_refused(open_to_all, monkey
     own = open_to_all / "storelab"
     assert folders.private(own, "scratch") == own and own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o770)
-    with pytest.raises(UserError, match=r"scratch: other users can write in .*; chmod 700"):
+    with pytest.raises(UserError, match=r"scratch: other users can write in .*; run `chmod 700"):
         folders.private(own, "scratch")
     own.chmod(0o700)
     if os.getuid():  # root is trusted
         as_other(monkeypatch)
     else:
         os.chown(own, OTHER, OTHER)
-    with pytest.raises(UserError, match=r"scratch: .* is owned by another user"):
+    with pytest.raises(UserError, match=r"scratch: .* belongs to another user"):
         folders.private(own, "scratch")
 
 
@@ -86,10 +86,10 @@ def test_state_results_and_work_of_another_user_are_refused(open_to_all):
     (open_to_all / "state").symlink_to(target)
     for path, place in ((open_to_all / "state", "state"), (open_to_all / "results", "results")):
         os.chown(path, OTHER, OTHER, follow_symlinks=False)
-        with pytest.raises(UserError, match=f"{place}: .* is owned by another user"):
+        with pytest.raises(UserError, match=f"{place}: .* belongs to another user"):
             folders.require_trusted(config)
         if place == "state":
-            with pytest.raises(UserError, match=r"state: .* is owned by another user"), measuring_lock(config.state):
+            with pytest.raises(UserError, match=r"state: .* belongs to another user"), measuring_lock(config.state):
                 pass
             assert not any(target.iterdir())
         open_to_all.chmod(0o755)
@@ -105,5 +105,5 @@ def test_work_on_another_disk_is_refused(tmp_path):
     config = SimpleNamespace(state=tmp_path / "state", campaign_dir=tmp_path / "c", raw=tmp_path / "c" / "raw")
     config.campaign_dir.mkdir()
     (config.campaign_dir / "work").symlink_to("/dev/shm")
-    with pytest.raises(UserError, match=r"results: .*work is on another disk than"):
+    with pytest.raises(UserError, match=r"results: .*work and .* are on different disks"):
         folders.require_trusted(config)

@@ -58,7 +58,7 @@ def test_old_and_new_key_are_refused(old, new, main):
     with pytest.raises(UserError) as caught:
         config.read_layers(main, (), nested(path, both) if path else both)
     assert "\n" not in str(caught.value)
-    assert f"both `{before}` and `{new}` are given" in str(caught.value)
+    assert f"`{before}` and `{new}` are names of the same key" in str(caught.value)
     assert str(caught.value).endswith(f"remove `{before}`")
 
 

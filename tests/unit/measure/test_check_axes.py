@@ -65,8 +65,8 @@ IMPOSSIBLE = [
     ("read_entries", {"engine": "planned", "max_range_gap": 4096}, "max_range_gap", "engine planned has no"),
     ("read_volume", {"thrift": 3}, "thrift", "sweep engine planned"),
     ("read_volume", {"transport": "http"}, "transport", "sweep engine planned"),
-    ("replay", {"merge": "gap", "max_amplification": 3}, "max_amplification", "sweep merge planned"),
-    ("replay", {"max_range_gap": 0}, "max_range_gap", "sweep merge gap"),
+    ("replay", {"merge": "gap", "max_amplification": 3}, "max_amplification", "set merge to planned"),
+    ("replay", {"max_range_gap": 0}, "max_range_gap", "set merge to gap"),
     ("delete", {"batch": 1001}, "batch", "at most 1000"),
     ("mix", {"arrivals": "poisson"}, "arrivals", "poisson arrivals need a rate"),
 ]

@@ -146,10 +146,15 @@ REFUSED = [  # settings of the sweep, roles, place of the error below `sweeps.bo
     ({}, {"up": PUT | {"axes": {"clients": 0}}}, "roles.up.axes.clients", "at least 1"),
     ({"axes": {"workers": 2}}, {"up": PUT}, "axes.workers", "roles-both"),
     ({"axes": {"fault": "kiled"}}, {"up": PUT}, "axes.fault", "none, killed"),
-    ({"axes": {"buckets": 9}}, {"r": READERS | {"objects": 8}}, "roles.r.objects", "8 objects leave some of 9"),
+    (
+        {"axes": {"buckets": 9}},
+        {"r": READERS | {"objects": 8}},
+        "roles.r.objects",
+        "8 objects are too few for 9 buckets",
+    ),
     ({}, {"d": DELETIONS | {"axes": {"clients": 201}}}, "roles.d.objects", "200 objects are too few for 201 clients"),
-    ({}, {"d": DELETIONS | {"axes": {"arrival_rate": 12, "engine": "obstore"}}}, "roles.d.objects", "set 216"),
-    ({}, {"u" * 60 + str(n): PUT | {"axes": {"workers": 2}} for n in range(4)}, "", "the folder of a point"),
+    ({}, {"d": DELETIONS | {"axes": {"arrival_rate": 12, "engine": "obstore"}}}, "roles.d.objects", "set at least 216"),
+    ({}, {"u" * 60 + str(n): PUT | {"axes": {"workers": 2}} for n in range(4)}, "", "the name of a point's folder"),
     ({"axes": {"fault": "killed"}, "duration": "9 s"}, {"up": PUT}, "faults.killed.1.at", "kill at 10 s"),
 ]
 

@@ -1,6 +1,6 @@
-"""Axes of the clients and of the store's deployment. Verdicts name those that are not at their default.
+"""Declare the axes of the clients and of the store's deployment.
 
-May import: `core.model`.
+Verdicts show the axes that do not have their default value.
 """
 
 from storelab.core.model import Axis
@@ -12,7 +12,8 @@ ARRIVAL_RATE = Axis(
     0,
     "Arrival rate",
     (
-        "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker "
+        "Open loop: number of operations due per second, for all clients together; 0: closed loop, in "
+        "which each worker "
         "starts an operation when it is free."
     ),
     minimum=0,
@@ -25,7 +26,7 @@ ARRIVALS = Axis(
     "text",
     "even",
     "Arrivals",
-    "Open loop: operations are due at equal distances (`even`) or as a Poisson process (`poisson`).",
+    "Open loop: operations are due at equal intervals (`even`) or as a Poisson process (`poisson`).",
     choices=("even", "poisson"),
     words="{}",
     values={"even": "", "poisson": "Poisson arrivals"},
@@ -36,8 +37,8 @@ BALANCE = Axis(
     "client",
     "Balance",
     (
-        "How a client uses the front-ends: `client`: client i uses only number i mod n; `round_robin` or "
-        "`least_load`: each client uses all, chosen per operation."
+        "How a client uses the front-ends: `client`: client i uses only front-end i mod n; `round_robin` or "
+        "`least_load`: each client uses all front-ends, and chooses one for each operation."
     ),
     choices=("client", "round_robin", "least_load"),
 )
@@ -47,7 +48,7 @@ PAYLOAD = Axis(
     "default",
     "Payload",
     (
-        "How the signature covers the content of uploads: `unsigned`; `sha256`: the client hashes each; `default`: "
+        "How the signature covers the content of uploads: `unsigned`: not at all; `sha256`: by its hash; `default`: "
         "the engine's default."
     ),
     choices=("default", "unsigned", "sha256"),
@@ -58,7 +59,7 @@ LEDGER = Axis(
     "text",
     "none",
     "Ledger",
-    "`kept`: every write is logged before it is sent and when it is acknowledged; all are read back at the end "
+    "`kept`: every write is recorded before it is sent and when it is acknowledged; all writes are checked at the end "
     "(docs/durability.md).",
     choices=("none", "kept"),
 )
@@ -75,7 +76,7 @@ TRANSPORT = Axis(
     "text",
     "default",
     "Transport",
-    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each if the store "
+    "Planned requests: `default`, or `http`: GET requests (presigned for S3), with several ranges each if the store "
     "supports them.",
     choices=("default", "http"),
 )
@@ -84,8 +85,9 @@ ACCESS = Axis(
     "text",
     "warm",
     "Access",
-    "`warm`: the file stays open; `cold`: each read opens it again on new connections, and the page cache of a store "
-    "on disks of this host is dropped.",
+    "`warm`: the file stays open; `cold`: each read opens it again on new connections, and the page cache "
+    "is dropped if "
+    "the store uses disks of this host.",
     choices=("warm", "cold"),
 )
 HEADER = Axis(
@@ -93,7 +95,7 @@ HEADER = Axis(
     "text",
     "read",
     "Header",
-    "Engine `planned`: the file's header is `read`, or `cached`: stored with the clients after the first read.",
+    "Engine `planned`: each client reads the file's header (`read`), or uses a copy of the first read (`cached`).",
     choices=("read", "cached"),
 )
 CONNECTIONS = Axis(
@@ -141,7 +143,7 @@ SERVERS = Axis(
     "int",
     0,
     "Data servers",
-    "Volume servers, OSDs, drives, DataNodes.",
+    "Number of data servers: volume servers, OSDs, drives or DataNodes.",
     minimum=0,
     heading="Data servers",
     words="{}",

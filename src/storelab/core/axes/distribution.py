@@ -1,7 +1,6 @@
-"""Axes of the distribution of software.
+"""Declare the axes for the distribution of software.
 
-They describe how a release is published and replicated, and clients that start an application from a repository. May
-import: `core.model`.
+They describe how a release is published and replicated, and how clients start an application from a repository.
 """
 
 import re
@@ -9,12 +8,12 @@ from dataclasses import dataclass
 
 from storelab.core.model import Axis
 
-CVMFS, TUNED = "cvmfs", "tuned"  # patterns
-NOWHERE = "none"  # value of `stratum0` and `expired`: no store, no day
+CVMFS, TUNED = "cvmfs", "tuned"  # values of the axis `pattern`
+NOWHERE = "none"  # value of `stratum0` and `expired`: no store, or no day
 
 
 def days_of(text: str) -> range:
-    """Return the days of `22-25`, `7` or `none`. Raises ValueError."""
+    """Return the days of a text such as `22-25`, `7` or `none`. Raises ValueError."""
     if text == NOWHERE:
         return range(0)
     first, _, last = text.partition("-")
@@ -31,8 +30,8 @@ PATTERN = Axis(
     "text",
     CVMFS,
     "Pattern",
-    "`cvmfs`: requests as CernVM-FS sends them: HEAD, PUT if absent, x-amz-acl, at most 16 connections; `tuned`: no "
-    "HEAD before an upload, no x-amz-acl, as many connections as `workers`.",
+    "`cvmfs`: requests like those of CernVM-FS: HEAD, PUT if absent, x-amz-acl, at most 16 connections; `tuned`: no "
+    "HEAD before an upload, no x-amz-acl, and `workers` connections.",
     choices=(CVMFS, TUNED),
     heading="Pattern",
     words="pattern {}",
@@ -43,7 +42,7 @@ DAYS = Axis(
     "int",
     5,
     "Days",
-    "Number of days of the release, consecutive from the first.",
+    "Number of consecutive days of the release, from the first day.",
     heading="Days",
     words="{}",
     noun="day",
@@ -63,7 +62,7 @@ KEEP = Axis(
     "int",
     3,
     "Days kept",
-    "Number of days that are kept, the newest; objects that only older days need are garbage.",
+    "Number of newest days that are kept; objects that only older days need are garbage.",
     heading="Kept",
     words="{} kept",
     noun="day",
@@ -73,7 +72,7 @@ STRATUM0 = Axis(
     "text",
     NOWHERE,
     "Stratum 0",
-    "The store to which the release is published and from which it is replicated: another one of `stores`.",
+    "The store to which the release is published and from which it is replicated. It is another store of `stores`.",
     heading="Stratum 0",
     words="stratum 0 on {}",
     values={NOWHERE: ""},
@@ -81,14 +80,14 @@ STRATUM0 = Axis(
 )
 
 
-NO_CACHE = "none"  # value of both axes of caches
+NO_CACHE = "none"  # value of the axes `client_cache` and `http_cache`
 KEPT, SQUID = "kept", "squid"
 START_FILES = Axis(
     "start_files",
     "int",
     200,
     "Files of a start",
-    "Files that a start reads: the median of a log-normal distribution (sigma 0.25), limited by the number of files "
+    "Number of files that a start reads: median of a log-normal distribution (sigma 0.25), at most the number of files "
     "of the application.",
     heading="Files",
     words="starts of {} files",
@@ -98,7 +97,7 @@ APPLICATIONS = Axis(
     "int",
     1,
     "Applications",
-    "Number of different applications; each start draws one of them with equal probability.",
+    "Number of different applications; each start chooses one at random.",
     heading="Applications",
     words="{}",
     noun="application",
@@ -109,7 +108,7 @@ CLIENT_CACHE = Axis(
     "text",
     NO_CACHE,
     "Client cache",
-    "`none`: every start is cold; `kept`: a client keeps the fetched objects from start to start.",
+    "`none`: every start is cold; `kept`: a client keeps the objects for its next starts.",
     choices=(NO_CACHE, KEPT),
     heading="Client cache",
     words="client cache {}",
@@ -128,15 +127,23 @@ HTTP_CACHE = Axis(
 )
 
 
-MAX_BYTES = 10**9  # of an object; a catalog may be large
+MAX_BYTES = 10**9  # maximum size of an object; a catalog can be large
 
 
 @dataclass(frozen=True)
 class Pattern:
     """A pattern of requests from a repository to a store.
 
-    head: HEAD before each upload of a content-addressed object; acl: header on every request; waits_together: a retry
-    delays all transfers; most: connections, None for no limit.
+    Attributes
+    ----------
+    head
+        True to send HEAD before each upload of a content-addressed object.
+    acl
+        Value of the header `x-amz-acl` on every request.
+    waits_together
+        True if a retry delays all transfers.
+    most
+        Maximum number of connections; None for no limit.
     """
 
     name: str
@@ -146,9 +153,9 @@ class Pattern:
     most: int | None
 
 
-# `cvmfs`: as CernVM-FS 2.12.0: a HEAD before each upload of a content-addressed object, single PUTs, `x-amz-acl` signed
-# on every request, 16 connections (CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS). A retry waits in the only thread that
-# transfers bytes, so that all transfers wait.
+# `cvmfs` is the pattern of CernVM-FS 2.12.0: a HEAD before each upload of a content-addressed object, single PUTs,
+# `x-amz-acl` signed on every request, and 16 connections (CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS). A retry waits
+# in the only thread that transfers bytes, so that all transfers wait.
 PATTERNS = {
     CVMFS: Pattern(CVMFS, True, "public-read", True, 16),
     TUNED: Pattern(TUNED, False, None, False, None),

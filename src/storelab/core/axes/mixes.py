@@ -1,7 +1,8 @@
-"""Axes of mixed operations, and the meaning of their names. May import: `core.model`, `core.units`, `core.errors`.
+"""Declare the axes of mixed operations, and resolve their values.
 
-`mix` names weights of operations, `sizes` a distribution of object sizes. The campaign file declares the names, so
-that paths stay short. A point stores their meaning in `fixed`, as plain values.
+The value of `mix` is the name of weights of operations, and the value of `sizes` is the name of a distribution of
+object sizes. The campaign file declares these names, so that paths of points stay short. A point records the weights
+and the distribution in `fixed`.
 """
 
 import math
@@ -14,9 +15,9 @@ from storelab.core.errors import UserError, require_known
 from storelab.core.model import Axis
 
 OPERATIONS = ("get", "put", "head", "list", "delete")
-WARP = "warp"  # the built-in mix: that of the benchmark warp (`warp mixed`)
+WARP = "warp"  # the built-in mix, which the benchmark warp uses (`warp mixed`)
 BUILT_IN = {WARP: {"get": 45.0, "put": 15.0, "head": 30.0, "list": 0.0, "delete": 10.0}}
-MAX_RATIO = 100  # default of the largest object of a log-normal distribution, in units of the mean
+MAX_RATIO = 100  # default of the maximum size in a log-normal distribution, in units of the mean
 
 MIX = Axis(
     "mix",
@@ -41,37 +42,49 @@ SIZES = Axis(
 
 
 def meaning(axes: Mapping[str, Any], mixes: Mapping[str, Any], sizes: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return {mix: weights by operation, sizes: distribution} for the axes of a point; {} if it has no mix.
+    """Return {mix: weights by operation, sizes: distribution} for the axes of a point, or {} if it has no mix.
 
-    mixes, sizes: declarations of the campaign. Raises UserError: a name is not declared.
+    Parameters
+    ----------
+    axes
+        Values of the point's axes.
+    mixes, sizes
+        Declarations of the campaign.
+    place
+        Path of the axes in the configuration, for messages.
+
+    Raises
+    ------
+    UserError
+        A name is not declared.
     """
     if MIX.name not in axes:
         return {}
     known = BUILT_IN | dict(mixes)
     name, given = axes[MIX.name], axes[SIZES.name]
-    require_known(f"{place}.{MIX.name}", name, known, f"{name!r} is not a mix", "declared in `mixes`:")
+    require_known(f"{place}.{MIX.name}", name, known, f"there is no mix {name!r}", "declared in `mixes`:")
     if given in sizes:
         return {"mix": known[name], "sizes": sizes[given]}
     try:
         return {"mix": known[name], "sizes": {"fixed": units.parse(given, "size", "")}}
     except UserError:
-        hint = f"declare it, or give a size like 4 kB; declared: {', '.join(sizes) or 'none'}"
-        raise UserError(f"{place}.{SIZES.name}", f"{given!r} is not a name in `sizes` and not a size", hint) from None
+        hint = f"declare it, or set a size like 4 kB; declared: {', '.join(sizes) or 'none'}"
+        raise UserError(f"{place}.{SIZES.name}", f"{given!r} is neither a name in `sizes` nor a size", hint) from None
 
 
 def largest(sizes: Mapping[str, Any]) -> int:
-    """Return the bytes of the largest object of a distribution."""
+    """Return the size in bytes of the largest object of a distribution."""
     if "fixed" in sizes:
         return int(sizes["fixed"])
     return int(sizes["most"]) if "mean" in sizes else max(sizes["size"])
 
 
 def mean(sizes: Mapping[str, Any]) -> float:
-    """Return the mean of a distribution in bytes; of a log-normal one, within its bounds.
+    """Return the mean size in bytes of a distribution; for a log-normal distribution, the mean between its bounds.
 
-    With X = exp(N(mu, sigma)) cut to [a, b]: E[X] = M (F(b') - F(a')) / (F(b) - F(a)), where M is the mean of all, F
-    the normal distribution of the logarithm, and a', b' are a sigma² lower (N. L. Johnson, S. Kotz, N. Balakrishnan,
-    Continuous Univariate Distributions, vol. 1, 2nd ed., section 14.3).
+    If X = exp(N(mu, sigma)) is limited to [a, b], then E[X] = M (F(b') - F(a')) / (F(b) - F(a)). M is the mean without
+    limits, and F is the normal distribution of the logarithm. a' and b' are a sigma² lower than a and b (N. L. Johnson,
+    S. Kotz, N. Balakrishnan, Continuous Univariate Distributions, vol. 1, 2nd ed., section 14.3).
     """
     if "fixed" in sizes:
         return float(sizes["fixed"])
@@ -79,7 +92,7 @@ def mean(sizes: Mapping[str, Any]) -> float:
         return float(sum(s * n for s, n in zip(sizes["size"], sizes["count"], strict=True)) / sum(sizes["count"]))
     sigma = sizes["sigma"]
     normal = NormalDist(math.log(sizes["mean"]) - sigma**2 / 2, sigma)
-    # Sizes are whole bytes: a value within half a byte of a bound is rounded to the bound.
+    # Sizes are whole bytes, so a value within half a byte of a bound is rounded to the bound.
     low, high = (math.log(edge) if edge > 0 else -math.inf for edge in (sizes["least"] - 0.5, sizes["most"] + 0.5))
     below = [0.0 if x == -math.inf else normal.cdf(x) for x in (low, low - sigma**2)]
     part = (normal.cdf(high - sigma**2) - below[1]) / (normal.cdf(high) - below[0])

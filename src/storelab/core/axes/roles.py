@@ -1,9 +1,7 @@
-"""Axes of points with roles, and the actions of faults.
+"""Declare the axes of points with roles, and the actions of faults.
 
-Some axes are those of the whole point, others those of one role, whose name is a prefix (`uploads.workers`). The
-actions are listed by their effect on a store (their settings: `campaign/faults.py`, docs/faults.md).
-
-May import: `core.axes.clients`, `core.axes.transfers`, `core.model`.
+Some axes belong to the whole point. The others belong to one role, whose name is their prefix (`uploads.workers`). The
+actions are listed by their effect on a store. `campaign/faults.py` and docs/faults.md explain their settings.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +11,8 @@ from storelab.core.axes import clients, transfers
 from storelab.core.model import OF_ROLE, Axis, Workload
 
 NONE = "none"  # value of the axis `fault`: the store is not disturbed
-# What each action undoes: an earlier fault of the same actor. A restart also replaces a hung daemon.
+# For each action that ends a fault: the actions whose effect on the same actor it ends. A restart also replaces a
+# daemon that hangs.
 UNDOES: Mapping[str, tuple[str, ...]] = {
     "resume": ("hang",),
     "restart": ("kill", "hang"),
@@ -24,10 +23,10 @@ UNDOES: Mapping[str, tuple[str, ...]] = {
 HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
 LOSSES = ("kill", "hang", "remove_drive", "cut")  # each makes one data server unavailable
 USER_ACTS = ("command",)
-UPGRADE = "upgrade"  # not a fault: it lasts until the end of the run and is then reverted
+UPGRADE = "upgrade"  # not a fault: it lasts until the end of the run, and is then reverted
 ACTS = (*HARMS, *UNDOES, UPGRADE, *USER_ACTS)
 
-# For sweeps that are measured in consecutive parts (docs/soak.md).
+# Axis of sweeps that are measured in consecutive parts (docs/soak.md).
 PART = Axis(
     "part",
     "int",
@@ -44,7 +43,7 @@ FAULT = Axis(
     "text",
     "none",
     "Fault",
-    "What happens to the store during the run: `none`, or a name in the campaign's `faults`.",
+    "Fault of the store during the run: `none`, or a name in the campaign's `faults`.",
     heading="Fault",
     words="{}",
     values={"none": ""},
@@ -60,7 +59,7 @@ FILL = Axis(
     words="{} % full",
     values={"0": ""},
 )
-WHOLE = (  # axes of the whole point, for any roles
+WHOLE = (  # axes of the whole point, for all roles
     transfers.BUCKETS,
     transfers.FRONT_ENDS,
     transfers.ACCOUNTS,
@@ -77,7 +76,10 @@ WHOLE_NAMES = tuple(axis.name for axis in WHOLE)
 
 
 def point_axes(faults: Iterable[str], parts: bool = False) -> tuple[Axis, ...]:
-    """Return the axes of the whole point; `fault` may be one of these names. parts: the sweep is measured in parts."""
+    """Return the axes of the whole point.
+
+    faults: allowed values of `fault`; parts: True if the sweep is measured in parts.
+    """
     known = (FAULT.default, *faults)
     axes = WHOLE if parts else tuple(axis for axis in WHOLE if axis is not PART)
     return tuple(replace(axis, choices=known) if axis is FAULT else axis for axis in axes)
@@ -89,7 +91,7 @@ def role_axes(workload: Workload) -> tuple[Axis, ...]:
 
 
 def named(role: str, workload: Workload) -> tuple[Axis, ...]:
-    """Return a role's own axes under the names that they have in the point."""
+    """Return the axes of a role with the names that they have in the point."""
     return tuple(replace(axis, name=f"{role}{OF_ROLE}{axis.name}") for axis in role_axes(workload))
 
 

@@ -1,7 +1,4 @@
-"""Axes of reads of ROOT files: file, selection, requests for its ranges, and navigation of a job.
-
-May import: `core.model`.
-"""
+"""Declare the axes for reading ROOT files: the file, the selection, its requests, and the navigation of a job."""
 
 from storelab.core.model import Axis
 
@@ -10,7 +7,7 @@ FILE_SIZE = Axis(
     "text",
     "S",
     "File",
-    "Size of the generated ROOT file (S, M, L), or the name of one of your `files`.",
+    "Size of the generated ROOT file (S, M, L), or a name in `files`.",
     heading="File",
     words="file {}",
     always_shown=True,
@@ -20,7 +17,7 @@ ENTRIES = Axis(
     "percent",
     100.0,
     "Entries read",
-    "Percentage of entries that is read, chosen at random; at least one entry.",
+    "Percentage of entries that are read, chosen at random; at least one entry.",
     heading="Entries [%]",
     words="{} % of entries",
     always_shown=True,
@@ -30,18 +27,18 @@ VOLUME = Axis(
     "percent",
     100.0,
     "Volume of branches",
-    "Percentage of the compressed volume that is read: branches, smallest first, up to this volume.",
+    "Percentage of the compressed volume that is read. The smallest branches are read, up to this volume.",
     heading="Volume [%]",
     words="{} % of volume",
     always_shown=True,
 )
-# How ranges of a ROOT file become requests.
+# How the ranges of a ROOT file are combined into requests.
 MERGE = Axis(
     "merge",
     "text",
     "planned",
     "Merge",
-    "How ranges become requests: `planned` by the read planner, or merged over a fixed `gap`.",
+    "How ranges are combined into requests: `planned` by the read planner, or merged over a fixed `gap`.",
     choices=("planned", "gap"),
     words="fixed {}",
     values={"planned": "planned"},
@@ -52,7 +49,7 @@ GAP = Axis(
     "size",
     32768,
     "Largest gap merged",
-    "Ranges closer than this are merged to one request.",
+    "Ranges with a smaller distance are merged into one request.",
     minimum=0,
     heading="Gap",
     words="gap {}",
@@ -64,7 +61,7 @@ THRIFT = Axis(
     "int",
     0,
     "Thrift",
-    "Planned requests: weight of their load on link and server relative to the reader's own time; 0: no weight.",
+    "Planned requests: weight of their load on link and server relative to the reader's time; 0: no weight.",
     minimum=0,
     words="thrift {}",
     values={"0": ""},
@@ -82,13 +79,13 @@ AMPLIFICATION = Axis(
     values={"0": ""},
     load=True,
 )
-# How a job moves through its file.
+# How a job navigates in its file.
 NAVIGATION = Axis(
     "navigation",
     "text",
     "scan",
     "Navigation",
-    "Start of the next step: `scan`, after the last one; `random`, anywhere in the file.",
+    "Start of the next step: `scan`: after the previous step; `random`: anywhere in the file.",
     choices=("scan", "random"),
     words="{}",
     values={"random": "random navigation"},
@@ -100,8 +97,8 @@ CACHE = Axis(
     "text",
     "none",
     "Cache",
-    "The file object's cache, by its name in fsspec: `readahead` and `bytes` read ahead of the requested bytes, "
-    "`blockcache` keeps 32 blocks, `all` the whole file.",
+    "Cache of the file object, by its name in fsspec: `readahead` and `bytes` read ahead of the requested bytes, "
+    "`blockcache` keeps 32 blocks, and `all` keeps the whole file.",
     choices=("none", *AHEAD, "all"),
     words="cache {}",
     values={"none": "no cache", "all": "whole file kept"},
@@ -124,7 +121,7 @@ STEP = Axis(
     "int",
     50,
     "Step",
-    "Consecutive events of one step; with random navigation, the events at each position.",
+    "Number of consecutive events of one step; with random navigation, the events at each position.",
     words="steps of {}",
     noun="event",
     always_shown=True,
@@ -134,7 +131,7 @@ FILES = Axis(
     "int",
     1,
     "Files",
-    "Copies of the file in one bucket. Job i reads only copy i, so there must be at least as many as clients.",
+    "Number of copies of the file in one bucket; at least the number of clients, because job i reads only copy i.",
     words="{}",
     noun="file",
 )

@@ -1,8 +1,8 @@
-"""Axes of requests to a store: what they transfer, how many there are, and their form. May import: `core.model`."""
+"""Declare the axes of requests to a store: what they transfer, their number, and their form."""
 
 from storelab.core.model import Axis
 
-# Amount of load, and what it is spread over.
+# Amount of load, and its distribution.
 CLIENTS = Axis(
     "clients",
     "int",
@@ -21,7 +21,7 @@ WORKERS = Axis(
     "int",
     8,
     "Workers per client",
-    "Parallel operations of one client (s5cmd: numworkers).",
+    "Number of parallel operations of one client (s5cmd: numworkers).",
     heading="Workers",
     words="{} per client",
     noun="worker",
@@ -34,7 +34,7 @@ BUCKETS = Axis(
     "int",
     1,
     "Buckets",
-    "Number of buckets; the objects are spread over them round robin.",
+    "Number of buckets; the objects are distributed over them in turn.",
     heading="Buckets",
     words="{}",
     noun="bucket",
@@ -58,7 +58,7 @@ FRONT_ENDS = Axis(
     "int",
     1,
     "Front-ends",
-    "Number of front-ends that are used; client i talks to front-end i mod n.",
+    "Number of front-ends that are used; client i uses front-end i mod n.",
     heading="Front-ends",
     words="{}",
     noun="front-end",
@@ -84,7 +84,7 @@ PARALLEL_PARTS = Axis(
     "int",
     0,
     "Parallel parts",
-    "Parts of one object that are transferred at a time; 0: default of the engine.",
+    "Number of parts of one object that are transferred in parallel; 0: default of the engine.",
     minimum=0,
     heading="Parallel parts",
     words="{} at a time",
@@ -98,7 +98,7 @@ BATCH = Axis(
     "int",
     1,
     "Objects per request",
-    "1: DELETE of one object; more: one DeleteObjects request for this many (at most 1000).",
+    "1: DELETE of one object; more: one DeleteObjects request for this number of objects (at most 1000).",
     heading="Objects a request",
     words="{} a request",
     noun="object",
@@ -110,7 +110,7 @@ OFFSET = Axis(
     "place",
     "random",
     "Offset",
-    "Start of the ranges: `random`; `sequential`: one after the other through an object; or a size: fixed position.",
+    "Start of the ranges: `random`; `sequential`: one after the other in an object; or a size: this position.",
     choices=("random", "sequential"),
     heading="Offset",
     words="at {}",
@@ -123,7 +123,7 @@ RANGE_SIZE = Axis(
     "size",
     4000,
     "Range size",
-    "Bytes of one range; each request has one range.",
+    "Size of one range in bytes; each request has one range.",
     heading="Range",
     words="ranges of {}",
     ceiling=True,
@@ -145,20 +145,20 @@ WORKING_SET = Axis(
     "size",
     0,
     "Working set",
-    "Total bytes to stage, which replaces `objects`. If it exceeds the memory of the servers, reads come from their "
-    "disks. 0 B: `objects` of the sweep.",
+    "Total bytes to stage; replaces `objects`. If it exceeds the memory of the servers, they read from their "
+    "disks. 0 B: use `objects` of the sweep.",
     minimum=0,
     heading="Working set",
     words="working set of {}",
     values={"0": ""},
 )
-# For rewrites.
+# Axes of rewrites.
 KEYS_PER_WORKER = Axis(
     "keys_per_worker",
     "int",
     256,
     "Keys per worker",
-    "Keys that a worker puts, overwrites and deletes, one at a time; other workers do not write them.",
+    "Number of keys that only this worker writes, overwrites and deletes, one at a time.",
     heading="Keys per worker",
     words="{} per worker",
     noun="key",
@@ -169,12 +169,13 @@ DELETIONS = Axis(
     "percent",
     25.0,
     "Deletions",
-    "Share of deletions among the operations on existing objects; the others overwrite. A key without an object is "
-    "put.",
+    "Percentage of deletions among the operations on existing objects; the others overwrite. A key "
+    "without an object is "
+    "written.",
     heading="Deletions [%]",
     words="{} % deletions",
 )
-# For listings.
+# Axes of listings.
 KEYS = Axis(
     "keys",
     "int",
@@ -203,7 +204,7 @@ PREFIX_DEPTH = Axis(
     "int",
     0,
     "Prefix depth",
-    "Levels of folders between the listed folder and its keys, with ten folders in each; 0: none.",
+    "Number of levels of folders between the listed folder and its keys, with ten folders in each; 0: none.",
     minimum=0,
     heading="Depth",
     words="{} deep",

@@ -1,7 +1,7 @@
-"""Models of a campaign file: sweeps, mixes of operations, object sizes, limits, launcher, files.
+"""Define the content of a campaign file: sweeps, mixes, object sizes, limits, launcher and files.
 
-`faults.py`: faults of a store during a run; `release.py`: a nightly software release; `claims.py`: findings that are
-judged. May import: `axes`, `config_types`, `errors`, `figures`, `units`.
+`faults.py` defines faults of a store during a run, `release.py` a nightly software release, and `claims.py` the
+findings to judge.
 """
 
 import re
@@ -38,14 +38,14 @@ from storelab.core.config_types import (
 from storelab.core.errors import UserError, shown
 from storelab.core.figures import Figure, FigureName
 
-FILE_SIZES = ("S", "M", "L")  # of the generated ROOT file
-MAX_PARTS = 1000  # of a sweep
-MAX_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 API reference)
+FILE_SIZES = ("S", "M", "L")  # sizes of the generated ROOT file
+MAX_PARTS = 1000  # maximum number of parts of a sweep
+MAX_OBJECT = 5 * 10**9  # maximum bytes of one upload without parts (Amazon S3 API reference)
 FORMS = "write rows like [{front_ends: 1, clients: 3}, …], or columns like {front_ends: [1, 2], clients: [3, 6]}"
 
 
 class Limits(StrictModel):
-    """Limits that protect a store in production. `storelab check` checks the plan, `measure` the run."""
+    """Limits that protect a store in production. `storelab check` checks the plan, and `measure` checks the run."""
 
     stored_bytes: Size = Field(
         given("20 GB"), description="Maximum bytes of a campaign in one store at a time (staged and uploaded)."
@@ -59,11 +59,9 @@ class Limits(StrictModel):
     clients: int = Field(64, ge=1, description="Maximum number of clients of one point.")
     connections: int = Field(4096, ge=1, description="Maximum number of workers of one point over all clients.")
     throughput: Rate | None = Field(
-        None, description="Abort a point whose clients transfer more than this; default: no limit."
+        None, description="Abort a point whose clients transfer at a higher rate; default: no limit."
     )
-    requests_per_s: int | None = Field(
-        None, ge=1, description="Abort a point that exceeds this many requests/s; default: no limit."
-    )
+    requests_per_s: int | None = Field(None, ge=1, description="Abort a point with more requests/s; default: no limit.")
     error_fraction: float | None = Field(
         None,
         ge=0,
@@ -73,34 +71,37 @@ class Limits(StrictModel):
 
 
 class Launcher(StrictModel):
-    """The way to start clients: on this host, on hosts over ssh, or on nodes of a batch system (docs/cluster.md)."""
+    """The launcher of clients: on this host, on hosts over ssh, or on nodes of a batch system (docs/cluster.md)."""
 
     kind: Literal["local", "ssh", "srun", "htcondor"] = Field(
-        "local", description="`local`: on this host; `ssh`: on `hosts`; `srun`: in a Slurm allocation; `htcondor`."
+        "local",
+        description="`local`: on this host; `ssh`: on `hosts`; `srun`: in a Slurm allocation; `htcondor`: by HTCondor.",
     )
     hosts: Annotated[list[SshHost], Once] = Field(
         default_factory=list,
-        description="For ssh: the hosts of the clients, each once, as ssh knows them: names, aliases, `user@host`.",
+        description="For ssh: hosts of the clients, each listed once: names, aliases of ssh, or `user@host`.",
     )
     options: list[str] = Field(
         default_factory=list,
         description="Additional options of ssh or srun, or lines of the HTCondor submit description.",
     )
     universe: Literal["vanilla", "parallel"] = Field(
-        "vanilla", description="For HTCondor: independent jobs that meet, or its gang scheduling (`parallel`)."
+        "vanilla",
+        description="For HTCondor: independent jobs that wait for each other (`vanilla`), or "
+        "its gang scheduling (`parallel`).",
     )
     nodes: int | None = Field(
         None,
         ge=1,
         description=(
-            "Maximum number of nodes of a gang; default: those of the allocation, or all `hosts`. Required for "
-            "HTCondor, and where each point is a separate Slurm job."
+            "Maximum number of nodes of a gang; default: all nodes of the allocation, or all `hosts`. Required "
+            "for HTCondor, and if each point is a separate Slurm job."
         ),
     )
     python: Text | None = Field(
         None,
-        description="Python with storelab on the nodes; default: the path of the running one. ssh also takes a Python "
-        "of the same version without storelab, see docs/cluster.md.",
+        description="Path of a Python with storelab on the nodes; default: the path of the running Python. For ssh, a "
+        "Python of the same version without storelab is sufficient, see docs/cluster.md.",
     )
     setup: str | None = Field(
         None,
@@ -116,12 +117,14 @@ class Launcher(StrictModel):
     shared_folder: Boolean = Field(
         True,
         description="Nodes have access to `results`; false: they send their results to `port` of this host. With ssh, "
-        "they send them over their connection in any case.",
+        "they always send them over their connection.",
     )
-    clock_bound: Wait = Field(given("1 s"), description="A node whose clock differs by more than this is refused.")
+    clock_bound: Wait = Field(
+        given("1 s"), description="A node whose clock differs by more than this time is rejected."
+    )
     clock_error: Wait = Field(
         given("10 ms"),
-        description="A node whose clock difference is known less precisely than this is refused. The difference itself "
+        description="A node whose clock difference has a larger uncertainty is rejected. The difference itself "
         "is corrected.",
     )
     heartbeat_timeout: Wait = Field(
@@ -143,24 +146,26 @@ class Role(StrictModel):
         description="Start of its clients: time after the agreed start (`10 s`, scaled) or share of the run (`30 %`).",
     )
     end: At | None = Field(None, description="End of its clients, in the same form; default: at the deadline.")
-    objects: int = Field(64, ge=1, description="Number of objects staged for it, or created for it to delete.")
+    objects: int = Field(
+        64, ge=1, description="Number of objects that are staged for the role, or created for it to delete."
+    )
 
 
 def _columns(value: Any) -> dict[str, list[Any]]:
-    """Return axis -> its value in each row."""
+    """Return the values of each axis, one for each row."""
     if isinstance(value, list):
         value = _columns_from_rows(value)
     if not isinstance(value, Mapping):
         raise ValueError(f"{shown(value)} is not a list of rows; {FORMS}")
     for axis, column in value.items():
         if not isinstance(axis, str) or not isinstance(column, list):
-            raise ValueError(f"{shown(axis)}: {shown(column)} is not a column; {FORMS}")
+            raise ValueError(f"{shown(axis)}: {shown(column)} is not a list of values; {FORMS}")
     lengths = {axis: len(column) for axis, column in value.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{axis} {n}" for axis, n in lengths.items())
         raise ValueError(f"columns differ in length ({counts} values); give each axis the same number of values")
     if value and not next(iter(lengths.values())):
-        raise ValueError(f"has no row; {FORMS}")
+        raise ValueError(f"there are no rows; {FORMS}")
     if len(value) == 1:
         raise ValueError(f"{next(iter(value))!r} is the only axis; add another one, or write it in `axes`")
     return {axis: list(column) for axis, column in value.items()}
@@ -175,7 +180,7 @@ def _columns_from_rows(rows: list[Any]) -> dict[str, list[Any]]:
             wanted = ", ".join(map(str, rows[0]))
             raise ValueError(f"row {number} has {present}, row 1 has {wanted}; name the same axes in each row")
     if not rows or not rows[0]:
-        raise ValueError(f"has no row; {FORMS}")
+        raise ValueError(f"there are no rows; {FORMS}")
     return {axis: [row[axis] for row in rows] for axis in rows[0]}
 
 
@@ -183,7 +188,10 @@ Rows = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
 
 
 class Sweep(StrictModel):
-    """One workload, or several roles at once, over the product of its axes and the rows of `zip`."""
+    """One workload, or several roles at the same time, with the values of its axes.
+
+    All combinations of `axes` and the rows of `zip` are measured.
+    """
 
     workload: str = Field("", description="Name of the workload; empty with `roles`. See docs/reference/workloads.md.")
     roles: dict[RoleName, Role] = Field(
@@ -197,7 +205,8 @@ class Sweep(StrictModel):
         default_factory=dict,
         description=(
             "Axes that vary together: rows (`[{front_ends: 1, clients: 3}, …]`) or columns of equal length. Their rows "
-            "are combined with every point of `axes`. With `roles` also axes of a role, as `uploads.workers`."
+            "are combined with every point of `axes`. With `roles`, they can be axes of a role, such as "
+            "`uploads.workers`."
         ),
     )
     scale_axes: Annotated[list[str], Once] = Field(
@@ -209,10 +218,10 @@ class Sweep(StrictModel):
     )
     duration: Window = Field(
         given("10 s"),
-        description="From the agreed start to the deadline. From the second repetition on, a window shorter than "
+        description="Time from the agreed start to the deadline. From the second repetition on, a window shorter than "
         "three operations is lengthened, up to ten times.",
     )
-    warm_up: Duration = Field(given("1 s"), description="Cut from the start of every window.")
+    warm_up: Duration = Field(given("1 s"), description="Time that is cut from the start of every window.")
     objects: int = Field(
         64, ge=1, description="Number of objects staged for `get`; every client reads them in a different order."
     )
@@ -224,12 +233,15 @@ class Sweep(StrictModel):
             "engines loadgen and obstore."
         ),
     )
-    repetitions: int | None = Field(None, ge=1, description="Overrides `repetitions` of the campaign.")
+    repetitions: int | None = Field(
+        None, ge=1, description="Number of runs of each point; default: `repetitions` of the campaign."
+    )
     parts: int | None = Field(
         None,
         ge=1,
         le=MAX_PARTS,
-        description="Measures each point in this many consecutive parts, each with a record; see docs/soak.md.",
+        description="Number of consecutive parts in which each point is measured, each with a record; see "
+        "docs/soak.md.",
     )
     stores: Annotated[list[Name], Once] | None = Field(
         None,
@@ -240,7 +252,7 @@ class Sweep(StrictModel):
     @model_validator(mode="after")
     def _one_or_several(self) -> "Sweep":
         if not self.workload and not self.roles:
-            raise ValueError("'workload' is missing; name one, or name several in `roles`")
+            raise ValueError("'workload' is missing; set it, or use `roles` for several workloads")
         if self.workload and self.roles:
             raise ValueError("has both `workload` and `roles`; make the workload one of the roles")
         if self.roles and (given := sorted({"objects", "scale_axes"} & self.model_fields_set)):
@@ -248,7 +260,7 @@ class Sweep(StrictModel):
         return self
 
 
-# A password before the host, or a parameter such as X-Amz-Signature, token, authz.
+# A password before the host, or a parameter like X-Amz-Signature, token or authz.
 _SECRET_URL = re.compile(
     r"(?is)\w[\w+.:-]*://(?:[^/?#]*:[^/?#]*@|.*[?&#][^=&]*(?:sig|token|key|pass|secret|cred|auth)[^=&]*=)"
 )
@@ -275,20 +287,22 @@ class RootFile(StrictModel):
 
 
 class Mix(StrictModel):
-    """Weights of mixed operations; the axis `mix` of the workload `mix` selects one by name. See docs/mixes.md."""
+    """Weights of mixed operations. The axis `mix` of the workload `mix` selects one by its name. See docs/mixes.md."""
 
     get: float = Field(0.0, ge=0, description="Downloads.")
     put: float = Field(0.0, ge=0, description="Uploads.")
     head: float = Field(0.0, ge=0, description="HEAD requests.")
-    list: float = Field(0.0, ge=0, description="Pages of a listing.")
+    list: float = Field(0.0, ge=0, description="Requests for a page of a listing.")
     delete: float = Field(0.0, ge=0, description="Deletions: at most the weight of `put`.")
 
     @model_validator(mode="after")
     def _require_valid_weights(self) -> "Mix":
         if not sum(self.as_dict().values()):
-            raise ValueError("no operation has a weight; give one, e.g. `get: 90, put: 10`")
+            raise ValueError("all weights are 0; set at least one, e.g. `get: 90, put: 10`")
         if self.delete > self.put:
-            raise ValueError("deletes more than it uploads, so no objects would remain; set `put` to at least `delete`")
+            raise ValueError(
+                "`delete` is larger than `put`, so no objects would remain; set `put` to at least `delete`"
+            )
         return self
 
     def as_dict(self) -> dict[str, float]:
@@ -296,19 +310,19 @@ class Mix(StrictModel):
 
 
 class Sizes(StrictModel):
-    """Object sizes of a mix: `fixed`, `mean` with `sigma`, or `histogram`. The axis `sizes` selects one by name."""
+    """Object sizes of a mix: `fixed`, `mean` with `sigma`, or `histogram`. The axis `sizes` selects one by its name."""
 
     fixed: Size | None = Field(None, description="Size of all objects.")
     mean: Size | None = Field(
-        None, description="Log-normal: the mean of the distribution before it is cut at `minimum` and `maximum`."
+        None, description="Log-normal: mean of the distribution without the limits `minimum` and `maximum`."
     )
     sigma: float | None = Field(None, gt=0, le=5, description="Log-normal: standard deviation of the logarithm.")
-    minimum: Size = Field(given("1 B"), description="Log-normal: smaller sizes are drawn again.")
+    minimum: Size = Field(given("1 B"), description="Log-normal: minimum size; smaller sizes are drawn again.")
     maximum: Size | None = Field(
-        None, description="Log-normal: larger sizes are drawn again; default: 100 times the mean."
+        None, description="Log-normal: maximum size; larger sizes are drawn again; default: 100 times the mean."
     )
     histogram: Histogram | None = Field(
-        None, description="Columns of the CSV file: size,count. Sizes are bytes, or have a unit."
+        None, description="CSV file with the columns size,count. Sizes are in bytes, or have a unit."
     )
 
     @model_validator(mode="after")
@@ -318,7 +332,7 @@ class Sizes(StrictModel):
         if (self.mean is None) != (self.sigma is None):
             raise ValueError("`mean` and `sigma` belong together; give both")
         if self.mean is None and {"minimum", "maximum"} & self.model_fields_set:
-            raise ValueError("`minimum` and `maximum` are only for a log-normal distribution; leave them out")
+            raise ValueError("`minimum` and `maximum` are only for a log-normal distribution; remove them")
         values = self.as_dict()
         if self.mean is not None and not values["least"] < self.mean < values["most"]:
             raise ValueError("the mean is not between `minimum` and `maximum`; change one of them")
@@ -338,31 +352,32 @@ class Sizes(StrictModel):
 
 
 def new_names(declared: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError for a name that is built in or can be read as a size."""
+    """Return the names if none is built in or can be read as a size. Raises ValueError."""
     for name in declared:
         if name in mixes.BUILT_IN:
-            raise ValueError(f"{name} is built in; give your mix another name")
+            raise ValueError(f"{name} is a built-in mix; choose another name")
         with suppress(UserError):
             units.parse(name, "size", "")
-            raise ValueError(f"{name} is a size; give it another name")
+            raise ValueError(f"{name} can be read as a size; choose another name")
     return declared
 
 
 class Campaign(StrictModel):
-    """The content of a campaign file: what is measured, and how."""
+    """The content of a campaign file: what is measured, and how it is measured."""
 
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
     title: str = Field("", description="Title of the paper.")
     authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
     stores_to_measure: Annotated[list[Name], Once] = Field(
         min_length=1,
-        description=("Stores to measure. Set it in config.yaml for campaigns that suit any store, or in the campaign."),
+        description=("Names of the stores to measure. Set it in config.yaml, or in campaigns for particular stores."),
     )
     repetitions: int = Field(
         8,
         ge=1,
         description=(
-            "Runs of each point. From 6 on, medians have 95 % intervals instead of ranges; 8 resolve a difference of "
+            "Number of runs of each point. With 6 or more, medians have 95 % intervals instead of ranges; "
+            "8 resolve a difference of "
             "5 %."
         ),
     )
@@ -380,14 +395,14 @@ class Campaign(StrictModel):
         0.01,
         ge=0,
         le=1,
-        description="A run in which a larger fraction of the operations fails is marked as invalid.",
+        description="A run is marked as invalid if a larger fraction of its operations fails.",
     )
     give_up_after: int = Field(
         5,
         ge=1,
         description=(
-            "After this many consecutive points of a store fail with the same error, a run skips its other points. "
-            "It stops when no store is left. The next run tries all of them again."
+            "If this number of consecutive points of a store fail with the same error, the run skips its other points. "
+            "The run stops if this happens for all stores. The next run tries all points again."
         ),
     )
     calibrate: Boolean = Field(
@@ -396,9 +411,9 @@ class Campaign(StrictModel):
     )
     files: dict[Name, RootFile] = Field(
         default_factory=dict,
-        description="ROOT files of the user; `file_size` of a read may be such a name, see docs/own-files.md.",
+        description="ROOT files of the user by name. Reads select one by `file_size`, see docs/own-files.md.",
     )
-    sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="What is measured.")
+    sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="Measurements by name.")
     faults: dict[FaultName, Annotated[list[Act], Field(min_length=1)]] = Field(
         default_factory=dict, description="Actions on a store during a run, see docs/faults.md."
     )
@@ -411,7 +426,7 @@ class Campaign(StrictModel):
     release: Release | None = Field(None, description="A nightly software release, see docs/releases.md.")
     figures: dict[FigureName, Figure] = Field(default_factory=dict, description="See docs/figures.md.")
     claims: dict[ClaimName, Claim] = Field(
-        default_factory=dict, description="Findings of the user that are judged, see docs/claims.md."
+        default_factory=dict, description="Findings to judge with the measured data, see docs/claims.md."
     )
 
     @field_validator("mixes", "sizes")
@@ -424,5 +439,5 @@ class Campaign(StrictModel):
     def _new_names(cls, files: dict[str, RootFile]) -> dict[str, RootFile]:
         for name in FILE_SIZES:
             if name in files:
-                raise ValueError(f"{name} is a size of the generated ROOT file; give your file another name")
+                raise ValueError(f"{name} is a size of the generated ROOT file; choose another name for your file")
         return files

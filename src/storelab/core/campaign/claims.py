@@ -1,8 +1,7 @@
-"""Claims: testable findings, as pure data.
+"""Define claims: findings that measured data can test.
 
-storelab's list of 2010-2015 and the claims of a campaign have the same form, see docs/claims.md. `Claim` is the content
-of a file. `resolved` checks it against axes, tables and campaigns, and returns the form that is stored in plan.json.
-May import: `config_types`, `figures`, `core.model`.
+storelab's list of findings from 2010-2015 and the claims of a campaign have the same form, see docs/claims.md. `Claim`
+is the content of a file. `resolved` checks it against axes, tables and campaigns, and returns the form in plan.json.
 """
 
 import re
@@ -16,7 +15,7 @@ from storelab.core.config_types import Name, Once, Scalar, Scalars, StrictModel,
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
-LINK_USED = "link_used_percent"  # transferred bytes of a run in percent of the capacity of its links
+LINK_USED = "link_used_percent"  # transferred bytes of a run, as a percentage of the capacity of its links
 # Table: name of a metric in a claim -> column of a run.
 MEASURED: dict[str, dict[str, str]] = {
     table: {name: f"{stem}_{unit}" for name, (stem, unit, _) in metrics.items()} for table, metrics in METRICS.items()
@@ -35,7 +34,8 @@ MEASURED |= {
         "rebuilding": "rebuilding_ratio",
     },
 }
-# Table: what a claim may count -> columns whose sum is the number of attempts; if empty, each run is one attempt.
+# Table: quantity that a claim can count -> columns whose sum is the number of attempts. Without columns, each run is
+# one attempt.
 COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "throughput": {"errors": ("operations", "errors")},
     "roles": {"errors": ("operations", "errors")},
@@ -45,7 +45,7 @@ COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "releases": {"behind": ("published_days",)},
 }
 CAPABILITIES = "capabilities"
-TABLE_COLUMNS = {  # columns of a table, in addition to the axes
+TABLE_COLUMNS = {  # columns of each table, in addition to the axes
     **COLUMNS,
     "roles": ("role", "does", "phase"),
     "recovery": ("role", "does", "beyond_redundancy"),
@@ -55,12 +55,12 @@ TABLE_COLUMNS = {  # columns of a table, in addition to the axes
 }
 TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, CAPABILITIES)))
 EXTREMES = ("least", "most")
-EACH = "each"  # all values that are compared, in ascending order
-PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value of which this fraction was measured
-STORE: Final = "store"  # subject of a claim
+EACH = "each"  # stands for all values that are compared, in ascending order
+PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value for which this fraction was measured
+STORE: Final = "store"  # possible subjects of a claim
 ROOT_FILE: Final = "file"
-BY_SPEED = ("worst", "best")  # of the compared values: those with the lowest and the highest median
-NEEDS = {  # rule -> keys that it needs in addition to `rule`
+BY_SPEED = ("worst", "best")  # the compared values with the lowest and the highest median
+NEEDS = {  # rule -> keys that it requires in addition to `rule`
     "slope": ("metric", "along", "bound"),
     "ratio": ("metric", "along", "values", "bound"),
     "level": ("metric", "bound"),
@@ -69,7 +69,7 @@ NEEDS = {  # rule -> keys that it needs in addition to `rule`
     "shape": ("metric", "along", "shapes"),
     "answer": ("answers",),
 }
-KEYS = ("metric", "along", "values", "shapes", "answers", "bound")  # keys that belong to rules
+KEYS = ("metric", "along", "values", "shapes", "answers", "bound")  # keys that only some rules use
 OPTIONAL = {"level": ("along",), "answer": ("along",)}
 ALONG_ONLY = ("slope", "shape")  # rules that judge a whole curve
 
@@ -78,12 +78,13 @@ class Published(StrictModel):
     """A published number: a row of the tables of published numbers, or a value for a user's claim."""
 
     value: float | None = Field(None, description="The number.")
-    unit: str = Field("", description="Unit; default: that of the table.")
-    table: str = Field("", description="Name of the table of published numbers; only in storelab's own list.")
+    unit: str = Field("", description="Unit of the number; default: the unit of the table.")
+    table: str = Field("", description="Name of a table of published numbers; only for storelab's own list of claims.")
     column: str = Field("value", description="Column of the table.")
-    rows: dict[str, Scalar] = Field(default_factory=dict, description="Column: value; selects one row.")
+    rows: dict[str, Scalar] = Field(default_factory=dict, description="Column and value that select one row.")
     over: dict[str, Scalar] = Field(
-        default_factory=dict, description="Column: value; selects a second row, by which the first one is divided."
+        default_factory=dict,
+        description="Column and value that select a second row; the number of the first row is divided by its number.",
     )
 
     @model_validator(mode="after")
@@ -100,23 +101,25 @@ class Claim(StrictModel):
     source: Text = Field(description="Source of the finding.")
     published: Published | None = Field(None, description="The published number, if there is one.")
     campaigns: Annotated[list[Name], Once] = Field(
-        default_factory=list, description="Campaigns that measure the data; named if nothing was measured."
+        default_factory=list, description="Campaigns that measure the data. They are shown if nothing was measured."
     )
-    table: str = Field(description=f"Table in `tables/` that the claim uses: {', '.join(TABLES)}.")
+    table: str = Field(description=f"Table in `tables/` with the data: {', '.join(TABLES)}.")
     where: dict[str, Scalars] = Field(
         default_factory=dict,
         description=(
-            "Column: a value, a list, a bound such as `>= 1 MB`, or `least` or `most` (at each value of `along`). Only "
-            "these rows are used."
+            "Column and a value, a list, a bound like `>= 1 MB`, or `least` or `most` (at each value of `along`). Only "
+            "matching rows are used."
         ),
     )
-    metric: str = Field("", description="Compared quantity: a metric or a count of the table.")
+    metric: str = Field("", description="Quantity to compare: a metric or a count of the table.")
     along: str = Field("", description="Column along which values are compared: an axis, `store`, `workload` …")
     values: list[Scalar] = Field(
         default_factory=list,
         description=(
-            "Values of `along`. `ratio`: the base and the value that is divided by it; `order`: from the lowest to the "
-            "highest, or `each`. Also `least`, `most`, `most / 4` (a quarter of the most), `worst`, `best`."
+            "Values of `along`. For `ratio`: the base, and the value that is divided by it; for `order`: "
+            "from the lowest to the "
+            "highest, or `each`. Possible are also `least`, `most`, `most / 4` (a quarter of `most`), "
+            "`worst` and `best`."
         ),
     )
     may_differ: Names = Field(
@@ -125,38 +128,37 @@ class Claim(StrictModel):
     about: Literal["store", "file"] = Field(
         STORE,
         description=(
-            "Subject of the claim: each `store` and its deployment, or the `file` that is read, in whatever store "
-            "it is."
+            "Subject of the claim: each `store` with its deployment, or the `file` that is read, in any store. "
         ),
     )
     reach: dict[str, Scalar] = Field(
         default_factory=dict,
-        description="Column: minimum value that the measurement must have reached to be judged.",
+        description="Column and its minimum value; a measurement with a smaller value is not judged.",
     )
     below_link: float | None = Field(
         None,
         gt=0,
         le=100,
         description=(
-            "For `slope` and `shape`: leave out the values of `along` at which more than this percentage of the known "
+            "For `slope` and `shape`: ignore the values of `along` at which more than this percentage of the known "
             "link capacity was used."
         ),
     )
     rule: Literal["slope", "ratio", "level", "count", "order", "shape", "answer"] = Field(
-        description="How the data are judged."
+        description="Rule by which the data are judged."
     )
-    at_least: float | None = Field(None, description="The finding holds at this value and above.")
-    at_most: float | None = Field(None, description="The finding holds at this value and below.")
+    at_least: float | None = Field(None, description="The finding is confirmed by this value and larger values.")
+    at_most: float | None = Field(None, description="The finding is confirmed by this value and smaller values.")
     min_attempts: int = Field(
         100, ge=1, description="For `count`: minimum number of attempts for a count of 0 to be judged."
     )
     shapes: Names = Field(
         default_factory=list,
-        description="For `shape`: `knee`, `peak`, `still rising`, `bending` or `not rising`; any of these.",
+        description="For `shape`: one or several of `knee`, `peak`, `still rising`, `bending` and `not rising`.",
     )
     answers: Names = Field(
         default_factory=list,
-        description="For `answer`: the answer that each system gives; along `store` the answers that all occur.",
+        description="For `answer`: the answer of each system. With `along: store`: answers that must all occur.",
     )
 
     @model_validator(mode="after")
@@ -164,22 +166,25 @@ class Claim(StrictModel):
         given = {k: getattr(self, k) for k in KEYS[:-1]} | {"bound": self.at_least is not None or None}
         if self.at_most is not None:
             if given["bound"]:
-                raise ValueError("has two bounds; give `at_least` or `at_most`")
+                raise ValueError("both `at_least` and `at_most` are set; remove one of them")
             given["bound"] = True
         for key in KEYS:
             label = "`at_least` or `at_most`" if key == "bound" else f"`{key}`"
             if key in NEEDS[self.rule] and not given[key]:
                 raise ValueError(f"the rule `{self.rule}` needs {label}; add it")
             if given[key] and key not in (*NEEDS[self.rule], *OPTIONAL.get(self.rule, ())):
-                raise ValueError(f"the rule `{self.rule}` does not use {label}; leave it out")
+                raise ValueError(f"the rule `{self.rule}` does not use {label}; remove it")
         if self.rule == "ratio" and len(self.values) != 2:
-            raise ValueError(f"a ratio needs two values, not {len(self.values)}; give the base and the one it divides")
+            raise ValueError(
+                f"the rule `ratio` needs two values, not {len(self.values)}; give the base, and the value "
+                "that is divided by it"
+            )
         if self.rule == "order" and len(self.values) < 2 and self.values != [EACH]:
-            raise ValueError("an order needs two values or more; add one, or give `each`")
+            raise ValueError("the rule `order` needs at least two values; add one, or write `each`")
         if self.below_link is not None and self.rule not in ALONG_ONLY:
-            raise ValueError(f"the rule `{self.rule}` does not use `below_link`; leave it out")
+            raise ValueError(f"the rule `{self.rule}` does not use `below_link`; remove it")
         if self.rule == "ratio" and (self.at_least or self.at_most or 0.0) <= 0:
-            raise ValueError("the bound of a ratio must be above 0; give another bound")
+            raise ValueError("the bound of a ratio is not above 0; set a larger bound")
         return self
 
 
@@ -196,8 +201,19 @@ SHAPES = ("knee", "peak", "still rising", "bending", "not rising")
 def resolved(claims: Mapping[str, Claim], axes: Mapping[str, Axis], workloads: Collection[str] = ()) -> dict[str, Any]:
     """Return the claims in the form of plan.json: with columns instead of axes, and with parsed values.
 
-    axes: the axes that claims may name, also of a role as `<role>.<axis>`; workloads: that they may name, default: any.
-    Raises UserError: unknown table, metric, column, shape or workload.
+    Parameters
+    ----------
+    claims
+        The claims by name.
+    axes
+        The axes that claims can use, also of a role as `<role>.<axis>`.
+    workloads
+        The workloads that claims can use; default: all.
+
+    Raises
+    ------
+    UserError
+        A table, metric, column, shape or workload is unknown.
     """
     return {name: _resolved(f"claims.{name}", claim, axes, workloads) for name, claim in claims.items()}
 
@@ -216,7 +232,7 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     plain = (*EVERYWHERE, *TABLE_COLUMNS.get(table, ()))
 
     def axis(name: str) -> Axis | None:
-        axis_name = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role
+        axis_name = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, the axis of any role
         return axes.get(name) or axes.get(axis_name)
 
     def column(key: str, name: str) -> str:
@@ -248,5 +264,5 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
 
 
 def is_named(value: Any) -> bool:
-    """Return True for a value of `along` that depends on the measurement: `worst`, `most / 4`, `each` and similar."""
+    """Return True for a value of `along` that depends on the measurement, such as `worst`, `most / 4` or `each`."""
     return isinstance(value, str) and (value in (*BY_SPEED, EACH) or bool(PART.fullmatch(value)))

@@ -1,7 +1,7 @@
-"""A nightly software release as a campaign declares it: new files of each day, their kinds, and how they are cut.
+"""Define a nightly software release: the new files of each day, their kinds, and how large files are cut.
 
-The means and deviations of a day were published in 2015. Shares and sizes of the kinds are our choice, made so that
-their mean is the published 46 kB. May import: `config_types`, `errors`, `units`.
+The means and standard deviations of a day were published in 2015. The shares and sizes of the kinds are storelab's
+choice. They give the published mean of 46 kB.
 """
 
 import re
@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from storelab.core import units
 from storelab.core.config_types import FolderPath, Once, Size, StrictModel, Text, given
 
-WINDOW = 32  # bytes that the search for a cut uses
+WINDOW = 32  # number of bytes that the search for a cut uses
 SHRINKS, PAGE = 0.45, 4096  # compressed / original bytes of a day of the default kinds; bytes of a memory page
 _REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
 
@@ -24,11 +24,11 @@ _REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-
 class Kind:
     """A kind of files in the generated tree."""
 
-    folder: str  # of each package
+    folder: str  # folder in each package
     suffix: str
-    share: float  # of the new files
+    share: float  # share of the new files
     body: str  # kind of content, see BODIES
-    median: int  # bytes as stored (compressed); sizes are log-normal
+    median: int  # stored (compressed) bytes; sizes are log-normal
     sigma: float  # standard deviation of the logarithm
     mode: int
 
@@ -41,8 +41,8 @@ KINDS = (
     Kind("doc", ".html", 0.22, "text", 1200, 1.2, 0o644),
 )
 
-# Stored bytes of a file -> ratio of its original to its stored bytes, at zlib level 6. Interpolated linearly in the
-# logarithm; the outer values extend to both sides. A test compresses and compares.
+# Stored bytes of a file -> ratio of its original to its stored bytes, at zlib level 6. Values between are interpolated
+# linearly in the logarithm; the first and the last value also apply outside. A test compresses files and compares.
 BODIES: dict[str, tuple[tuple[int, float], ...]] = {
     "text": (
         (97, 1.03),
@@ -69,12 +69,12 @@ BODIES: dict[str, tuple[tuple[int, float], ...]] = {
 
 
 class Tree(StrictModel):
-    """A real tree instead of the generated one: each day, the next of its versions is published."""
+    """A real folder tree instead of the generated one. On each day, the next of its versions is published."""
 
     path: FolderPath = Field(description="Folder that contains the versions.")
     versions: Annotated[list[Text], Once] = Field(
         min_length=1,
-        description="Sub-folders in the order in which they are published; `.` is the folder itself.",
+        description="Sub-folders, in the order in which they are published; `.` is the folder itself.",
     )
 
     @field_validator("versions")
@@ -85,7 +85,7 @@ class Tree(StrictModel):
                 raise ValueError(f"{version!r} is outside the tree; name sub-folders of `path`")
         names = [version_folder(version) for version in versions]
         if twice := next((v for i, v in enumerate(versions) if names[i] in names[:i]), None):
-            raise ValueError(f"{twice!r} would have the same folder as another version; rename one")
+            raise ValueError(f"{twice!r} would have the same folder as another version; rename one of them")
         return versions
 
 
@@ -95,10 +95,10 @@ def version_folder(version: str) -> str:
 
 
 class Chunks(StrictModel):
-    """The limits for chunks of big files, which are cut where the content decides (CvmFS's xor32)."""
+    """The limits for chunks of big files. The content determines where a file is cut (xor32 of CvmFS)."""
 
     minimum: Size = Field(
-        given("4 MiB"), description="Files up to this size stay whole; only the last chunk may be shorter."
+        given("4 MiB"), description="Minimum length of a chunk, except the last one. Files up to this size are not cut."
     )
     average: Size = Field(given("8 MiB"), description="Mean length of a chunk of random data.")
     maximum: Size = Field(given("16 MiB"), description="Maximum length of a chunk.")
@@ -106,9 +106,9 @@ class Chunks(StrictModel):
     @model_validator(mode="after")
     def _ascend(self) -> "Chunks":
         if self.minimum < WINDOW:
-            raise ValueError(f"`minimum` is less than the {WINDOW} B that the search for a cut needs; give more")
+            raise ValueError(f"`minimum` is less than {WINDOW} B, which the search for a cut needs; set a larger value")
         if not self.minimum < self.average < self.maximum:
-            raise ValueError("`minimum`, `average` and `maximum` do not ascend; give them in this order")
+            raise ValueError("`minimum`, `average` and `maximum` are not in ascending order; change one of them")
         return self
 
 
@@ -121,37 +121,42 @@ class Release(StrictModel):
         0.001,
         gt=0,
         le=10,
-        description="Factor on the published release: files and bytes of a day, files of a night.",
+        description="Factor on the size of the published release: files and bytes of a day, and files of a night.",
     )
     days: int | None = Field(
         None, ge=1, le=100_000, description="Number of days; default: 110, or one for each version of `tree`."
     )
     files_a_day: int = Field(162_000, ge=1, le=10**8, description="Mean number of new files of a day at factor 1.")
-    files_deviation: int = Field(28_000, ge=0, le=10**8, description="Its standard deviation (log-normal).")
+    files_deviation: int = Field(
+        28_000, ge=0, le=10**8, description="Standard deviation of `files_a_day` (log-normal)."
+    )
     bytes_a_day: Size = Field(
         given("7.45 GB"), description="Mean (compressed) bytes of new objects of a day at factor 1."
     )
-    bytes_deviation: Size = Field(given("3.78 GB"), description="Its standard deviation (log-normal).")
+    bytes_deviation: Size = Field(given("3.78 GB"), description="Standard deviation of `bytes_a_day` (log-normal).")
     tree_files: int = Field(400_000, ge=1, le=10**8, description="Maximum number of files of a night at factor 1.")
     changed: float = Field(
         0.6,
         ge=0,
         le=1,
-        description="Share of the new files that replace one of the previous night; the others are added.",
+        description="Fraction of the new files that replace a file of the previous night; the others are added.",
     )
-    links: float = Field(0.04, ge=0, lt=1, description="Symbolic links per added file.")
+    links: float = Field(0.04, ge=0, lt=1, description="Number of symbolic links per added file.")
     nights: int = Field(
-        7, ge=1, le=1000, description="Nights that stay in the repository; older ones are removed from its root."
+        7,
+        ge=1,
+        le=1000,
+        description="Number of nights that stay in the repository; older nights are removed from its root.",
     )
     tree: Tree | None = Field(None, description="A real tree of the user instead of the generated one.")
     chunks: Chunks = Field(default_factory=Chunks, description="How big files are cut into chunks.")
-    zlib_level: int = Field(6, ge=0, le=9, description="Level of compression.")
+    zlib_level: int = Field(6, ge=0, le=9, description="Compression level of zlib.")
     catalog_depth: int = Field(
         1,
         ge=0,
         le=4,
         description=(
-            "Folders at this depth below a night have separate catalogs, as do those with a file `.cvmfscatalog`."
+            "Folders at this depth below a night, and folders with a file `.cvmfscatalog`, have separate catalogs."
         ),
     )
 
@@ -165,7 +170,7 @@ class Release(StrictModel):
     @model_validator(mode="after")
     def _enough(self) -> "Release":
         if not self.bytes_a_day:
-            raise ValueError("`bytes_a_day` is 0; give more")
+            raise ValueError("`bytes_a_day` is 0; set a larger value")
         if self.tree and self.days and self.days > len(self.tree.versions):
             raise ValueError(
                 f"`tree` has {len(self.tree.versions)} versions for {self.days} days; add versions, or set fewer days"
@@ -173,7 +178,7 @@ class Release(StrictModel):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON that can be read again: sizes have their unit."""
+        """Return the settings as JSON which can be read again. Sizes have a unit."""
         out = self.model_dump(mode="json")
         out |= {name: f"{out[name]} B" for name in ("bytes_a_day", "bytes_deviation")}
         return out | {"chunks": {name: f"{size} B" for name, size in out["chunks"].items()}}
@@ -185,9 +190,9 @@ class Release(StrictModel):
 
 
 def a_night(release: Mapping[str, Any]) -> int:
-    """Return the approximate maximum bytes of a night's files before compression, rounded up to pages of memory.
+    """Return the approximate maximum bytes of a night's files before compression, rounded up to memory pages.
 
-    release: settings of a point.
+    release: the settings of a point.
     """
     files, stored = release["tree_files"], units.parse(release["bytes_a_day"], "size", "") / release["files_a_day"]
     size: float = release["factor"] * files * (stored / SHRINKS + PAGE)
@@ -195,6 +200,6 @@ def a_night(release: Mapping[str, Any]) -> int:
 
 
 def a_day(release: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the approximate (number, bytes) of the new files of a day. release: settings of a point."""
+    """Return the approximate number and bytes of the new files of a day. release: the settings of a point."""
     factor, size = release["factor"], units.parse(release["bytes_a_day"], "size", "")
     return max(1, round(factor * release["files_a_day"])), round(factor * size)

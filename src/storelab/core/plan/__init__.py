@@ -1,10 +1,11 @@
-"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json`.
+"""Make the plan: the list of points, from the configuration.
 
-Order: a block is one repetition of one deployment (a store with its redundancy, data servers, backing, scheme). The
-campaign's seed shuffles the blocks, and the points in a block, so that slow drifts of a host affect all points equally
-(interleaving). The parts of a series stay together, in ascending order. Calibration points come first and last.
+A block is one repetition of one deployment (a store with its redundancy, data servers, backing, scheme). The seed of
+the campaign shuffles the blocks, and the points in each block. Slow changes of a host therefore affect all points
+equally. The parts of a series stay together, in ascending order. Calibration points come first and last.
 
-May import: `sweeps` (expands one sweep), `roles` (several workloads at once), `core`.
+`sweeps` expands one sweep, and `roles` handles several workloads at the same time. This module has no I/O and reads no
+clock.
 """
 
 import itertools
@@ -23,16 +24,17 @@ from storelab.core.model import PREFIX, Plan, Point, Workload, derive_seed, poin
 from storelab.core.plan import roles, sweeps
 from storelab.core.plan.sweeps import MAX_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
-MIN_BINS = 10  # of a run, after its warm-up
-MAX_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
-ROLE_KEYS = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
+MIN_BINS = 10  # minimum number of bins of a run after its warm-up
+# maximum number of characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
+MAX_FOLDER = 240
+ROLE_KEYS = ("workload", "begin_ns", "end_ns")  # keys that plan.json has for each role of a sweep
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
 def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
     """Return all workloads, including those with the axis `part` and those of sweeps with roles.
 
-    Raises UserError: a role is wrong.
+    Raises UserError if a role is wrong.
     """
     return {**workloads, **sweeps.declared(config, workloads), **roles.declared(config, workloads)}
 
@@ -40,7 +42,7 @@ def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Worklo
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """Return all points in the order of measuring.
 
-    Raises UserError: a sweep is wrong, or two sweeps define the same point differently.
+    Raises UserError if a sweep is wrong, or if two sweeps define the same point differently.
     """
     with roles.placed(config):
         return _made(config, workloads)
@@ -67,13 +69,13 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             buckets_filled(place, sweep, sweep, workload)
             sweep = scaled(sweep, config.scale, place, workload, roles.names(sweep))
         if sweep.warm_up >= sweep.duration:
-            raise UserError(f"{place}.warm_up", "is not shorter than `duration`", "make it shorter than `duration`")
+            raise UserError(f"{place}.warm_up", "the warm-up is not shorter than `duration`", "set a shorter time")
         if sweep.roles:
             several = roles.Roles(config, name, sweep, workloads)
             sweep = several.sweep
         if sweep.bins and MIN_BINS * sweep.bins > sweep.duration - sweep.warm_up:
-            problem = f"{units.human_duration(sweep.bins)} leave fewer than {MIN_BINS} in a run"
-            raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
+            problem = f"with bins of {units.human_duration(sweep.bins)}, a run has fewer than {MIN_BINS} bins"
+            raise UserError(f"{place}.bins", problem, "set shorter bins, or a longer `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = roles.rows(place, sweep, workload, config.scale)
         among, reps = sweep.stores or config.stores_to_measure, sweep.repetitions or config.repetitions
@@ -81,7 +83,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         if requested > MAX_POINTS:
             raise UserError(
                 place,
-                f"the plan has {shown(requested)} points or more, the maximum is {MAX_POINTS}",
+                f"the plan has at least {shown(requested)} points, but the maximum is {MAX_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
         names = [a.name for a in workload.axes]
@@ -100,11 +102,11 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                 if other.fixed != fixed:
                     raise UserError(
                         place,
-                        f"point {key} is also in sweep {other.sweep!r}, with other settings",
-                        "let the two sweeps differ in an axis, or have the same settings",
+                        f"the point {key} is also in the sweep {other.sweep!r}, with other settings",
+                        "change an axis of one sweep, or use the same settings",
                     )
                 if not sweep.zip and config.sweeps[other.sweep].zip:
-                    points[key] = point  # in both: figures draw only points of `zip` along its rows
+                    points[key] = point  # in both sweeps: figures draw only points of `zip` along its rows
     ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
     return order(list((ceilings | points).values()), config.seed)
 
@@ -119,13 +121,13 @@ def _fits(place: str, key: str) -> None:
     if len(folder := key.rpartition("/")[2]) > MAX_FOLDER:
         raise UserError(
             place,
-            f"the folder of a point would have a name of {len(folder)} characters, the maximum is {MAX_FOLDER}",
+            f"the name of a point's folder would have {len(folder)} characters, but the maximum is {MAX_FOLDER}",
             "shorten the names of the roles, or leave more axes at their default",
         )
 
 
 def stores_of(config: Config, points: list[Point]) -> list[str]:
-    """Return the campaign's stores, and the null server if the plan has points of it."""
+    """Return the campaign's stores, and the null server if the plan has points with it."""
     return list(dict.fromkeys([*config.stores_to_measure, *(p.store for p in points)]))
 
 
@@ -135,7 +137,7 @@ def deployment(point: Point) -> tuple[str, ...]:
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle points by seed, in blocks of one repetition of one deployment, and number them from 1.
+    """Return the points shuffled by the seed, in blocks of one repetition of one deployment, numbered from 1.
 
     A series stays together. Calibration points come first and last.
     """
@@ -159,7 +161,7 @@ def order(points: list[Point], seed: int) -> list[Point]:
 
 
 def full_plan(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
-    """Return the plan with all that the analysis needs about the campaign."""
+    """Return the plan with everything that the analysis needs about the campaign."""
     used = {p.workload: p for p in points}
     known = {name: w for name, w in every(config, workloads).items() if name in used}
     return Plan(
@@ -178,29 +180,29 @@ def full_plan(config: Config, points: list[Point], workloads: Mapping[str, Workl
 
 
 def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """Return the content of `plan.json` except the versions of the software that measures."""
+    """Return the content of `plan.json`, except the versions of the software that measures."""
     return full_plan(config, points, workloads).to_json()
 
 
 def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:
-    """Return the campaign's claims, which may use only its own workloads and axes. Raises UserError."""
+    """Return the campaign's claims, which can only use workloads and axes of this campaign. Raises UserError."""
     used = list(workloads)
     axes = {a.name: a for w in used for a in w.axes}
     for name, claim in config.claims.items():
         if claim.published and claim.published.table:
             problem = "tables of published numbers are only for storelab's own list of claims"
-            raise UserError(f"claims.{name}.published.table", problem, "write `value` and `unit`")
+            raise UserError(f"claims.{name}.published.table", problem, "set `value` and `unit` instead")
     return claims.resolved(config.claims, axes, [w.name for w in used])
 
 
 def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """Return sweep -> axes that vary together and their rows, which the analysis follows."""
+    """Return, for each sweep with `zip`, the axes that vary together and their rows."""
     coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.zip}
     used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
     return {name: roles.declared_rows(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 
 
 def _roles_of(point: Point) -> dict[str, Any]:
-    """Return the roles of a workload, taken from one of its points; {} for a workload without roles."""
+    """Return the roles of a workload, taken from one of its points, or {} for a workload without roles."""
     found = {role["name"]: {k: role[k] for k in ROLE_KEYS} for role in point.fixed.get("roles", ())}
     return {"roles": found} if found else {}

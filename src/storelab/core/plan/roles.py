@@ -1,8 +1,8 @@
-"""Sweeps with roles: several workloads at once, each with its own axes, clients and times (docs/roles.md). Pure.
+"""Expand sweeps with roles: several workloads at the same time, each with its axes, clients and times (docs/roles.md).
 
-Each of these sweeps has a separate workload, `roles-<sweep>`. Its axes are those of the whole point, and those of each
-role under the role's name. Axes of a sweep or a role can vary together (`zip:`): a row sets a value of each of
-them. The rows, typed and scaled, are multiplied with the product of the other axes.
+Each of these sweeps has a separate workload, `roles-<sweep>`. It has the axes of the whole point, and the axes of each
+role with the role's name as prefix. Axes of a sweep or a role can vary together (`zip:`). A row of `zip` sets a value
+of each of these axes. All rows are combined with all values of the other axes.
 """
 
 import itertools
@@ -26,13 +26,13 @@ WHERE = "zip"
 
 
 def names(sweep: Sweep, role: str = "") -> list[str]:
-    """Return the plain names of the axes in `zip`, of the sweep itself or of one role."""
+    """Return the plain names of the axes in `zip`, for the sweep itself or for one role."""
     parts = [axis.rpartition(OF_ROLE) for axis in sweep.zip]
     return [axis_name for name, _, axis_name in parts if name == role]
 
 
 def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[dict[str, Any]]:
-    """Return the rows of `zip` in order, each as axis -> value; one empty row without `zip`.
+    """Return the rows of `zip` in order, each as axis -> value. Without `zip`, return one empty row.
 
     Values of axes in `scale_axes` are multiplied by `factor`. Raises UserError.
     """
@@ -44,12 +44,12 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
         require_known(f"{here}.{axis}", axis, known, problem, "its axes:")
         role, _, axis_name = axis.rpartition(OF_ROLE)
         if axis_name in (sweep.roles[role].axes if role else sweep.axes):
-            raise UserError(f"{here}.{axis}", f"{axis} is also in `axes`", "write it in one of them")
+            raise UserError(f"{here}.{axis}", f"{axis} is also in `axes`", "remove one of them")
         if axis_name == PART.name:
             raise UserError(f"{here}.{axis}", "parts are numbered automatically", f"write {place}.parts: 24")
     length = len(next(iter(sweep.zip.values())))
     if length > MAX_POINTS:
-        raise UserError(here, f"{length} rows are listed", f"a plan has at most {MAX_POINTS} points")
+        raise UserError(here, f"{length} rows are listed", f"list at most {MAX_POINTS}, the maximum number of points")
     scaled = [*sweep.scale_axes, *(f"{n}{OF_ROLE}{a}" for n, role in sweep.roles.items() for a in role.scale_axes)]
     columns = {
         axis: _column(place, known[axis], given, factor if axis in scaled else 1) for axis, given in sweep.zip.items()
@@ -58,7 +58,7 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
     if len(set(found)) < length and (factor == 1 or not columns.keys() & set(scaled)):
         again = next(i for i, row in enumerate(found) if row in found[:i])
         problem = f"row {again + 1} repeats row {found.index(found[again]) + 1}"
-        raise UserError(here, problem, "list it once; `repetitions` measures it again")
+        raise UserError(here, problem, "list it once; to measure it again, set `repetitions`")
     return [dict(zip(columns, row, strict=True)) for row in dict.fromkeys(found)]
 
 
@@ -75,7 +75,7 @@ def _column(place: str, axis: Axis, given: list[Any], factor: float) -> list[Any
 
 @contextmanager
 def placed(config: Config) -> Iterator[None]:
-    """Report errors in values of `zip` at that key, not at `axes`."""
+    """Report errors in values of `zip` with the key `zip` instead of `axes`."""
     try:
         yield
     except UserError as error:
@@ -87,7 +87,7 @@ def placed(config: Config) -> Iterator[None]:
         raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.hint) from None
 
 
-# Workloads that need an otherwise idle store, two stores, or a cache between client and store.
+# Workloads that cannot be roles, because they need an idle store, two stores, or a cache between client and store.
 ALONE = ("calibrate", "consistency", "launch", "probe", "replicate", "space")
 
 
@@ -97,7 +97,7 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
     out = {}
     for name, sweep in config.sweeps.items():
         for role, requested in sweep.roles.items():
-            problem = f"{requested.workload!r} is not a workload for a role"
+            problem = f"{requested.workload!r} cannot be the workload of a role"
             require_known(f"sweeps.{name}.roles.{role}.workload", requested.workload, known, problem, "one of:")
         if sweep.roles:
             out[f"{PREFIX}{name}"] = _workload(name, sweep, config, known)
@@ -113,12 +113,15 @@ def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, W
 
 
 def in_parts(sweep: Sweep, roles: Mapping[str, Workload]) -> bool:
-    """Return True if points of the sweep have the axis `part`: for `parts`, or because a role's workload has it."""
+    """Return True if points of the sweep have the axis `part`.
+
+    They have it if the sweep has `parts`, or if the workload of a role has this axis.
+    """
     return bool(sweep.parts) or any(map(sweeps.has_parts, roles.values()))
 
 
 class Roles:
-    """The scaled roles of a sweep. Raises UserError: times or number of objects of a role are impossible."""
+    """The scaled roles of a sweep. Raises UserError if times or the number of objects of a role are impossible."""
 
     def __init__(self, config: Config, name: str, sweep: Sweep, workloads: Mapping[str, Workload]):
         self.config, self.place = config, f"sweeps.{name}"
@@ -128,7 +131,7 @@ class Roles:
         )
         for role, requested in sweep.roles.items():
             for axis in requested.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
-                hint = f"write it in {self.place}.axes"
+                hint = f"move it to {self.place}.axes"
                 raise UserError(f"{self._at(role)}.axes.{axis}", f"{axis} is an axis of the whole point", hint)
             buckets_filled(self._at(role), requested, sweep, self.workloads[role])
         scale = config.scale
@@ -143,12 +146,12 @@ class Roles:
         return f"{self.place}.roles.{role}"
 
     def _role_workload(self, role: str) -> Workload:
-        """Return the role's workload with only those axes that belong to the role."""
+        """Return the role's workload with only the axes that belong to the role."""
         workload = self.workloads[role]
         return Workload(workload.name, axes_of_roles.role_axes(workload), "")
 
     def _times(self, role: str, requested: Role) -> tuple[int, int]:
-        """Return begin and end of a role, in ns after the start."""
+        """Return begin and end of a role in ns after the start."""
         place, whole = self._at(role), self.sweep.duration
         begin = requested.begin.after(whole, self.config.scale)
         end = requested.end.after(whole, self.config.scale) if requested.end else whole
@@ -156,14 +159,14 @@ class Roles:
         for key, at, late in (("begin", begin, begin >= whole), ("end", end, end > whole)):
             if late:
                 problem = f"{text(at)} is not within the run of {text(whole)}"
-                raise UserError(f"{place}.{key}", problem, "make it earlier, or raise `duration`")
+                raise UserError(f"{place}.{key}", problem, "set an earlier time, or a longer `duration`")
         if end <= begin:
-            raise UserError(f"{place}.end", f"{text(end)} is not after `begin`, {text(begin)}", "make it later")
+            raise UserError(f"{place}.end", f"{text(end)} is not after `begin`, {text(begin)}", "set a later time")
         if self.sweep.warm_up >= end - begin:
             raise UserError(
                 f"{self.place}.warm_up",
-                f"{text(self.sweep.warm_up)} is not shorter than role {role}, which lasts {text(end - begin)}",
-                "make it shorter, or let the role last longer",
+                f"{text(self.sweep.warm_up)} is not shorter than the role {role}, which lasts {text(end - begin)}",
+                "set a shorter time, or a later `end` of the role",
             )
         return begin, end
 
@@ -177,7 +180,7 @@ class Roles:
     def fixed(self, axes: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
         """Return the fixed parameters of the point with these axes: `roles`, and `acts` if it has a fault.
 
-        The data set is None, because each role has its own.
+        The data set is None, because each role has a separate data set.
         """
         acts = self._acts(axes[axes_of_roles.FAULT.name])
         return {"roles": [self._entry(role, axes) for role in self.roles]} | ({"acts": acts} if acts else {}), None
@@ -203,11 +206,11 @@ class Roles:
         return axis.name if axis.name in axes_of_roles.WHOLE_NAMES else f"{role}{OF_ROLE}{axis.name}"
 
     def _enough(self, role: str, objects: int, plain: Mapping[str, Any], lasts_ns: int) -> None:
-        """Raise UserError if some client gets no object, or if an open loop needs more objects than there are."""
+        """Raise UserError if a client gets no object, or if an open loop needs more objects than exist."""
         place, clients, rate = f"{self._at(role)}.objects", plain["clients"], plain.get("arrival_rate", 0)
         if objects < clients:
             problem = f"{objects} objects are too few for {clients} clients of {self.workloads[role].name}"
-            raise UserError(place, problem, f"set {clients} or more")
+            raise UserError(place, problem, f"set at least {clients}")
         if (due := rate * plain.get("batch", 1) * lasts_ns // 10**9) > objects:
             problem = f"{due} operations are due in {units.human_duration(lasts_ns)}, but there are {objects} objects"
-            raise UserError(place, problem, f"set {due}")
+            raise UserError(place, problem, f"set at least {due}")

@@ -1,10 +1,11 @@
-"""Expand one sweep, or one role of it: scaled values of its axes, its data set, its parts.
+"""Expand one sweep, or one role of a sweep: the scaled values of its axes, its data set, and its parts.
 
-With `parts`, each point of the sweep is measured in that many consecutive parts: a series. They differ only in the axis
-`part`, and are consecutive and ascending in the plan. Each is a point with a separate record, so that an interrupted
-series continues with the missing part. A workload that has the axis itself keeps its objects in the store from part to
-part: they are removed after the last one, and the job lists the attempts of earlier parts (`earlier`). For other
-workloads the axis is added without effect. Pure.
+With `parts`, each point of the sweep is measured in this number of consecutive parts, which are a series. The parts
+differ only in the axis `part`. They are consecutive and ascending in the plan. Each part is a point with a separate
+record, so that an interrupted series continues with the missing part.
+
+A workload that itself has the axis `part` keeps its objects in the store from part to part. They are removed after the
+last part, and the job lists the attempts of earlier parts (`earlier`). For other workloads, the axis has no effect.
 """
 
 import math
@@ -25,23 +26,23 @@ from storelab.core.model import OF_ROLE, Axis, Point, Workload
 
 
 def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
-    """Return the workloads of sweeps in parts, with the axis."""
+    """Return the workloads of sweeps in parts, with the axis `part`."""
     names = {sweep.workload for sweep in config.sweeps.values() if sweep.parts} & workloads.keys()
     return {name: with_part(workloads[name]) for name in names}
 
 
 def with_part(workload: Workload) -> Workload:
-    """Return the workload with the axis PART; if it has this axis already, return it unchanged."""
+    """Return the workload with the axis `part`. If it already has this axis, return it unchanged."""
     return workload if has_parts(workload) else replace(workload, axes=(*workload.axes, PART))
 
 
 def has_parts(workload: Workload) -> bool:
-    """Return True if the workload itself has the axis."""
+    """Return True if the workload itself has the axis `part`."""
     return any(axis.name == PART.name for axis in workload.axes)
 
 
 def numbers(place: str, sweep: Sweep | Role) -> list[int]:
-    """Return the values of the axis in a sweep. Raises UserError: the sweep itself lists them."""
+    """Return the values of the axis `part` in a sweep. Raises UserError if the sweep lists them itself."""
     if PART.name in sweep.axes:
         raise UserError(f"{place}.axes.{PART.name}", "parts are numbered automatically", f"write {place}.parts: 24")
     parts = sweep.parts if isinstance(sweep, Sweep) else None
@@ -49,17 +50,20 @@ def numbers(place: str, sweep: Sweep | Role) -> list[int]:
 
 
 def part(point: Point) -> int:
-    """Return the number of a point's part; 0 if it is not a part."""
+    """Return the number of a point's part, or 0 if it is not a part."""
     return int(point.axes.get(PART.name, PART.default))
 
 
 def series_of(points: Iterable[Point], point: Point) -> list[Point]:
-    """Return the points of the plan that differ from this one only in the part, including itself, in order."""
+    """Return the points of the plan that differ from this point only in the part, in order.
+
+    The result includes the point itself.
+    """
     return sorted((p for p in points if _same(p) == _same(point)), key=part)
 
 
 def by_series(points: Sequence[Point]) -> list[list[Point]]:
-    """Group the points by series, parts ascending; groups are in the order of their first point."""
+    """Return the points grouped by series, with ascending parts. The groups are in the order of their first point."""
     found: dict[Any, list[Point]] = {}
     for point in points:
         found.setdefault(_same(point), []).append(point)
@@ -67,22 +71,22 @@ def by_series(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _same(point: Point) -> tuple[Any, ...]:
-    """Return what the points of a series have in common: all but the part. For other points, return only the key."""
+    """Return everything except the part, which is the same for all points of a series. Otherwise, return the key."""
     if PART.name not in point.axes:
         return (point.key,)
     others = tuple((name, value) for name, value in point.axes.items() if name != PART.name)
     return (point.store, point.workload, point.rep, others)
 
 
-MAX_POINTS = 100_000  # each has a separate folder
-FILE_MB = {"S": 6, "M": 80, "L": 757}  # approximate size of the generated ROOT files
+MAX_POINTS = 100_000  # maximum number of points of a plan, because each has a separate folder
+FILE_MB = {"S": 6, "M": 80, "L": 757}  # approximate size of the generated ROOT files in MB
 Asked = TypeVar("Asked", Sweep, Role)
 
 
 def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list[Any]]:
     """Return the typed values of each axis of the workload, including defaults.
 
-    place: path of the sweep or role in the configuration. Raises UserError.
+    place: the path of the sweep or role in the configuration. Raises UserError.
     """
     known, parts = [a.name for a in workload.axes], numbers(place, sweep)
     for key in sweep.axes:
@@ -97,13 +101,19 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
             continue
         values, here = _listed(sweep.axes[axis.name]), f"{place}.axes.{axis.name}"
         if not values or values == [None]:
-            raise UserError(here, "the sweep has no value", f"give one or a list, or omit it for {axis.default!r}")
+            raise UserError(
+                here, "the axis has no value", f"give a value or a list, or remove the axis to use {axis.default!r}"
+            )
         if len(values) > MAX_POINTS:
-            raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MAX_POINTS} points")
+            raise UserError(
+                here, f"{len(values)} values are listed", f"list at most {MAX_POINTS}, the maximum number of points"
+            )
         typed = [axis.parse(v, here) for v in values]
         if len(set(typed)) < len(typed) and axis.name not in sweep.scale_axes:
             twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
-            raise UserError(here, f"{shown(twice)} is listed twice", "list it once; `repetitions` measures it again")
+            raise UserError(
+                here, f"{shown(twice)} is listed twice", "list it once; to measure it again, set `repetitions`"
+            )
         columns.append(list(dict.fromkeys(typed)))
     return columns
 
@@ -113,11 +123,10 @@ def _listed(given: Any) -> list[Any]:
 
 
 def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled: Sequence[str] = ()) -> Asked:
-    """Return the sweep or role with durations and bins (whole ms), objects and `scale_axes` times `factor`.
+    """Return the sweep or role with durations and bins (whole ms), objects and `scale_axes` multiplied by `factor`.
 
-    coupled: axes of the sweep that are in `zip`; `roles.rows` scales their values.
-
-    Raises UserError: an axis is not in the sweep, or cannot be scaled.
+    coupled: axes of the sweep that are in `zip`; `roles.rows` scales their values. Raises UserError if an axis is not
+    in the sweep or cannot be scaled.
     """
     given = [*sweep.axes, *coupled]
     for axis in sweep.scale_axes:
@@ -150,11 +159,11 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
 
 
 def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str = "axes") -> Any:
-    """Scale a whole number (to at least 1), or the size of a generated ROOT file to the nearest one.
+    """Return a scaled whole number (at least 1), or the generated ROOT file nearest to the scaled size.
 
-    where: the key of the sweep that has the value. Raises UserError: the value cannot be scaled.
+    where: the key of the sweep with the value. Raises UserError if the value cannot be scaled.
     """
-    hint = "scale whole numbers, or the file S, M, L"
+    hint = "scale only whole numbers, or the file sizes S, M, L"
     if axis.name.rpartition(OF_ROLE)[2] == known_axes.FILE_SIZE.name and value in tuple(FILE_MB):
         return min(FILE_MB, key=lambda size: abs(math.log(FILE_MB[size] / (FILE_MB[value] * factor))))
     if axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
@@ -167,9 +176,9 @@ def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str =
 def dataset_of(
     config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the data set of the point: its name, kind and parameters; None if nothing is staged.
+    """Return the data set of the point: its name, kind and parameters. Return None if nothing is staged.
 
-    Raises UserError: the file is not declared.
+    Raises UserError if the file is not declared.
     """
     if workload.dataset is None:
         return None
@@ -191,7 +200,7 @@ def dataset_of(
 
 
 def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data set with `keys` small objects per bucket, `depth` levels of folders deep."""
+    """Return the data set with `keys` small objects per bucket, in `prefix_depth` levels of folders."""
     size, keys, depth, buckets, accounts = (
         axes[name] for name in ("object_size", "keys", "prefix_depth", "buckets", "accounts")
     )
@@ -215,12 +224,12 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     if size not in FILE_SIZES and user_file is None:
         raise UserError(
             f"{place}.file_size",
-            f"{size!r} is not a file size and not a name in `files`",
-            f"one of: {', '.join([*FILE_SIZES, *config.files])}; or name your file in `files`",
+            f"{size!r} is neither a file size nor a name in `files`",
+            f"give one of: {', '.join([*FILE_SIZES, *config.files])}; or add your file to `files`",
         )
     if user_file and codec != "zstd":
         raise UserError(
-            f"{place}.codec", f"{size} is a user's file, whose compression stays unchanged", "leave the axis out"
+            f"{place}.codec", f"{size} is a user's file, whose compression cannot be changed", "remove this axis"
         )
     packed = {"codec": codec} if codec != "zstd" else {}
     name = "-".join(["root", size, *packed.values()])
@@ -233,7 +242,7 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
 def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Workload) -> None:
     """Raise UserError if the sweep or role explicitly sets fewer objects than buckets.
 
-    Without an explicit number, or if `scale` reduces it, each bucket gets at least one object. whole: the sweep, which
+    Without an explicit number, or if `scale` reduces it, each bucket gets at least one object. whole: the sweep that
     has the axis `buckets`.
     """
     if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
@@ -242,12 +251,12 @@ def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Work
     counts = [n for n in buckets if isinstance(n, int)]
     if (most := max(counts, default=0)) > sweep.objects:
         raise UserError(
-            f"{place}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"set at least {most}"
+            f"{place}.objects", f"{sweep.objects} objects are too few for {most} buckets", f"set at least {most}"
         )
 
 
 def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
-    """Return the number of objects to stage or to create; every bucket gets at least one."""
+    """Return the number of objects to stage or to create. Every bucket gets at least one object."""
     requested = axes.get("working_set", 0)
     count: int = max(-(-requested // max(1, axes["object_size"])) if requested else sweep.objects, axes["buckets"])
     return count
@@ -256,7 +265,7 @@ def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
 def staged_for(
     config: Config, place: str, sweep: Sweep | Role, workload: Workload, axes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return (fixed parameters of the point, its data set or None). Raises UserError.
+    """Return the fixed parameters of the point, and its data set or None. Raises UserError.
 
     The parameters are the number of objects, and the definitions of named mixes and sizes, if the workload needs them.
     """

@@ -1,4 +1,1 @@
-"""`consistency`: scenarios of writes and reads that check if a store's answers are true, judged one by one.
-
-May import: what `workloads` may.
-"""
+"""`consistency`: check by scenarios of writes and reads whether the answers of a store are correct."""

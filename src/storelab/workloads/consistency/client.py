@@ -1,11 +1,11 @@
-"""The clients of `consistency`: several workers, each with its own keys, through all front-ends.
+"""Run the clients of `consistency`: several workers, each with separate keys, through all front-ends.
 
-Every worker of every client checks, and is load for the others: all keys are in one bucket. Client 0's first worker
-also checks buckets and a listing of many pages. The last tenth of the time, at most 5 s, is used to check deleted keys
-again.
+All keys are in one bucket. Every worker of every client checks the store, and is load for the other workers. The first
+worker of client 0 also checks buckets and a listing of many pages. Deleted keys are checked again in the last tenth of
+the time (at most 5 s).
 
-Each thread uses a front-end as `S3View` (plain signed requests, no SDK, no retry) or as `FilesView` (any protocol
-through fsspec and storelab's own access; an operation may be several requests).
+Each thread uses a front-end as `S3View` (plain signed requests, no SDK, no retry) or as `FilesView`. `FilesView` uses
+fsspec and storelab's access to any protocol, and an operation can be several requests.
 """
 
 import hashlib
@@ -41,11 +41,14 @@ _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 
 
 class BrokenListing(Exception):
-    """An answer that is not a listing, or a listing whose pages do not end."""
+    """The answer is not a listing, or the pages of a listing do not end."""
 
 
 class S3View(View):
-    """A view by S3. environ: has the keys. One connection per host (with virtual addressing one per bucket)."""
+    """A view through S3. environ contains the keys.
+
+    It has one connection per host; with virtual addressing, one per bucket.
+    """
 
     def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
         self.endpoint, self.bucket, self.prefix = endpoint, bucket.name, bucket.prefix
@@ -64,7 +67,7 @@ class S3View(View):
     def _ask(
         self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b""
     ) -> Seen:
-        """Send one request. 404 is `absent`, every other unsuccessful answer is `failed`."""
+        """Send one request. Status 404 gives `absent`, and every other unsuccessful answer `failed`."""
         url, path = signing.place(self.endpoint, bucket, key)
         wire, digest = self._wire(url), hashlib.sha256(data).hexdigest()
         headers = signing.sign(method, wire.host, path, query or {}, {}, digest, self.keys, self.endpoint.region)
@@ -91,7 +94,7 @@ class S3View(View):
     ) -> Seen:
         """Return all pages of a listing as one answer.
 
-        more: element with the token of the next page; cut: as for `listing()`.
+        more: name of the element with the token of the next page; cut: the same as for `listing()`.
         """
         entries: list[tuple[str, int]] = []
         begun, tokens = 0, {""}
@@ -104,22 +107,22 @@ class S3View(View):
             try:
                 tree = ElementTree.fromstring(seen.data or b"")
                 if tree.tag.rpartition("}")[2] != root:
-                    raise BrokenListing(f"answered {tree.tag}")
+                    raise BrokenListing(f"the answer has the element {tree.tag}")
                 for element in tree.iterfind(f".//{{*}}{entry}"):
                     size = element.findtext("{*}Size") or 0  # buckets have no size
                     entries.append(((element.findtext(f"{{*}}{name}") or "")[cut:], int(size)))
                 token, truncated = tree.findtext(f"{{*}}{more}"), tree.findtext("{*}IsTruncated")
                 if truncated == "true" and not token:
-                    raise BrokenListing("is truncated but has no token")
+                    raise BrokenListing("the listing is truncated but has no token")
                 if not token or truncated == "false":
                     return replace(seen, data=None, **listed(entries))
                 if token in tokens:
-                    raise BrokenListing("returns the same token again")
+                    raise BrokenListing("the listing returns the same token again")
             except (ElementTree.ParseError, BrokenListing, ValueError) as error:
                 return replace(seen, state=FAILED, error=type(error).__name__, message=str(error)[:300], data=None)
             tokens.add(token)
             query = {**query, "continuation-token": token}
-        message = f"has more than {MAX_PAGES} pages"
+        message = f"the listing has more than {MAX_PAGES} pages"
         return replace(seen, state=FAILED, error="BrokenListing", message=message, data=None)
 
     def put(self, key: str, body: bytes) -> Seen:
@@ -158,7 +161,7 @@ _ABSENT = ("no such file", "[3011]")
 
 
 class FilesView(View):
-    """A view by fsspec. environ: has the keys of S3, or the token (HTTP)."""
+    """A view through fsspec. environ contains the keys of S3, or the token of HTTP."""
 
     def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
         self.endpoint, self.place, self.bucket, self.prefix = endpoint, bucket, bucket.name, bucket.prefix
@@ -171,7 +174,7 @@ class FilesView(View):
         return filesystems.path(self.endpoint, self.place, key)
 
     def _do(self, act: Callable[[], Any], show: Callable[[Any], dict[str, Any]] = lambda _: {}) -> Seen:
-        """Perform `act`. A missing file or bucket is `absent`. show: converts its result to fields of Seen."""
+        """Perform `act`. A missing file or bucket gives `absent`. show: converts the result to fields of Seen."""
         begun = clock.now_ns()
         try:
             value = act()
@@ -201,10 +204,10 @@ class FilesView(View):
         return self._do(lambda: self.access.write(self.bucket, self.prefix + key, body)).done()
 
     def get(self, key: str) -> Seen:
-        # A cached answer is not an answer of the store: fsspec-xrootd continues to read a file that it has open, even
+        # A cached answer is not an answer of the store. fsspec-xrootd continues to read a file that it has open, even
         # after its deletion.
         self.fs.invalidate_cache()
-        # One byte more than was written, so that a longer file is noticed.
+        # One more byte than was written is read, so that a longer file is detected.
         bounds = {} if self.pipes or self.endpoint.protocol == "file" else {"start": 0, "end": self.size + 1}
         return self._do(lambda: self.fs.cat_file(self._path(key), **bounds), lambda data: {"data": data})
 
@@ -239,7 +242,7 @@ PATIENCE_NS = 3_000_000_000  # maximum wait after the deadline for outstanding a
 
 
 class ConsistencyClient(Client):
-    """The base of the clients of both engines."""
+    """The base class of the clients of both engines."""
 
     view: ClassVar[type[S3View] | type[FilesView]]  # access of one thread to a front-end
     requests: ClassVar[dict[str, int]] = {}  # of an operation, if known
@@ -263,11 +266,12 @@ class ConsistencyClient(Client):
                 number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number)
             )
             self.workers.append(worker)
-            # The anchor always exists. The other front-ends read it, so that their connections are open.
+            # The anchor is an object that always exists. The other front-ends read it, so that their connections are
+            # open.
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
                 raise MeasurementFailed(
-                    f"{self.endpoints[0].url}: an object cannot be put: {seen.status_text()} {seen.message}"
+                    f"{self.endpoints[0].url}: an object cannot be written: {seen.status_text()} {seen.message}"
                 )
             for other in views[1:]:
                 other.get(worker.anchor)
@@ -291,7 +295,7 @@ class ConsistencyClient(Client):
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:  # outstanding answers of a store that hangs are not waited for
+            for thread in threads:  # do not wait for outstanding answers of a store that hangs
                 thread.join(max(0.0, (deadline_ns + PATIENCE_NS - clock.now_ns()) / 1e9))
         finally:
             self.ledger.over.set()
@@ -342,7 +346,7 @@ class ConsistencyClient(Client):
 
 
 class WireClient(ConsistencyClient):
-    """The client of the engine `wire`: plain signed S3 requests."""
+    """The client of the engine `wire`, which sends plain signed S3 requests."""
 
     view = S3View
     requests: ClassVar[dict[str, int]] = {"PUT": 1, "GET": 1, "DELETE": 1}

@@ -1,13 +1,14 @@
-"""The work of one worker until the deadline: rounds of writes and reads of its own keys.
+"""Do the work of one worker until the deadline: rounds of writes and reads of its keys.
 
 One worker also checks buckets and a listing of many pages.
 
 Every answer is compared with the writes that the store had acknowledged before the request. A wrong answer is an
-anomaly: the request is repeated every few milliseconds until the answer is right, for `BOUND_NS` or to the deadline. A
-failed write or read is an error; the outcome of a failed write is not judged.
+anomaly. The request is then repeated every few milliseconds until the answer is right, until `BOUND_NS` has passed, or
+until the deadline. A failed write or read is an error. After a failed write, answers are not judged.
 
-Buckets are only made where storelab may make them. They stay empty, one at a time. Their names contain the attempt's
-random id, and `stem()` gives their prefix, so that a later point can remove those that a crash left.
+Buckets are only made where storelab is allowed to make them. They stay empty, and exist one at a time. Their names
+contain the attempt's random id. `stem()` returns their prefix, so that a later point can remove buckets that a crash
+left.
 """
 
 import random
@@ -25,8 +26,8 @@ from storelab.workloads.consistency.seen import ABSENT, FAILED, OK, Ledger, Seen
 
 BOUND_NS = 5_000_000_000  # maximum time for which an anomaly is watched
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
-AGAIN = 3  # repetitions of a failed listing
-MAX_REMEMBERED = 100_000  # deleted keys that one worker remembers
+AGAIN = 3  # number of repetitions of a failed listing
+MAX_REMEMBERED = 100_000  # maximum number of deleted keys that one worker remembers
 RIGHT, LATE, NEVER, UNKNOWN = "right", "late", "never", "unknown"
 Wrong = Callable[[Seen], str | None]
 METHODS = {
@@ -43,21 +44,37 @@ METHODS = {
 
 
 class Worker:
-    """A worker. views: one per front-end; prefix: of this worker's keys, ends in '/'; size: bytes of an object."""
+    """A worker.
+
+    Parameters
+    ----------
+    number
+        Number of the worker.
+    views
+        One view for each front-end.
+    ledger
+        Records of the client.
+    prefix
+        Prefix of the worker's keys, which ends in '/'.
+    size
+        Size of an object in bytes.
+    seed
+        Seed of the random choices.
+    """
 
     def __init__(self, number: int, views: list[View], ledger: Ledger, prefix: str, size: int, seed: int):
         self.number, self.views, self.ledger, self.prefix, self.size = number, views, ledger, prefix, size
         self.rng = random.Random(seed)
-        # Deleted keys that were confirmed as gone, by the front-end through which they were deleted.
+        # Deleted keys whose absence was confirmed, by the front-end through which they were deleted.
         self.gone: list[set[str]] = [set() for _ in views]
-        self.deleted: list[str] = []  # the same keys, to choose from, including those that came back
+        self.deleted: list[str] = []  # the same keys, to choose from, including keys that came back
         self.looked_again: set[str] = set()
         self.anchor = f"{prefix}anchor"  # an object that always exists
 
-    # Operations: sent, recorded, returned
+    # Send, record and return operations.
 
     def ask(self, op: str, key: str, view: int, data: bytes = b"") -> Seen:
-        """Perform one operation through a front-end. Raises TimeUp after the deadline, LimitExceeded."""
+        """Perform one operation through a front-end. Raises TimeUp after the deadline, or LimitExceeded."""
         if self.ledger.left_ns() <= 0:
             raise TimeUp
         v = self.views[view]
@@ -69,7 +86,7 @@ class Worker:
         return seen
 
     def known(self, scenario: str, same: bool, seen: Seen) -> bool:
-        """Return True unless a write or read failed. A failure is an error of the scenario, not an anomaly."""
+        """Return False if a write or read failed. A failure is an error of the scenario, and not an anomaly."""
         if seen.state == FAILED:
             self.ledger.count(scenario, same, "errors")
         return seen.state != FAILED
@@ -77,7 +94,10 @@ class Worker:
     def look(
         self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
     ) -> str:
-        """Judge one answer, and watch it if it is wrong. since: the acknowledged write that the answer must include."""
+        """Judge one answer, and watch it if it is wrong.
+
+        since: the acknowledged write that the answer must include.
+        """
         seen = ask()
         if not self.known(scenario, same, seen):
             return UNKNOWN
@@ -94,7 +114,7 @@ class Worker:
         since: Seen | None,
         story: str,
     ) -> str:
-        """Judge an existing answer that did not fail; otherwise like `look`."""
+        """Judge an existing answer that did not fail. Apart from that, it works like `look`."""
         finding = wrong(seen)
         if finding is None:
             self.ledger.count(scenario, same, "tried")
@@ -111,14 +131,14 @@ class Worker:
                 if again.state != FAILED and wrong(again) is None:
                     lasted = last - begin
         finally:
-            requested = f", asked {(seen.start_ns - begin) / 1e6:.1f} ms later" if since else ""
+            requested = f", requested {(seen.start_ns - begin) / 1e6:.1f} ms later" if since else ""
             self.ledger.anomaly(scenario, same, key, begin, lasted, last - begin, f"{story}{requested}: {finding}")
         return NEVER if lasted is None else LATE
 
-    # The rounds
+    # The rounds.
 
     def run(self, until_ns: int) -> None:
-        """Run rounds until `until_ns`, then check deleted keys until the deadline. Raises LimitExceeded."""
+        """Run rounds until `until_ns`, and then check deleted keys until the deadline. Raises LimitExceeded."""
         try:
             n = 0
             while clock.now_ns() < until_ns and self.ledger.left_ns() > 0:
@@ -131,7 +151,7 @@ class Worker:
     def front_ends(self, n: int) -> tuple[int, int, bool]:
         """Return (writer, reader, True if both are the same front-end) of the n-th round.
 
-        Every front-end writes in turn. In every other round a different one reads.
+        Every front-end writes in turn. In every second round, a different front-end reads.
         """
         count = len(self.views)
         writer = (self.number + n // 2) % count
@@ -141,8 +161,8 @@ class Worker:
     def round(self, n: int) -> None:
         """Run one round with one key: put, get, list, overwrite, get and get again, delete, get, list.
 
-        Then an older deleted key is checked. An anomaly that is never corrected ends the round, because later steps
-        would only report the same problem.
+        An older deleted key is checked afterwards. If an anomaly is never corrected, the round ends, because later
+        steps would only report the same problem.
         """
         writer, reader, same = self.front_ends(n)
         key = f"{self.prefix}{n:07d}"
@@ -191,17 +211,17 @@ class Worker:
         since: Seen | None,
         story: str,
     ) -> str:
-        """Check an object that must be `expected`, or (version 0) must not exist."""
+        """Check an object that must be `expected`, or that must not exist (version 0)."""
 
         def wrong(seen: Seen) -> str | None:
             if version:
                 return difference(seen, key, version, expected)
-            return None if seen.state == ABSENT else f"is still there ({seen.status_text()}, {len(seen.data or b'')} B)"
+            return None if seen.state == ABSENT else f"still exists ({seen.status_text()}, {len(seen.data or b'')} B)"
 
         return self.look(scenario, same, key, lambda: self.ask("GET", key, view), wrong, since, story)
 
     def listing(self, scenario: str, same: bool, key: str, view: int, wrong: Wrong, since: Seen, story: str) -> str:
-        """Check a listing of this worker's keys: it must work, be right about `key`, and show no deleted keys."""
+        """Check a listing of this worker's keys: it must work, be right about `key`, and not contain deleted keys."""
         seen = self.works(view)
         if seen.state != OK:
             self.ledger.count(scenario, same, "errors")
@@ -216,8 +236,8 @@ class Worker:
     def works(self, view: int) -> Seen:
         """Return the store's first answer to a listing.
 
-        A failed listing is repeated. If it fails each time although an object in it can be read, this is an anomaly,
-        and so is a listing that answers "no such bucket". A temporary failure is an error.
+        A failed listing is repeated. It is an anomaly if the listing fails each time although an object in it can be
+        read, or if the answer is "no such bucket". A temporary failure is an error.
         """
         first = last = self.list_keys(view)
         for _ in range(AGAIN if first.state == FAILED else 0):
@@ -236,7 +256,7 @@ class Worker:
                 f"objects can be read, and listed through front-end {view}",
             )
 
-            def again() -> Seen:  # here a failure counts as a wrong answer
+            def again() -> Seen:  # here, a failure counts as a wrong answer
                 seen = self.list_keys(view)
                 return replace(seen, state=ABSENT) if seen.state == FAILED else seen
 
@@ -250,10 +270,10 @@ class Worker:
     def come_back(
         self, scenario: str, what: str, gone: list[set[str]], seen: Seen, view: int, ask: Callable[[], Seen]
     ) -> None:
-        """Check that a listing shows no names that were confirmed as gone.
+        """Check that a listing contains no names whose absence was confirmed.
 
-        One try per listing, counted separately for deletions through this front-end. gone: names by the front-end
-        through which they were deleted. A name that came back is reported once.
+        Each listing is one try, counted separately for deletions through this front-end. gone: names by the front-end
+        through which they were deleted. A name that came back is reported only once.
         """
         others = [names for writer, names in enumerate(gone) if writer != view]
         for same, sets in ((True, [gone[view]]), (False, others)):
@@ -268,11 +288,11 @@ class Worker:
                 self.ledger.count(scenario, same, "tried")
 
     def look_again(self, key: str, view: int) -> None:
-        """Check that a deleted key is still gone."""
+        """Check that a deleted key still does not exist."""
         writer = next((w for w, names in enumerate(self.gone) if key in names), None)
         if writer is None:  # it came back earlier
             return
-        story = f"deleted through front-end {writer} and confirmed as gone, read again through {view}"
+        story = f"deleted through front-end {writer}, absence confirmed, read again through {view}"
         verdict = self.get("comes_back", writer == view, key, view, 0, b"", None, story)
         self.looked_again.add(key)
         if verdict in (LATE, NEVER):
@@ -281,7 +301,7 @@ class Worker:
     def last_look(self) -> None:
         """Check all deleted keys again, until the deadline.
 
-        First by a listing through every front-end, then one by one in random order.
+        They are first checked by a listing through every front-end, and then one by one in random order.
         """
         for view in range(len(self.views)):
             seen = self.works(view)
@@ -298,7 +318,7 @@ def _not_listed(key: str, size: int, seen: Seen) -> str | None:
 
 
 def still_listed(name: str, what: str, seen: Seen) -> str | None:
-    """Return what is wrong if a deleted name is still in the list, else None."""
+    """Return what is wrong if a deleted name is still in the list, or None."""
     return f"is still among the {len(seen.names)} {what} listed" if name in seen.names else None
 
 
@@ -306,15 +326,15 @@ def _listed_again(back: list[str], seen: Seen) -> str | None:
     return ", ".join([name for name in back if name in seen.names][:3]) or None
 
 
-MANY, PAGE = 1100, 1000  # keys of the long listing, and of one of its pages
+MANY, PAGE = 1100, 1000  # number of keys in the long listing, and in one of its pages
 MANY_BYTES = 256
-MANY_S, MANY_THREADS = 30.0, 8  # maximum time for their upload; minimum number of views that upload
+MANY_S, MANY_THREADS = 30.0, 8  # maximum time for their upload, and minimum number of views that upload
 BUCKET_EVERY_NS, MANY_EVERY_NS = 250_000_000, 500_000_000
 MAX_BUCKETS, MAX_REFUSALS = 200, 3
 
 
 def stem(bucket: Bucket, attempt: str) -> str:
-    """Return the prefix of the names of an attempt's own buckets.
+    """Return the prefix of the names of the buckets that an attempt makes.
 
     With a number of five digits, names have at most 63 characters.
     """
@@ -323,7 +343,10 @@ def stem(bucket: Bucket, attempt: str) -> str:
 
 
 class Many:
-    """The keys of the long listing. `there`: acknowledged; `unknown`: the upload failed, so they are not judged."""
+    """The keys of the long listing.
+
+    `there` has the acknowledged keys. `unknown` has keys whose upload failed; they are not judged.
+    """
 
     def __init__(self, prefix: str):
         self.prefix = prefix
@@ -331,12 +354,13 @@ class Many:
         self.unknown: set[str] = set()
 
     def upload(self, views: list[View]) -> None:
-        """Upload the keys in parallel, one thread per view, for at most `MANY_S`. Not measured.
+        """Upload the keys in parallel, with one thread per view, for at most `MANY_S`. This is not measured.
 
         If the first upload fails, nothing else is uploaded.
         """
         end = time.monotonic() + MANY_S
-        keys = [f"{self.prefix}{(i * 7919) % MANY:05d}" for i in range(MANY)]  # not in the order of the listing
+        # an order that differs from the order of the listing
+        keys = [f"{self.prefix}{(i * 7919) % MANY:05d}" for i in range(MANY)]
         if views[0].first(keys[0], body(keys[0], 1, "many", MANY_BYTES)).state != OK:
             return
         self.there.add(keys[0])
@@ -366,7 +390,10 @@ class Many:
 
 
 class NamespaceWorker(Worker):
-    """A worker that also checks the long listing (`many`) and, if `bucket_stem` is set, makes and deletes buckets."""
+    """A worker that also checks the long listing (`many`).
+
+    If `bucket_stem` is set, it also makes and deletes buckets.
+    """
 
     many: Many | None = None
     bucket_stem = ""
@@ -375,7 +402,7 @@ class NamespaceWorker(Worker):
         self.many, self.bucket_stem = many, bucket_stem
         self.next_many = self.next_bucket = self.many_turn = self.bucket_turn = self.refusals = 0
         self.bucket_gone: list[set[str]] = [set() for _ in self.views]  # like `gone`, for buckets
-        self.buckets_left: set[str] = set()  # buckets that were made and, as far as is known, not deleted
+        self.buckets_left: set[str] = set()  # buckets that were made and are not known to be deleted
         self.asked = 0
 
     def round(self, n: int) -> None:
@@ -394,7 +421,7 @@ class NamespaceWorker(Worker):
         super().round(n)
 
     def list_many(self, many: Many) -> None:
-        """Check the listing of many pages for missing and repeated keys. All keys were put through front-end 0."""
+        """Check the listing of many pages for missing and repeated keys. All keys were written through front-end 0."""
         view = self.many_turn % len(self.views)
         self.many_turn += 1
         story = f"put through front-end 0, listed through {view}"
@@ -402,7 +429,7 @@ class NamespaceWorker(Worker):
         self.look("listing_complete", view == 0, many.prefix, ask, many.wrong, None, story)
 
     def bucket_round(self) -> None:
-        """Make, use, list and delete one bucket; then check that one of all listed buckets exists."""
+        """Make, use, list and delete one bucket. Then check that one of all listed buckets exists."""
         n = self.bucket_turn
         self.bucket_turn += 1
         writer, reader, same = self.front_ends(n)
@@ -443,7 +470,7 @@ class NamespaceWorker(Worker):
     def list_buckets(
         self, scenario: str, name: str, writer: int, reader: int, wrong: Wrong, since: Seen, story: str
     ) -> tuple[Seen, str]:
-        """Check a list of all buckets: it must be right about `name`, and not list deleted buckets again."""
+        """Check a list of all buckets: it must be right about `name`, and must not list deleted buckets."""
         ask, same = partial(self.ask, "LIST_BUCKETS", "", reader), writer == reader
         seen = ask()
         if not self.known(scenario, same, seen):
@@ -453,9 +480,9 @@ class NamespaceWorker(Worker):
         return seen, verdict
 
     def listed_exists(self, seen: Seen, view: int) -> None:
-        """Check that one of the listed buckets, in turn and of any owner, exists. Read only.
+        """Check that one of the listed buckets exists. Buckets of any owner are checked in turn, only by reading.
 
-        A bucket that someone else deletes meanwhile is not listed when the list is repeated, and is not an anomaly.
+        A bucket that someone else deletes in the meantime is not in the repeated list, and is not an anomaly.
         """
         listed = sorted(name for name in seen.names if not name.startswith(self.bucket_stem))
         if not listed:
@@ -475,7 +502,7 @@ class NamespaceWorker(Worker):
         self.look("listed_bucket_exists", view == other, name, ask, _missing_object, None, story)
 
     def close(self) -> None:
-        """Delete the buckets that were left by an end in the middle of a round."""
+        """Delete the buckets that remain because the run ended in the middle of a round."""
         for name in self.buckets_left:
             self.views[0].drop_bucket(name)
 

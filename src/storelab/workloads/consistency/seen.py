@@ -1,4 +1,4 @@
-"""Answers of a store, bodies that identify themselves, and the records of the checks of one client."""
+"""Represent answers of a store, make bodies that identify themselves, and record the checks of one client."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -15,11 +15,18 @@ OK, ABSENT, FAILED = "ok", "absent", "failed"
 
 @dataclass(frozen=True)
 class Seen:
-    """One answer, times in UTC ns.
+    """One answer. Times are UTC in ns.
 
-    state: `ok`; `absent`: the store reports that the object does not exist; `failed`: the outcome is unknown. names: of
-    a listing, name -> bytes (0 for buckets); repeated: names that were listed twice; error, message: of a failure or an
-    absence, as reported by the store.
+    Attributes
+    ----------
+    state
+        `ok`; `absent`: the store reports that the object does not exist; `failed`: the outcome is unknown.
+    names
+        For a listing: size in bytes of each name (0 for buckets).
+    repeated
+        Names that were listed twice.
+    error, message
+        Reason of a failure or an absence, as reported by the store.
     """
 
     start_ns: int
@@ -34,27 +41,27 @@ class Seen:
     requests: int | None = None
 
     def done(self) -> "Seen":
-        """Return the answer to a write, which failed if the store reports that the place does not exist."""
+        """Return the answer to a write. It counts as failed if the store reports that the place does not exist."""
         return replace(self, state=FAILED) if self.state == ABSENT else self
 
     def gone(self) -> "Seen":
-        """Return the answer to a deletion, which also succeeded if there was nothing to delete."""
+        """Return the answer to a deletion. It counts as successful also if there was nothing to delete."""
         return replace(self, state=OK) if self.state == ABSENT else self
 
     def status_text(self) -> str:
-        """Return status and error of the store, for evidence."""
+        """Return the status and the error of the store, as evidence."""
         return " ".join(str(part) for part in (self.status or "", self.error or self.state) if part)
 
 
 def listed(entries: Iterable[tuple[str, int]]) -> dict[str, Any]:
-    """Return `names` and `repeated` of a listing of (name, bytes)."""
+    """Return `names` and `repeated` for a listing of (name, bytes)."""
     pairs = list(entries)
     counts = Counter(name for name, _ in pairs)
     return {"names": dict(pairs), "repeated": tuple(name for name, n in counts.items() if n > 1)}
 
 
 class View(ABC):
-    """One front-end, used by one thread. Keys are below the point's bucket and its prefix.
+    """A front-end that one thread uses. Keys are relative to the point's bucket and its prefix.
 
     Errors of the store are part of the answer; no method raises them.
     """
@@ -63,19 +70,19 @@ class View(ABC):
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> Seen:
-        """Write an object, new or over an older one."""
+        """Write an object; an existing object is replaced."""
 
     @abstractmethod
     def get(self, key: str) -> Seen:
-        """Read the whole object, as `data`."""
+        """Read the whole object. The content is in `data`."""
 
     @abstractmethod
     def delete(self, key: str) -> Seen:
-        """Delete an object; `ok` also if the store reports that it does not exist."""
+        """Delete an object. The answer is `ok` also if the store reports that it does not exist."""
 
     @abstractmethod
     def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
-        """List all keys of a bucket that begin with `prefix`, every page, without their first `cut` characters."""
+        """List all keys of a bucket that begin with `prefix`, on all pages, without their first `cut` characters."""
 
     def list(self, prefix: str) -> Seen:
         """List all keys that begin with `prefix` (which ends in '/')."""
@@ -87,22 +94,22 @@ class View(ABC):
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> Seen:
-        """Delete a bucket; `ok` also if the store reports that it does not exist."""
+        """Delete a bucket. The answer is `ok` also if the store reports that it does not exist."""
 
     @abstractmethod
     def head_bucket(self, bucket: str) -> Seen:
-        """Look up a bucket; `ok` also if it belongs to someone else."""
+        """Send HEAD for a bucket. The answer is `ok` also if the bucket belongs to someone else."""
 
     def list_bucket(self, bucket: str) -> Seen:
-        """List the content of a bucket other than the point's."""
+        """List the content of another bucket than the point's bucket."""
         return self.listing(bucket, "", 0)
 
     @abstractmethod
     def bucket_names(self) -> Seen:
-        """List all buckets of the account, as `names`."""
+        """List all buckets of the account. They are in `names`."""
 
     def first(self, key: str, body: bytes) -> Seen:
-        """Write an object whose folder may not exist yet."""
+        """Write an object whose folder possibly does not exist yet."""
         return self.put(key, body)
 
     def close(self) -> None:
@@ -110,13 +117,16 @@ class View(ABC):
 
 
 def body(key: str, version: int, nonce: str, size: int) -> bytes:
-    """Return `size` bytes that repeat one line with key, version and nonce, so that mixtures of bodies are noticed."""
+    """Return `size` bytes that repeat one line with key, version and nonce.
+
+    Mixtures of two bodies can thus be detected.
+    """
     line = f"storelab {key} version {version} {nonce}\n".encode()
     return (line * (size // len(line) + 1))[:size]
 
 
 def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
-    """Return (key, version, nonce) of a complete body of `size` bytes; None for anything else."""
+    """Return (key, version, nonce) of a complete body of `size` bytes, or None for other data."""
     parts = data.partition(b"\n")[0].decode("utf-8", "replace").split(" ")
     if len(parts) != 5 or parts[0] != "storelab" or parts[2] != "version" or not parts[3].isdigit():
         return None
@@ -125,7 +135,7 @@ def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
 
 
 def difference(seen: Seen, key: str, version: int, expected: bytes) -> str | None:
-    """Return what is wrong with an answer that must be `expected`; None if it is right."""
+    """Return what is wrong with an answer that must be `expected`, or None if it is right."""
     if seen.state == ABSENT:
         return f"does not exist ({seen.status_text()})"
     if seen.data == expected:
@@ -153,7 +163,7 @@ OBJECTS = (
     "comes_back_listed",
     "listing_works",
 )
-ONCE = (  # checked by only one worker of the point
+ONCE = (  # scenarios that only one worker of the point checks
     "listing_complete",
     "bucket_usable",
     "bucket_listed",
@@ -165,15 +175,15 @@ ONCE = (  # checked by only one worker of the point
 # Columns of the rows of operations and anomalies.
 OPERATION = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
 ANOMALY = ("scenario", "key", "same_front_end", "start_ns", "lasted_ns", "watched_ns", "evidence")
-MAX_ROWS = 20_000  # anomalies that are recorded individually; further ones are only counted
+MAX_ROWS = 20_000  # maximum number of anomalies that are recorded individually; more are only counted
 
 
 class TimeUp(Exception):
-    """The deadline has passed; later answers are neither recorded nor judged."""
+    """The deadline has passed. Later answers are neither recorded nor judged."""
 
 
 class Ledger:
-    """The records of one client. `scenarios`: names that it tries; `front_ends`: number of front-ends."""
+    """The records of one client. `scenarios`: the scenarios that it checks; `front_ends`: the number of front-ends."""
 
     def __init__(self, client: int, limits: dict[str, Any], clients: int, scenarios: tuple[str, ...], front_ends: int):
         self.client, self.deadline_ns = client, 0
@@ -189,7 +199,7 @@ class Ledger:
         self._room = Guard({"room_bytes": limits.get("room_bytes"), "error_fraction": 1.0}, clients)
 
     def operation(self, worker: int, op: str, key: str, size_bytes: int, seen: Seen) -> None:
-        """Add one row of `records.OPS`. Raises TimeUp for an end after the deadline, LimitExceeded."""
+        """Add one row of `records.OPS`. Raises TimeUp if the operation ended after the deadline, or LimitExceeded."""
         error = seen.error or seen.state if seen.state == FAILED else None
         with self.lock:
             if seen.end_ns > self.deadline_ns or self.over.is_set():
@@ -208,14 +218,20 @@ class Ledger:
             self._room.observe(seen.end_ns, self.uploaded, 0, 0, 0)
 
     def count(self, scenario: str, same: bool, what: str) -> None:
-        """Count a try. `tried`: the answer was usable; `anomalies`: it was wrong; `errors`: a read or write failed."""
+        """Count a try by its result, and add it to the counts of its scenario.
+
+        what: `tried` if the answer was usable, `anomalies` if it was wrong, `errors` if a read or write failed.
+        """
         with self.lock:
             self.counts.setdefault((scenario, same), {"tried": 0, "anomalies": 0, "errors": 0})[what] += 1
 
     def anomaly(
         self, scenario: str, same: bool, key: str, since_ns: int, lasted_ns: int | None, watched_ns: int, evidence: str
     ) -> None:
-        """Add a try with a wrong answer. lasted_ns: time until it was right, None if it never was while watched."""
+        """Add a try with a wrong answer.
+
+        lasted_ns: time until it was right; None if it was always wrong while it was watched.
+        """
         with self.lock:
             self.count(scenario, same, "tried")
             self.count(scenario, same, "anomalies")

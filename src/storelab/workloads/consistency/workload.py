@@ -1,7 +1,7 @@
-"""`consistency`: a check of the store's answers under load and through several front-ends.
+"""`consistency`: check the answers of a store under load and through several front-ends.
 
-Experiment 10 found a listed bucket that "does not exist", listings that failed repeatedly, and deleted objects that
-came back.
+Experiment 10 of the evaluations found a listed bucket that "does not exist", listings that failed repeatedly, and
+deleted objects that came back.
 """
 
 import re
@@ -27,15 +27,15 @@ if TYPE_CHECKING:  # a client process must start fast
 def drop_left(store: Store, account: int, stems: list[str]) -> None:
     """Delete the buckets whose names begin with one of `stems`.
 
-    Their names have the random id of an attempt, and no object was ever put into them. Raises MeasurementFailed if the
-    store refuses, as it does for a bucket that is not empty.
+    Their names contain the random id of an attempt, and they never contained an object. Raises MeasurementFailed if the
+    store rejects the deletion, for example because a bucket is not empty.
     """
     if not stems:
         return
     access = store.access(account)
     for name in access.bucket_names():
         if name.startswith(tuple(stems)):
-            with suppress(NoSuchBucket):  # listed but already gone, which happens in some stores
+            with suppress(NoSuchBucket):  # listed but already deleted, which happens in some stores
                 access.drop_bucket(name)
 
 
@@ -50,22 +50,22 @@ class Consistency(Workload):
         ]
 
     def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
-        """Make the bucket; note the names of this attempt's own buckets, and remove those that a crash left."""
+        """Make the bucket. Record the names of the buckets of this attempt, and remove buckets that a crash left."""
         from storelab.core import records
 
         places = job.buckets
         buckets.prepare(config, store, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
-        hint = "remove it; buckets that it names stay in the store"
+        hint = "remove this file; the buckets that it lists stay in the store"
         old = records.read_as(note, list[str], hint) if note.exists() else []
         if not places[0].prefix:
-            # Noted first, so that no unknown buckets are left after a crash.
+            # The names are recorded first, so that a crash leaves no unknown buckets.
             records.write_json(note, [*old, stem(places[0], job.attempt)])
             drop_left(store, places[0].account, old)
             records.write_json(note, [stem(places[0], job.attempt)])
 
     def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Remove the remaining own buckets of this attempt. The clients have already judged the answers."""
+        """Remove the remaining buckets of this attempt. The clients have already judged the answers."""
         place = job.buckets[0]
         if not place.prefix:
             drop_left(store, place.account, [stem(place, job.attempt)])
@@ -79,9 +79,13 @@ CONSISTENCY = Consistency(
         replace(axes.OBJECT_SIZE, minimum=256),
         axes.CLIENTS,
         axes.WORKERS,
-        replace(axes.FRONT_ENDS, help="Front-ends used; every client writes and reads through all of them."),
+        replace(
+            axes.FRONT_ENDS,
+            help="Number of front-ends that are used; every client writes and reads through all of them.",
+        ),
         *axes.DEPLOYMENT,
     ),
-    "Read-after-write, listings, deletions, buckets: every answer is judged; anomalies per tries.",
+    "Consistency of reads after writes, listings, deletions and buckets: every answer is judged, and "
+    "anomalies are counted.",
     direction="write",
 )

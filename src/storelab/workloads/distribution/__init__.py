@@ -1,7 +1,5 @@
-"""Distribution of software.
+"""Workloads for the distribution of software.
 
-A release is published day by day (`publish`) and copied to a second store (`replicate`). Objects that only its older
-days need are deleted (`collect_garbage`). Applications are started from it (`launch`).
-
-May import: what `workloads` may.
+A release is published day by day (`publish`) and copied to a second store (`replicate`). Objects that only older days
+need are deleted (`collect_garbage`). Applications are started from the release (`launch`).
 """

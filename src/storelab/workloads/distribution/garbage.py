@@ -1,13 +1,14 @@
-"""Garbage collection: objects that no kept root catalog needs are found by the catalogs only, and deleted.
+"""Collect garbage: find the objects that no kept root catalog needs, using only the catalogs, and delete them.
 
-`Collector` marks, then sweeps, as CernVM-FS 2.12.0 does (`garbage_collector_impl.h`). First the kept roots are walked,
-and all objects that they need are alive. Then the other roots of the reflog are walked: objects that they name and that
-are not alive are dead. Finally the reflog is written without these roots; the manifest stays. An interrupted collection
-continues when it is run again: data are deleted first, then catalogs from the lowest level up, so that remaining
-objects can be found until they are gone.
+`Collector` first marks and then deletes, like CernVM-FS 2.12.0 (`garbage_collector_impl.h`). First it walks the kept
+roots; all objects that they need are alive. Then it walks the other roots of the reflog; objects that they name and
+that are not alive are dead. Finally it writes the reflog without these roots. The manifest does not change. If a
+collection is interrupted, it continues when it is run again. Data are deleted first, and then catalogs from the lowest
+level up, so that the remaining objects can still be found.
 
-The client is one process, which collects until all is collected or the deadline is reached. A failed collection is run
-again, as users do with the tool. Before it starts, the coordinator makes the days of a release and uploads them.
+The client is one process, which collects until everything is collected or the deadline is reached. A failed collection
+is run again, as users of the tool do. Before the client starts, the coordinator makes and uploads the days of a
+release.
 """
 
 import itertools
@@ -46,10 +47,10 @@ def stage_days(
     scratch: Path,
     note: Callable[[int, int], None],
 ) -> proof.Staged:
-    """Make and upload the first `count` days, reflog and manifest last, and walk the last `keep` of them in the store.
+    """Make and upload the first `count` days, and walk the last `keep` days in the store.
 
-    prefix: before the repository's name; note(bytes, objects): called before each upload. Raises UserError,
-    MeasurementFailed.
+    Reflog and manifest are uploaded last. prefix: the text before the repository's name; note(bytes, objects): a
+    function called before each upload. Raises UserError or MeasurementFailed.
     """
     release, objects, roots = Release(settings), dict[str, int](), []
     with tempfile.TemporaryDirectory(prefix="release-", dir=scratch) as folder:
@@ -77,7 +78,10 @@ def stage_days(
 def _upload(
     store: Store, bucket: Bucket, prefix: str, made: list[Day], last: bool, note: Callable[[int, int], None]
 ) -> dict[str, int]:
-    """Upload the new objects of these days, reflog and manifest of the last one; return key -> bytes without these."""
+    """Upload the new objects of these days, and reflog and manifest of the last day.
+
+    Return key -> bytes, without reflog and manifest.
+    """
     every = [(item, day.path(item)) for day in made for item in day.objects() if names.parts(item.key)]
     note(sum(item.bytes for item, _ in every), len(every))
     name = f"days {made[0].n} to {made[-1].n} of a release"
@@ -91,12 +95,12 @@ def _upload(
 
 
 class IncompleteRoot(MeasurementFailed):
-    """A root that must be kept is incomplete: nothing may be deleted."""
+    """A root that must be kept is incomplete, so nothing may be deleted."""
 
 
 @dataclass
 class Found:
-    """The result of a collection: roots, objects (including catalogs). marked_ns: end of the marking."""
+    """The result of a collection: roots and objects (including catalogs). marked_ns: the end of the marking."""
 
     kept: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
@@ -108,8 +112,17 @@ class Found:
 class Collector:
     """A garbage collector.
 
-    keep: number of roots that stay, counted back from that of the manifest. Newer ones, of an interrupted publication,
-    stay too. workers: requests in flight; batch: objects per request.
+    Parameters
+    ----------
+    stratum, repository
+        Where the repository is.
+    keep
+        Number of roots to keep, counted back from the root of the manifest. Newer roots, from an interrupted
+        publication, are also kept.
+    workers
+        Number of requests in flight.
+    batch
+        Number of objects per request.
     """
 
     def __init__(self, stratum: Stratum, repository: str, keep: int, workers: int, batch: int = 1):
@@ -119,13 +132,16 @@ class Collector:
         self._levels: list[list[str]] = []  # dead catalogs, by their depth below the root
 
     def run(self) -> Found:
-        """Mark and sweep. Raises Failed (a request; may be run again), NotWhole, Other, OutOfTime."""
+        """Mark, and delete the dead objects.
+
+        Raises Failed (a request failed; run it again), IncompleteRoot, Other or OutOfTime.
+        """
         self.found, self._levels = Found(), []
         log = self._choose()
         self._mark()
         if not self.found.dropped:
             return self.found
-        with closing(self._dead_data()) as data:  # it uses an SQLite file, which its own thread must close
+        with closing(self._dead_data()) as data:  # it uses an SQLite file, which only its thread can close
             self._sweep(data, self.workers)
         for level in reversed(self._levels):
             self._sweep(level, min(self.workers, len(level)))
@@ -134,7 +150,7 @@ class Collector:
         return self.found
 
     def _choose(self) -> bytes:
-        """Choose the roots to keep and to drop; return the reflog."""
+        """Choose the roots to keep and to drop, and return the reflog."""
         where = self.stratum.endpoint.url
         try:
             fields = names.manifest_fields(self.stratum.get(f"{self.repository}/{names.MANIFEST}"))
@@ -164,7 +180,8 @@ class Collector:
     def _dead_data(self) -> Generator[str]:
         """Yield dead files and chunks, each once, while the dropped roots are walked level by level.
 
-        Catalogs that an earlier collection deleted are skipped: a catalog is deleted after all objects that it names.
+        Catalogs that an earlier collection deleted are skipped. A catalog is only deleted after all objects that it
+        names.
         """
         alive, requested = self.found.alive, set[str]()
         level = [names.key(self.repository, root, names.CATALOG) for root in self.found.dropped]
@@ -201,7 +218,7 @@ class Collector:
 
 
 COLLECTED = "collected"  # state of a collection
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # before a failed collection is run again; doubled each time
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # pause before a failed collection is run again; it is doubled each time
 COUNTED = ("deletes", "requests", "gets", "retries", "failures")
 
 
@@ -227,7 +244,7 @@ class CollectClient(PublishClient):
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def once(self, number: int) -> str:
-        """Collect once, keep the row, and return the state."""
+        """Collect once, add the row, and return the state."""
         log, begin = self.zero.log, clock.now_ns()
         log.begin()
         state, reason, _ = outcome(self.collector.run, COLLECTED)
@@ -243,11 +260,16 @@ class CollectClient(PublishClient):
         states, reasons = self.rows["state"], self.rows["reason"]
         done = COLLECTED in states
         tries = f"{len(states)} tries, {sum(self.rows['deletes'])} deletions"
-        late = "" if done else f"; {reasons[-1] if reasons else 'none began'}: raise `duration` if it was late"
+        late = (
+            ""
+            if done
+            else f"; {reasons[-1] if reasons else 'no collection began'}; set a longer "
+            "`duration` if the time was too short"
+        )
         requests = {"GET": 1, "PUT": 1, ONE: 1, SEVERAL: 1}
         check = Check("collected", done, tries + late)
         return self.reported(check, {"batch": self.axes["batch"]}, requests, {"collections": self.rows})
 
 
 class ObstoreCollectClient(CollectClient, ObstorePublishClient):
-    """A collecting client by the library obstore."""
+    """A client that collects garbage with the library obstore."""

@@ -1,14 +1,14 @@
-"""A client of `launch`: an application starts repeatedly, and reads its files by manifest and catalogs.
+"""Run a client of `launch`, which repeatedly starts an application and reads its files by manifest and catalogs.
 
-Every object is fetched by an unsigned GET, checked by its SHA-1 and unpacked, as clients of CernVM-FS do it. A failed
-request is not repeated; its start has failed. Objects that the client keeps cost a memory lookup, and neither disk nor
-unpacking. botocore is not imported, because many clients start at once.
+Every object is read by an unsigned GET, checked by its SHA-1, and unpacked, as in clients of CernVM-FS. A failed
+request is not repeated; the start then fails. Objects that the client keeps need a memory lookup, but no disk access
+and no unpacking. botocore is not imported, because many clients start at the same time.
 
-The files of an application are drawn by seed from the catalogs of a repository. An application is in one subtree: a
-catalog without nested catalogs, found from the root by repeatedly drawing one of the nested catalogs, in proportion to
-their size. Its files are read along a walk. The first is drawn uniformly. Each next one is, with probability NEAR,
-another file of the same folder, as long as there is one; otherwise any other file of the subtree, drawn uniformly. A
-start reads the first n files of the walk; n is log-normal.
+The files of an application are drawn by seed from the catalogs of a repository. An application is in one subtree, which
+is a catalog without nested catalogs. It is found from the root by repeatedly drawing a nested catalog, with a
+probability proportional to its size. The files of the subtree are read in a random order. The first file is drawn
+uniformly. Each next file is, with probability NEAR, another file of the same folder if there is one; otherwise it is
+any other file of the subtree, drawn uniformly. A start reads the first n files in this order, where n is log-normal.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ from storelab.workloads.probe.plain_http import Connection
 NEAR = 0.7  # probability that the next file is in the same folder
 SIGMA = 0.25  # standard deviation of the logarithm of the number of files
 MAX_FILES_RATIO = 3.0  # maximum number of files of a start, in units of the median
-TRIES = 50  # maximum number of subtrees that are tried until one has files
+TRIES = 50  # maximum number of subtrees that are tried to find one with files
 Place = tuple[int, int]  # the two halves of the MD5 of a path, which is the key in a catalog
 _FILES = """SELECT md5path_1, md5path_2, parent_1, parent_2 FROM catalog WHERE (flags & ?) = ?
   ORDER BY md5path_1, md5path_2"""
@@ -53,7 +53,10 @@ _NESTED_CATALOGS = "SELECT CAST(path AS BLOB), sha1, size FROM nested_catalogs O
 
 @dataclass(frozen=True)
 class Application:
-    """An application. catalogs: paths of the nested catalogs that lead to it, the outermost first; files: its walk."""
+    """An application.
+
+    catalogs: the paths of the nested catalogs that lead to it, the outermost first; files: its files in reading order.
+    """
 
     catalogs: list[str]
     files: list[Place]
@@ -72,7 +75,7 @@ def choose(root: str, fetch: catalogs.Fetch, repository: str, seed: int, number:
 def _subtree(
     digest: str, fetch: catalogs.Fetch, repository: str, rng: random.Random
 ) -> tuple[list[str], list[tuple[Place, Place]]]:
-    """Return (paths of nested catalogs, (file, folder) of all files in the last one)."""
+    """Return the paths of the nested catalogs, and (file, folder) of all files in the last catalog."""
     paths: list[str] = []
     while True:
         key = names.key(repository, digest, names.CATALOG)
@@ -91,7 +94,10 @@ def files_of(db: sqlite3.Connection) -> list[tuple[Place, Place]]:
 
 
 def drawn(weights: list[int], at: float) -> int:
-    """Return the index of one of these, in proportion to its weight. at: in [0, 1)."""
+    """Return the index of a weight, drawn with a probability proportional to the weight.
+
+    at: a random number in [0, 1).
+    """
     left = at * sum(weights)
     for i, weight in enumerate(weights):
         left -= weight
@@ -120,7 +126,7 @@ class _Pool:
 
 
 def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> list[Place]:
-    """Return the walk through these (file, folder), each file once, at most `most`."""
+    """Return these (file, folder) in a random reading order, each file once, at most `most` files."""
     folder_of = dict(files)
     folders: dict[Hashable, list[Place]] = {}
     for file, folder in files:
@@ -138,7 +144,7 @@ def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> l
 
 
 def start(seed: int, client: int, number: int, applications: int, start_files: int) -> tuple[int, int]:
-    """Return (application, files) of a client's start with this number."""
+    """Return the application, and the number of files, of the `number`-th start of a client."""
     rng = random.Random(derive_seed(seed, "start", client, number))
     which = int(rng.random() * applications)
     z = NormalDist().inv_cdf(max(rng.random(), 1e-9))
@@ -146,9 +152,9 @@ def start(seed: int, client: int, number: int, applications: int, start_files: i
 
 
 TIMEOUT_S = 60.0
-PAUSE_S = 0.1  # after a start that failed
+PAUSE_S = 0.1  # pause after a start that failed
 AGENT = "cvmfs storelab"
-WHOLE, FAILED, CUT = "whole", "failed", "cut"  # states of a start; `cut`: by the deadline
+WHOLE, FAILED, CUT = "whole", "failed", "cut"  # states of a start; `cut`: interrupted by the deadline
 MISMATCH = "ChecksumMismatch"
 _FILE = "SELECT hash, size FROM catalog WHERE md5path_1 = ? AND md5path_2 = ?"
 _CHUNKS = "SELECT hash FROM chunks WHERE md5path_1 = ? AND md5path_2 = ? ORDER BY offset"
@@ -176,7 +182,7 @@ class LaunchClient(Client):
         self.url, self.proxy = job.extra["url"], job.extra["proxy"]
         parts = urlsplit(self.url)
         self.host = parts.netloc
-        self.path = self.url if self.proxy else parts.path  # a proxy needs the whole URL
+        self.path = self.url if self.proxy else parts.path  # a proxy needs the complete URL
         self.guard = Guard(job.limits, self.axes["clients"])
         self.warm = self.axes["client_cache"] == KEPT
         self.kept: set[str] = set()  # keys of files and chunks
@@ -204,7 +210,7 @@ class LaunchClient(Client):
                 time.sleep(min(PAUSE_S, max(0.0, (deadline_ns - clock.now_ns()) / 1e9)))
 
     def _launch(self, number: int) -> str:
-        """Perform one start and return its state. Its row also has the work of an incomplete start."""
+        """Perform one start, and return its state. The row of an incomplete start includes the work that was done."""
         seed, axes = self.job.point.seed, self.axes
         which, files = start(seed, self.job.client, number, axes["applications"], axes["start_files"])
         before, state, reason = dict(self.sums), WHOLE, None
@@ -227,7 +233,7 @@ class LaunchClient(Client):
         return state
 
     def _read(self, application: Application, files: int, counts: dict[str, int]) -> None:
-        """Read the manifest, the catalogs on the way, and the files."""
+        """Read the manifest, the catalogs that lead to the application, and the files."""
         text = self._get(f"{self.repository}/{names.MANIFEST}")
         try:
             digest = names.manifest_fields(text)["C"]
@@ -258,7 +264,7 @@ class LaunchClient(Client):
                 yield names.key(self.repository, chunk.hex(), names.CHUNK)
 
     def _missing(self, keys: Iterator[str]) -> Iterator[str]:
-        """Yield each of these keys once, without those that the client has."""
+        """Yield each of these keys once, without the keys of objects that the client already has."""
         requested: set[str] = set()
         for key in keys:
             if key in requested or key in self.kept:
@@ -299,7 +305,10 @@ class LaunchClient(Client):
         return db
 
     def _object(self, key: str, keep: bool = True) -> bytes:
-        """Return an object that is named by its content, unpacked. keep: remember it. Raises Broken, OutOfTime."""
+        """Return an object that is named by its checksum, unpacked. Raises Broken or OutOfTime.
+
+        keep: True to remember that the client has it.
+        """
         blob = self._get(key, (names.parts(key) or ("", ""))[0])
         try:
             data = zlib.decompress(blob)
@@ -310,7 +319,7 @@ class LaunchClient(Client):
         return data
 
     def _get(self, key: str, digest: str = "") -> bytes:
-        """Send one GET, and compare the answer with its name if that is a checksum. Raises Broken, OutOfTime."""
+        """Send one GET, and compare the answer with its name if the name is a checksum. Raises Broken or OutOfTime."""
         begin = clock.now_ns()
         if begin >= self.deadline_ns:
             raise OutOfTime
@@ -333,7 +342,7 @@ class LaunchClient(Client):
         return body
 
     def _wire(self) -> tuple[int, Connection]:
-        """Return number and connection of this thread."""
+        """Return the number and the connection of this thread."""
         if not hasattr(self.local, "wire"):
             self.local.number = next(self.numbers)
             url, endpoint = self.proxy or self.url, self.job.endpoint
@@ -363,7 +372,7 @@ class LaunchClient(Client):
                 self.guard.observe(end, s["bytes"], s["gets"], s["done"], s["failures"])
 
     def _forget(self) -> None:
-        """Drop everything: a cold client keeps nothing between starts."""
+        """Delete everything, because a cold client keeps nothing between starts."""
         self.kept.clear()
         while self.opened:
             self.opened.popitem()[1].close()
@@ -373,7 +382,11 @@ class LaunchClient(Client):
         wrong = self.ops["error"].count(MISMATCH)
         broken = f", {self.rows['state'].count(FAILED)} failed"
         reason = next((r for r, s in zip(self.rows["reason"], self.rows["state"], strict=True) if s == FAILED), "")
-        late = "" if whole or reason else "; the deadline was reached before the first was done: raise `duration`"
+        late = (
+            ""
+            if whole or reason
+            else "; the deadline was reached before the first start was complete: set a longer `duration`"
+        )
         ops = {"client": [self.job.number] * n, "count": [1] * n} | self.ops
         return Result(
             ops,

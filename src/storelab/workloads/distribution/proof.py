@@ -1,7 +1,7 @@
-"""Proofs of a repository: of a stratum, and of a garbage collection.
+"""Prove that a repository in a stratum is complete, and that a garbage collection was correct.
 
 Every catalog and object that the manifest of a stratum needs is read again, and compared with its name. After a
-collection, all live objects are read again, and no dead object may be left, both immediately and some time later.
+collection, all live objects are read again. No dead object may exist, both immediately and some time later.
 """
 
 import time
@@ -16,14 +16,15 @@ from storelab.engines.contract import Check
 from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Bucket
 
-THREADS, BLOCK = 8, 200  # readers; keys that each takes at a time
+THREADS, BLOCK = 8, 200  # number of readers, and number of keys that each takes at a time
 MAX_SHOWN = 3
 LATER_S = 10.0  # time until the second check for dead objects
-MAX_REQUESTED = 5000  # maximum number of dead objects that are requested individually, evenly spread; all are listed
+# maximum number of dead objects that are requested individually, evenly distributed; all are looked up in a listing
+MAX_REQUESTED = 5000
 
 
 def reader(access: Access, bucket: Bucket, prefix: str) -> catalogs.Fetch:
-    """Return a function that reads objects by key. It raises FileNotFoundError for a missing object."""
+    """Return a function that reads objects by their key. It raises FileNotFoundError if an object is missing."""
 
     def fetch(key: str) -> bytes:
         data = access.read(bucket.name, bucket.prefix + prefix + key)
@@ -37,7 +38,7 @@ def reader(access: Access, bucket: Bucket, prefix: str) -> catalogs.Fetch:
 def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: Iterable[str] = ()) -> dict[str, Any]:
     """Return the check of one stratum, as fields of `contract.Check`.
 
-    day: the last day that was published to it, 0 for none; sent: acknowledged keys, all of which are read too.
+    day: the last day that was published to the stratum, or 0; sent: acknowledged keys, which are all read.
     """
     title = f"{name} whole"
     if not day:
@@ -61,7 +62,7 @@ def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: I
 
 
 def verified(fetch: catalogs.Fetch, keys: list[str]) -> Iterable[str]:
-    """Yield the problems of all keys, by several readers."""
+    """Yield the problems of all keys, found by several readers."""
     left = iter(keys)
     blocks = iter(lambda: list(islice(left, BLOCK)), [])
     with ThreadPoolExecutor(THREADS) as pool:
@@ -70,9 +71,9 @@ def verified(fetch: catalogs.Fetch, keys: list[str]) -> Iterable[str]:
 
 
 def last_day(rows: Mapping[str, list[Any]], number: int) -> int:
-    """Return the last day that a stratum has according to the rows of `days`; 0 for none.
+    """Return the last day of a stratum according to the rows of `days`, or 0 if there is none.
 
-    For stratum 1 it is the last day that stratum 0 had at the time of the replication.
+    For stratum 1, this is the last day that stratum 0 had when it was replicated.
     """
     zero = one = 0
     for stratum_, day, state in zip(rows["stratum"], rows["day"], rows["state"], strict=True):
@@ -87,8 +88,14 @@ def last_day(rows: Mapping[str, list[Any]], number: int) -> int:
 class Staged:
     """The uploaded days of a release.
 
-    objects: key -> bytes of all uploads, without reflog and manifest; roots: root catalog of each day; alive: keys that
-    the last `keep` days need.
+    Attributes
+    ----------
+    objects
+        Size in bytes of each uploaded key, without reflog and manifest.
+    roots
+        Root catalog of each day.
+    alive
+        Keys that the last `keep` days need.
     """
 
     objects: dict[str, int]
@@ -108,11 +115,15 @@ def look(
     listed: Callable[[], Iterable[str]],
     later_s: float | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return (counts for the record, checks as fields of `contract.Check`). listed: all keys of the repository.
+    """Return the counts for the record, and the checks as fields of `contract.Check`.
 
-    alive, dead: objects; read: objects that were read again, with reflog and manifest; lost: missing or damaged ones
-    among them; lingering, left: dead objects that were listed or answered immediately afterwards, and some time later;
-    others: foreign objects in the repository.
+    `listed` returns all keys of the repository. The counts are:
+
+    - alive, dead: number of live and dead objects;
+    - read: objects that were read again, with reflog and manifest;
+    - lost: missing or damaged objects among these;
+    - lingering, left: dead objects that were listed or answered immediately afterwards, and some time later;
+    - others: foreign objects in the repository.
     """
     dead = staged.dead
     root_keys = [f"{repository}/{name}" for name in (names.REFLOG, names.MANIFEST)]
@@ -150,7 +161,7 @@ def _with(summary: str, examples: list[str]) -> str:
 def _remaining_objects(
     dead: set[str], requested: list[str], fetch: catalogs.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
 ) -> tuple[set[str], set[str]]:
-    """Return (dead objects that are listed or answer, listed keys that are not known)."""
+    """Return the dead objects that are listed or can be read, and the listed keys that are unknown."""
     keys = set(listed())
 
     def answers(key: str) -> bool:
@@ -166,7 +177,7 @@ def _remaining_objects(
 
 
 def _wrong_ends(staged: Staged, keep: int, repository: str, fetch: catalogs.Fetch) -> Iterable[str]:
-    """Yield the problems of manifest and reflog: the last day, and the kept days."""
+    """Yield the problems of manifest and reflog, which must have the last day and the kept days."""
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
         roots = catalogs.reflog_roots(fetch(f"{repository}/{names.REFLOG}"))

@@ -1,12 +1,14 @@
-"""Publication and replication of a release, and the clients of `publish` and `replicate`: one process each.
+"""Publish and replicate a release, with one client process for `publish` and `replicate` each.
 
 A day is published in groups: data, catalogs, reflog, manifest. Each group is complete before the next begins. Until the
-manifest is put, the repository is that of the last complete day; a repeated publication finds the existing objects. A
-failed day stays in its folder, and the next publication also sends its missing objects. Making a day is not included.
+manifest is written, the repository is that of the last complete day. A repeated publication finds the existing objects.
+A failed day stays in its folder, and the next publication also sends its missing objects. The time to make a day is not
+included.
 
-A replication reads stratum 0 by its manifest and catalogs, and copies the objects that stratum 1 lacks. A catalog is
-put after all objects that it names. An existing catalog therefore proves that all objects below it exist, so they are
-not checked again, and an interrupted replication continues where it stopped. The manifest comes last.
+A replication reads stratum 0 by its manifest and catalogs, and copies the objects that are missing in stratum 1. A
+catalog is written after all objects that it names. An existing catalog therefore proves that all objects below it
+exist, so that they are not checked again, and an interrupted replication continues where it stopped. The manifest is
+written last.
 """
 
 import importlib.metadata
@@ -37,10 +39,10 @@ CATALOG, REFLOG, MANIFEST = "catalog", "reflog", "manifest"
 
 
 def groups(days: Sequence[Day]) -> Iterator[Iterable[tuple[Day, Item]]]:
-    """Yield the objects of these days in the order of upload, the newest day last.
+    """Yield the objects of these days in the order of upload, with the newest day last.
 
-    The groups are: data, catalogs except the newest root, this root, reflog, manifest. Reflog and manifest are only
-    those of the newest day.
+    The groups are: data, catalogs except the newest root, this root, reflog, manifest. Only the newest day has reflog
+    and manifest.
     """
     newest = days[-1]
 
@@ -58,9 +60,9 @@ def groups(days: Sequence[Day]) -> Iterator[Iterable[tuple[Day, Item]]]:
 
 
 def publish(stratum: Stratum, days: Sequence[Day], workers: int) -> int:
-    """Send these days, the newest last; return the number of their objects.
+    """Upload these days, the newest last, and return the number of their objects.
 
-    Raises Failed, OutOfTime; the manifest in the store is then still that of the last published day.
+    Raises Failed or OutOfTime. The store then still has the manifest of the last published day.
     """
     counted = itertools.count()
 
@@ -75,14 +77,14 @@ def publish(stratum: Stratum, days: Sequence[Day], workers: int) -> int:
 
 
 class Other(MeasurementFailed):
-    """Stratum 1 has another repository or a newer revision."""
+    """Stratum 1 has another repository, or a newer revision."""
 
 
 class Replicator:
-    """A replicator from `source` to `target` (strata) of the repository with this name.
+    """A replicator from the stratum `source` to the stratum `target`, for one repository.
 
-    `known`: data that this process put or saw at the target. They are not checked again if a changed catalog names
-    them.
+    `known` has the data that this process wrote or found at the target. They are not checked again if a changed catalog
+    names them.
     """
 
     def __init__(self, source: Stratum, target: Stratum, repository: str, workers: int):
@@ -90,7 +92,7 @@ class Replicator:
         self.known: set[str] = set()
 
     def manifest(self, stratum: Stratum) -> tuple[bytes, dict[str, str]] | None:
-        """Return bytes and fields; None if the stratum has no manifest. Raises Failed."""
+        """Return the bytes and the fields of the manifest, or None if the stratum has no manifest. Raises Failed."""
         try:
             text = stratum.get(f"{self.repository}/{names.MANIFEST}")
         except FileNotFoundError:
@@ -101,9 +103,9 @@ class Replicator:
             raise Failed(f"{stratum.endpoint.url}: the manifest is damaged: {error}") from None
 
     def run(self) -> int | None:
-        """Copy missing objects; return the number of objects that were checked.
+        """Copy missing objects, and return the number of objects that were checked.
 
-        Returns None if stratum 1 is up to date, or if stratum 0 is empty. Raises Failed, Other, OutOfTime.
+        Returns None if stratum 1 is up to date or stratum 0 is empty. Raises Failed, Other or OutOfTime.
         """
         here, there = self.manifest(self.source), self.manifest(self.target)
         if here is None:
@@ -129,10 +131,10 @@ class Replicator:
                     yield key
 
         try:
-            with closing(data()) as wanted:  # the walk uses an SQLite file, which its own thread must close
+            with closing(data()) as wanted:  # the walk uses an SQLite file, which only its thread can close
                 spread(wanted, self._copy, max(1, self.workers - 1))  # one more connection walks
         except BaseException as error:
-            self.known.clear()  # it is unknown which of them arrived
+            self.known.clear()  # it is unknown which of these objects arrived
             if isinstance(error, (LookupError, OSError, ValueError)):
                 raise Failed(f"{self.source.endpoint.url}: stratum 0 is incomplete: {error}") from None
             raise
@@ -144,7 +146,7 @@ class Replicator:
         return looked + 2
 
     def _from_below(self, blobs: dict[str, bytes]) -> Iterator[str]:
-        """Return these catalogs, each after all catalogs that it names; several may name the same one."""
+        """Return these catalogs, each after all catalogs that it names. Several catalogs can name the same one."""
         below: dict[str, list[str]] = {key: [] for key in blobs}
         for key, named in below.items():
 
@@ -159,7 +161,7 @@ class Replicator:
         return iter(TopologicalSorter(below).static_order())
 
     def _there(self, catalog: str) -> bool:
-        """Return True if the target has this catalog, and thus all objects that it names."""
+        """Return True if the target has this catalog, and therefore all objects that it names."""
         if self.target.there(catalog):
             self.target.log.skip()
             return True
@@ -172,12 +174,14 @@ class Replicator:
         self.target.put(key, self.source.get(key, worker), worker, always=True)
 
     def _same(self, mine: dict[str, str], theirs: dict[str, str]) -> None:
-        """Raise Other if the target's manifest is of another repository, or newer than the source's."""
+        """Raise Other if the target's manifest belongs to another repository, or is newer than the source's."""
         where = self.target.endpoint.url
         if theirs.get("N") != mine.get("N"):
             raise Other(f"{where}: stratum 1 has the repository {theirs.get('N')!r}, not {mine.get('N')!r}")
         if int(theirs.get("S", 0)) > int(mine.get("S", 0)):
-            raise Other(f"{where}: stratum 1 has revision {theirs['S']}, stratum 0 only {mine.get('S')}")
+            raise Other(
+                f"{where}: stratum 1 has revision {theirs['S']}, but stratum 0 has the older revision {mine.get('S')}"
+            )
 
 
 SECOND_STORE = "STORELAB_OTHER_STORE_"  # prefix of the variables with the keys of the second store
@@ -186,7 +190,10 @@ COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "fa
 
 
 def outcome(act: Callable[[], Any], done: str) -> tuple[str, str | None, Any]:
-    """Return (state, reason, value) of `act`: the state `done`, or the reason of a failure or of a late end."""
+    """Return the state, the reason and the value of `act`.
+
+    The state is `done`, or it shows a failure or the deadline; the reason then explains it.
+    """
     try:
         return done, None, act()
     except Failed as error:
@@ -242,7 +249,7 @@ class PublishClient(Client):
             self.done = n
 
     def one_day(self, n: int) -> bool:
-        """Make and publish a day; return False after the deadline."""
+        """Make and publish a day. Return False after the deadline."""
         begun = clock.now_ns()
         self.owed.append(self.release.day(n, self.folder))
         prepared = clock.now_ns() - begun
@@ -260,10 +267,10 @@ class PublishClient(Client):
         return state != CUT
 
     def tried(self, n: int, number: int, strata: list[Stratum], act: Any, columns: dict[str, Any]) -> str:
-        """Do the work of a day for a stratum, keep its row with all requests to these strata, and return its state.
+        """Do the work of a day for a stratum, add its row with all requests to these strata, and return its state.
 
-        act: returns the objects, None for no change. If a day's signature is expired on purpose, its requests are only
-        in its row.
+        act: a function that returns the objects, or None for no change. If a day's signature is expired on purpose, its
+        requests are recorded only in this row.
         """
         for stratum in strata:
             stratum.log.begin(kept=not stratum.expired)
@@ -283,14 +290,14 @@ class PublishClient(Client):
             column.append(row[name])
 
     def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
-        """Return COUNTED since the day began; null if unknown."""
+        """Return the counts COUNTED since the day began. Unknown counts are null."""
         return {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
 
     def all_done(self) -> Check:
         requested = self.axes["days"]
         states = [s for s, stratum in zip(self.rows["state"], self.rows["stratum"], strict=True) if not stratum]
         done = f"{self.done} of {requested} days done, {states.count(FAILED)} of them failed"
-        late = "; the deadline was reached: raise `duration`" if self.done < requested else ""
+        late = "; the deadline was reached: set a longer `duration`" if self.done < requested else ""
         return Check("days", self.done == requested, done + late)
 
     def result(self) -> Result:
@@ -300,7 +307,10 @@ class PublishClient(Client):
     def reported(
         self, check: Check, settings: dict[str, Any], requests: dict[str, int], tables: dict[str, Any]
     ) -> Result:
-        """Return the result of the stratum in the point's store, with more settings; requests: of each operation."""
+        """Return the result of the stratum in the point's store.
+
+        settings: additional settings; requests: the number of requests of each operation.
+        """
         record = self.recorded()
         settings = {"workers": self.axes["workers"]} | settings | {"x_amz_acl": self.pattern.acl or ""}
         return Result(
@@ -332,7 +342,7 @@ class PublishClient(Client):
 
 
 class ObstorePublishClient(PublishClient):
-    """A publishing client by the library obstore."""
+    """A client that publishes with the library obstore."""
 
     kind = ObstoreStratum
 

@@ -1,9 +1,9 @@
-"""The repository that clients of `launch` read, in the campaign's first bucket, served without signatures.
+"""Serve the repository that clients of `launch` read, in the campaign's first bucket, without signatures.
 
-It is published once for all points with these settings, below `launch/<name>/`, with a mark that is written last.
+It is published once for all points with the same settings, below `launch/<name>/`. A mark is written last.
 
-Clients of CernVM-FS read it without a signature. A store without keys serves it directly. In S3, a policy of the bucket
-makes the repository, and nothing else, public while a point is measured. storelab puts policies only on buckets that it
+Clients of CernVM-FS read without a signature. A store without keys serves the repository directly. In S3, a policy of
+the bucket makes only the repository public while a point is measured. storelab sets policies only on buckets that it
 made itself.
 """
 
@@ -46,7 +46,7 @@ MARK = ".staged"
 
 
 class Staged(NamedTuple):
-    """A staged repository: below a prefix in a bucket, with the root catalog that its manifest names."""
+    """A staged repository: its bucket, its prefix, and the root catalog that its manifest names."""
 
     bucket: Bucket
     prefix: str
@@ -69,9 +69,9 @@ def made(name: str, repository: str) -> list[Made]:
 
 
 def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> Staged:
-    """Make sure that the repository is in the store, which is up. Raises UserError, MeasurementFailed.
+    """Upload the repository if it is not in the store, which must be running.
 
-    UserError: the store is read-only, or has no room.
+    Raises MeasurementFailed. Raises UserError if the store is read-only or has not enough space.
     """
     place, name = stage.buckets_of(config, store, 1)[0], name_of(release, days)
     prefix, repository = f"launch/{name}/", release["repository"]
@@ -107,7 +107,7 @@ def _found(store: Store, place: Bucket, prefix: str, repository: str) -> Staged:
 
 
 def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
-    """Upload all objects of a day, with the headers of CernVM-FS if the store speaks S3."""
+    """Upload all objects of a day, with the headers of CernVM-FS if the protocol is S3."""
     if store.protocol == "s3":
         keys = store.credentials(place.account)
         with closing(Stratum(store.endpoints(1)[0], place, prefix, keys, PATTERNS[TUNED], Log(0))) as stratum:
@@ -124,8 +124,8 @@ def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
                 one.result()
 
 
-RIGHTS_TIMEOUT_S = 5.0  # maximum time until rights take effect in the whole store
-_OPEN: set[tuple[str, str]] = set()  # (URL of a store, bucket) with a policy of this process
+RIGHTS_TIMEOUT_S = 5.0  # maximum time until a policy takes effect in the whole store
+_OPEN: set[tuple[str, str]] = set()  # (URL of a store, bucket) for which this process set a policy
 
 
 def url_of(endpoint: Endpoint, bucket: Bucket, prefix: str) -> str:
@@ -143,7 +143,7 @@ def _connection(url: str, endpoint: Endpoint, timeout: float = 60.0) -> Connecti
 
 
 def denied_reason(url: str, endpoint: Endpoint) -> str:
-    """Return the answer to an unsigned GET of this URL; '' if it is served."""
+    """Return the answer to an unsigned GET of this URL, or '' if the object is served."""
     with closing(_connection(url, endpoint, 10.0)) as wire:
         try:
             reply = wire.send("GET", urlsplit(url).path)
@@ -179,11 +179,11 @@ class Opened:
             raise UserError(
                 f"stores.{store.name}",
                 f"cannot serve GETs without a signature ({why}), which clients of CernVM-FS send",
-                f"leave the store out of sweeps {what}, or make its bucket publicly readable",
+                f"remove the store from sweeps {what}, or make its bucket publicly readable",
             )
 
     def _open(self, prefix: str) -> str:
-        """Make the prefix publicly readable; return the reason of a failure, or ''."""
+        """Make the prefix publicly readable. Return the reason of a failure, or ''."""
         if self.bucket.prefix:
             return "storelab did not make the bucket"
         if self.opened_key in _OPEN:
@@ -198,7 +198,7 @@ class Opened:
         return f"a policy of the bucket: {status_text(reply)}"
 
     def _ask(self, method: str, body: bytes | None = None) -> Reply:
-        """Send a signed request for `?policy` of the bucket. Raises MeasurementFailed without an answer."""
+        """Send a signed request for the `?policy` of the bucket. Raises MeasurementFailed if there is no answer."""
         assert self.keys is not None
         url, path = signing.place(self.endpoint, self.bucket.name)
         query, digest = {"policy": ""}, hashlib.sha256(body or b"").hexdigest()
@@ -210,7 +210,7 @@ class Opened:
                 raise MeasurementFailed(f"{self.endpoint.url}: {error} to {method} of a bucket's policy") from None
 
     def close(self) -> None:
-        """Remove the policy, if there is one."""
+        """Remove the policy if there is one."""
         if self.policy:
             self.policy = False
             _OPEN.discard(self.opened_key)

@@ -1,9 +1,8 @@
-"""Squid in front of a store: one process on loopback, as user nobody, with bounded memory and without a disk cache.
+"""Run Squid in front of a store: one process on loopback, as user nobody, with limited memory and without a disk cache.
 
-It ends with this process, even after kill -9. Its configuration and its log are anonymous files. Its files of shared
-memory on tmpfs are removed when it is stopped or, if it was killed, before the next one starts. Their names contain the
-pid of this process, because other containers may use the same tmpfs and the same ports. May import: `stores`,
-`install`, `host`, `core`.
+Squid ends with this process, even after kill -9. Its configuration and its log are anonymous files. Its files of shared
+memory on tmpfs are removed when it is stopped. If it was killed, they are removed before the next one starts. Their
+names contain the pid of this process, because other containers can use the same tmpfs and the same ports.
 """
 
 import os
@@ -23,13 +22,13 @@ from storelab.install import program
 from storelab.stores.managed import network
 
 ADDRESS, PORTS = "127.0.0.1", range(26500, 26600)
-MEMORY_MB, LARGEST_MB = 256, 64  # memory for objects; largest object that is kept
+MEMORY_MB, LARGEST_MB = 256, 64  # memory for objects, and maximum size of a kept object
 UNPRIVILEGED = "nobody"
 READY_S, GRACE_S = 10.0, 5.0
-NAME, SHARED = "storelab", Path("/dev/shm")  # prefix of its name, and folder of its shared memory
+NAME, SHARED = "storelab", Path("/dev/shm")  # prefix of the service name, and folder of its shared memory
 COUNTERS = "/squid-internal-mgr/counters"
-# Freshness that the objects' own headers do not define: data keep their names, so they stay fresh for three days; the
-# manifest for a minute. Simultaneous requests for the same object are sent to the store once.
+# Freshness that the headers of objects do not define. Data never change under their name, so they are fresh for three
+# days. The manifest is fresh for a minute. Simultaneous requests for the same object are sent to the store only once.
 CONFIGURATION = """http_port {address}:{port}
 acl origin port {origin}
 acl reading method GET HEAD
@@ -72,12 +71,12 @@ COUNTED = {
 
 
 def configuration(port: int, origin: int) -> str:
-    """Return the configuration. origin: port of the store, the only one that it may contact."""
+    """Return the configuration. origin: the port of the store, which is the only port that Squid may contact."""
     return CONFIGURATION.format(address=ADDRESS, port=port, origin=origin, memory=MEMORY_MB, largest=LARGEST_MB)
 
 
 def parsed(text: str) -> dict[str, int]:
-    """Return the counters of TOLD from the page `counters`. Raises ValueError if one is missing."""
+    """Return the counters of COUNTED from the page `counters`. Raises ValueError if one is missing."""
     found = {name: float(value) for name, value in _LINE.findall(text)}
     if missing := [name for name, _ in COUNTED.values() if name not in found]:
         raise ValueError(f"no counter {missing[0]}")
@@ -87,7 +86,7 @@ def parsed(text: str) -> dict[str, int]:
 def between(first: dict[str, int], last: dict[str, int]) -> dict[str, int]:
     """Return the counts between two readings.
 
-    The first reading counts itself, after it was answered, as one request that was not a hit.
+    The first reading counts itself as one request that was not a hit.
     """
     out = {name: last[name] - first[name] for name in first}
     return out | {"requests": out["requests"] - 1}
@@ -112,21 +111,26 @@ def remove_left() -> None:
 
 
 def installed(place: str) -> Path:
-    """Return the program. Raises UserError with the install command. place: in the configuration."""
+    """Return the path of the program. Raises UserError with the install command.
+
+    place: the place in the configuration, for messages.
+    """
     return program("squid", "squid", place)
 
 
 class Squid:
-    """A running Squid, empty at first, for the store at this URL.
+    """A running Squid for the store at this URL; its cache is empty at first.
 
-    Raises UserError if it is not possible, or MeasurementFailed if it does not start.
+    Raises UserError if this is not possible, or MeasurementFailed if Squid does not start.
     """
 
     def __init__(self, origin: str, place: str):
         self.program, self.place = installed(place), place
         parts = urlsplit(origin)
         if parts.scheme != "http":
-            raise UserError(place, f"{parts.scheme} bypasses an HTTP cache", "sweep scheme http, or http_cache none")
+            raise UserError(
+                place, f"{parts.scheme} bypasses an HTTP cache", "set scheme to http, or http_cache to none"
+            )
         port = next((port for port in PORTS if network.free(ADDRESS, port)), None)
         if port is None:
             raise UserError(place, f"all ports from {PORTS[0]} to {PORTS[-1]} are in use", "stop the other processes")
@@ -150,7 +154,7 @@ class Squid:
         return f"http://{ADDRESS}:{self.port}"
 
     def _started(self, text: str) -> "subprocess.Popen[bytes]":
-        """Start it as user nobody if we are root; it reads an anonymous file through /proc."""
+        """Start Squid, as user nobody if this process is root. It reads an anonymous file through /proc."""
         file = os.memfd_create("squid.conf")
         try:
             os.write(file, text.encode())
@@ -176,7 +180,7 @@ class Squid:
         end = time.monotonic() + READY_S
         while not network.answers(ADDRESS, self.port, COUNTERS):
             if self.process.poll() is not None or time.monotonic() > end:
-                raise MeasurementFailed(f"{self.place}: Squid is not usable; its log: {self._log_tail()}")
+                raise MeasurementFailed(f"{self.place}: Squid does not answer; the end of its log: {self._log_tail()}")
             time.sleep(0.05)
 
     def _log_tail(self) -> str:
@@ -184,14 +188,14 @@ class Squid:
         return " | ".join(line.strip() for line in lines if line.strip())[-300:] or "nothing"
 
     def counters(self) -> dict[str, int]:
-        """Return the counters since it started. Raises MeasurementFailed if it does not answer."""
+        """Return the counters since Squid started. Raises MeasurementFailed if it does not answer."""
         try:
             return parsed(network.get(ADDRESS, self.port, COUNTERS, 10.0)[1].decode(errors="replace"))
         except (OSError, HTTPException, ValueError) as error:
             raise MeasurementFailed(f"{self.place}: Squid does not report its counters: {error}") from None
 
     def record(self) -> dict[str, Any]:
-        """Return the facts for the record: version, settings, and counts since it was ready."""
+        """Return the facts for the record: version, settings, and the counts since Squid was ready."""
         facts = {"name": "squid", "version": self.version(), "memory_mb": MEMORY_MB, "largest_mb": LARGEST_MB}
         return facts | between(self.first, self.counters())
 
@@ -200,7 +204,7 @@ class Squid:
         return found[1] if found else ""
 
     def stop(self) -> None:
-        """Stop it; may be called repeatedly."""
+        """Stop Squid. It can be called repeatedly."""
         processes.stop(self.process, GRACE_S)
         for left in SHARED.glob(f"{service(self.port)}-*.shm"):
             left.unlink(missing_ok=True)

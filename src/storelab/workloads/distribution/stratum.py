@@ -1,7 +1,6 @@
-"""A repository in one bucket, with the tool's requests: HEAD, GET, PUT, DELETE, with retries, from several threads.
+"""Access a repository in one bucket with HEAD, GET, PUT and DELETE, with retries, from several threads.
 
-Every request is signed (version 4, with the SHA-256 of the payload). May import: `patterns`, `probe`, `engines`,
-`stores`, `datasets`, `core`.
+The requests are those of the tool of CernVM-FS. Every request is signed (version 4, with the SHA-256 of the payload).
 """
 
 import hashlib
@@ -39,22 +38,22 @@ WAITS = {  # as in the record
     "signature": "version 4",
 }
 THROTTLED = 429
-THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # default without Retry-After; maximum of Retry-After
+THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # default without Retry-After, and maximum of Retry-After
 DAY_S = 86400
 WALKER = -1  # user of a separate connection, in addition to the threads of `spread`
 _Item = TypeVar("_Item")
-AHEAD = 2  # items per thread in the queue
+AHEAD = 2  # number of items per thread in the queue
 _END: Any = object()
 ONE, SEVERAL = "DELETE", "DELETE_MULTI"  # names of operations in records
 COUNTED = {"HEAD": "heads", "GET": "gets", "PUT": "puts", ONE: "deletes", SEVERAL: "deletes"}  # operation -> its count
-BUSY = ("InternalError", "ServiceUnavailable", "SlowDown")  # error codes of keys that may be retried
+BUSY = ("InternalError", "ServiceUnavailable", "SlowDown")  # error codes of keys whose deletion can be retried
 GONE = ("NoSuchKey",)
 _CODE = re.compile(rb"<Error>.*?<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>", re.DOTALL)
 HTTP_1_1 = 11
 
 
 class Failed(MeasurementFailed):
-    """A request failed permanently, and with it the day, or the replication."""
+    """A request failed permanently, so that the day or the replication failed."""
 
 
 class OutOfTime(Exception):
@@ -64,7 +63,7 @@ class OutOfTime(Exception):
 def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: int) -> None:
     """Call do(item, number of the thread) once for each item, in `workers` threads.
 
-    The first exception ends all threads, and is raised. Items are taken in this thread, a few in advance.
+    The first exception ends all threads and is raised. Items are taken in the calling thread, a few in advance.
     """
     ahead: queue.Queue[Any] = queue.Queue(AHEAD * workers)
     failure: list[BaseException] = []
@@ -108,7 +107,7 @@ class Log:
         self.lock = threading.Lock()
 
     def begin(self, kept: bool = True) -> None:
-        """Begin a day. kept: its operations are recorded individually."""
+        """Begin a day. kept: True to record its operations individually."""
         self.counts, self.kept = Counter(), kept
 
     def add(
@@ -122,11 +121,12 @@ class Log:
         status: int,
         why: str | None = None,
     ) -> None:
-        """Add a completed operation on several keys: successful, or failed (why)."""
+        """Add an operation on one or several keys. why: the error class if it failed."""
         name = keys[0] if len(keys) == 1 else None
         row = (worker, op, name, len(keys), size, tries, *times, status, why)
         done = {"failures": 1} if why else {COUNTED[op]: len(keys), "operations": len(keys)}
-        if op == "PUT" and not why and names.parts(keys[0]) is not None:  # reflog and manifest are overwritten
+        # reflog and manifest are overwritten, so they do not count
+        if op == "PUT" and not why and names.parts(keys[0]) is not None:
             done |= {"stored": 1, "bytes": size}
         with self.lock:
             if self.kept:
@@ -151,9 +151,9 @@ class Log:
 
 
 def judged(reply: Reply) -> Reply:
-    """Return the answer to a deletion of several objects, with the status of errors in its body.
+    """Return the answer to a deletion of several objects, with a status that includes the errors in its body.
 
-    An answer 200 that names keys that were not deleted becomes 503 if they may be retried, otherwise 403.
+    If an answer 200 names keys that were not deleted, its status becomes 503 if all can be retried, otherwise 403.
     """
     codes = [code.decode() for code in _CODE.findall(reply.body)] if reply.good else []
     left = [code for code in codes if code not in GONE]
@@ -163,9 +163,10 @@ def judged(reply: Reply) -> Reply:
 
 
 class Stratum:
-    """A repository in a bucket. keys: of the account, None for a store without keys; prefix: before its name.
+    """A repository in a bucket.
 
-    `expired`: requests are signed as of the day before. `deadline_ns`: no request begins later.
+    keys: the keys of the account, or None for a store without keys; prefix: the text before the repository's name. If
+    `expired`, requests are signed with the date of the day before. No request begins after `deadline_ns`.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class Stratum:
         seed: int = 0,
     ):
         if keys is None:
-            raise MeasurementFailed(f"{endpoint.url}: no keys to sign requests with")
+            raise MeasurementFailed(f"{endpoint.url}: there are no keys to sign requests")
         self.endpoint, self.bucket, self.prefix, self.keys = endpoint, bucket.name, bucket.prefix + prefix, keys
         self.pattern, self.log, self.random = pattern, log, random.Random(seed)
         self.context = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else None
@@ -190,20 +191,21 @@ class Stratum:
         self.deadline_ns: int | None = None
 
     def there(self, key: str, worker: int = WALKER) -> bool:
-        """Return True if the object exists (HEAD). Raises Failed, OutOfTime."""
+        """Return True if the object exists, by HEAD. Raises Failed or OutOfTime."""
         return self._ask("HEAD", [key], worker).status != 404
 
     def get(self, key: str, worker: int = WALKER) -> bytes:
-        """Return the object. Raises Failed, OutOfTime; FileNotFoundError if it does not exist."""
+        """Return the object. Raises FileNotFoundError if it does not exist, Failed or OutOfTime."""
         reply = self._ask("GET", [key], worker)
         if reply.status == 404:
             raise FileNotFoundError(f"{self.endpoint.url}: {key} does not exist")
         return reply.body
 
     def put(self, key: str, data: bytes, worker: int = WALKER, always: bool = False) -> None:
-        """Upload an object if it is missing; depending on the pattern it is looked up or remembered.
+        """Upload an object if it is missing.
 
-        always: upload objects that keep their names in any case. Raises Failed, OutOfTime.
+        Depending on the pattern, the store is asked by HEAD, or this process remembers its uploads. always: True to
+        upload in any case, for objects that keep their names. Raises Failed or OutOfTime.
         """
         if not always and (self.there(key, worker) if self.pattern.head else key in self.sent):
             self.log.skip()
@@ -212,11 +214,11 @@ class Stratum:
         self.sent.add(key)
 
     def delete(self, keys: Sequence[str], worker: int = WALKER) -> None:
-        """Delete one object by DELETE, several by one request; missing ones count as deleted. Raises as `put`."""
+        """Delete objects by one request. Missing objects count as deleted. Raises Failed or OutOfTime."""
         self._ask(ONE if len(keys) == 1 else SEVERAL, keys, worker)
 
     def _ask(self, op: str, keys: Sequence[str], worker: int, data: bytes | None = None) -> Reply:
-        """Perform one operation, with its retries. Raises Failed, OutOfTime."""
+        """Perform one operation, with its retries. Raises Failed or OutOfTime."""
         begun, tries, retries = clock.now_ns(), 0, 0
         while True:
             if self.pattern.waits_together:
@@ -232,7 +234,8 @@ class Stratum:
                 self.log.add(op, keys, worker, size, tries, times, status)
                 return reply
             if reply and status == THROTTLED:
-                requested = (reply.headers.get("Retry-After") or "").strip()  # by the server, in seconds
+                # waiting time that the server requests, in seconds
+                requested = (reply.headers.get("Retry-After") or "").strip()
                 self._wait(
                     min(float(requested), LONGEST_THROTTLED_S)
                     if requested.isascii() and requested.isdigit()
@@ -247,7 +250,7 @@ class Stratum:
                 raise Failed(f"{op} {keys[0]}: {message}")
 
     def _send(self, op: str, keys: Sequence[str], worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
-        """Send one request; return (reply or None, error class, message)."""
+        """Send one request, and return the reply or None, the error class, and the message."""
         query: Mapping[str, str] = {}
         if op == SEVERAL:
             data, query = signing.delete_body([self.prefix + key for key in keys]), {"delete": ""}
@@ -279,7 +282,7 @@ class Stratum:
         if not self.pattern.waits_together:
             time.sleep(seconds)
             return
-        with self.waiting:  # the tool waits in the thread that moves all bytes
+        with self.waiting:  # the tool waits in the thread that transfers all bytes
             time.sleep(seconds)
 
     def close(self) -> None:
@@ -288,7 +291,7 @@ class Stratum:
 
 
 class ObstoreStratum(Stratum):
-    """A stratum by the library obstore, with the keys in the environment."""
+    """A stratum with the library obstore, which uses the keys in the environment."""
 
     def __init__(self, *given: Any):
         super().__init__(*given)
@@ -297,7 +300,8 @@ class ObstoreStratum(Stratum):
         self.library = obstore
         self.store, self.several = (
             s3_clients.store(self.endpoint, self.bucket, {"timeout": f"{TIMEOUT_S:g}s"}, disable_bulk_delete=single)
-            for single in (True, False)  # by default it deletes even one object by the request for several
+            # by default, the library deletes even one object by the request for several objects
+            for single in (True, False)
         )
 
     def _send(self, op: str, keys: Sequence[str], worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:

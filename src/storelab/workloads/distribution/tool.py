@@ -1,13 +1,13 @@
-"""Engine `cvmfs` of `publish`: CernVM-FS's own publishing tool, `cvmfs_swissknife`, on folder trees without a mount.
+"""Engine `cvmfs` of `publish`: `cvmfs_swissknife`, the publishing tool of CernVM-FS, on folder trees without a mount.
 
-`Runner` runs the program. The program always keeps a database of statistics in /var/spool/cvmfs and reads settings from
-/etc/cvmfs. It therefore runs in a mount namespace with scratch folders in these places, and nothing of this machine is
-written or read. The keys of the store are in memory only. A repository has a master key, which signs the whitelist, and
-a certificate with a key, which signs the manifest. Both are made for one attempt.
+`Runner` runs the program. The program always writes a database of statistics in /var/spool/cvmfs, and reads settings
+from /etc/cvmfs. It therefore runs in a mount namespace with scratch folders in these places, so that files of this host
+are neither written nor read. The keys of the store are only in memory. A repository has a master key, which signs the
+whitelist, and a certificate with a key, which signs the manifest. Both are made for one attempt.
 
-`Repository` makes a repository and publishes to it: `create`, `upload`, then `sync` and `sign` for each day, as
-`cvmfs_server mkfs` and `publish` call the program, except for the mount. The tree of a day replaces the union, and a
-tree of names replaces the previous state.
+`Repository` makes a repository and publishes to it: `create`, `upload`, then `sync` and `sign` for each day. It calls
+the program like `cvmfs_server mkfs` and `publish`, except for the mount. The tree of a day replaces the union file
+system, and a tree of names replaces the previous state.
 
 The program compresses, hashes and uploads in one step. The time of a day therefore includes its preparation, and
 `prepare_ns` is null.
@@ -45,25 +45,25 @@ from storelab.workloads.distribution.stratum import WAITS, Failed, OutOfTime, St
 
 NAME = "cvmfs_swissknife"
 PLACE = "engine cvmfs"
-# $1: a folder in place of /var/spool; $2: an empty one in place of /etc/cvmfs, if it exists; $3: mount point of a tmpfs
-# that is private and ends with the namespace; $4: file descriptor of the content of its `s3.conf`; $5: the program. Its
-# watchdog leaves a file in /tmp when it is killed. /tmp is therefore replaced, unless one of these paths is in it.
+# $1: a folder in place of /var/spool; $2: an empty folder in place of /etc/cvmfs, if that exists; $3: mount point of a
+# private tmpfs, which ends with the namespace; $4: file descriptor of the content of its `s3.conf`; $5: the program.
+# When its watchdog is killed, a file remains in /tmp. /tmp is therefore replaced, unless one of these paths is in it.
 _INSIDE = """
 umask 077 && mount --bind "$1" /var/spool && { [ ! -d /etc/cvmfs ] || mount --bind "$2" /etc/cvmfs; } &&
 mount -t tmpfs -o mode=0700,size=1m tmpfs "$3" && cat "/proc/self/fd/$4" > "$3/s3.conf" &&
 case "$3:$5" in /tmp/*|*:/tmp/*) ;; *) mount -t tmpfs -o mode=1777 tmpfs /tmp ;; esac && shift 4 && exec "$@"
 """
-_HIDDEN = ("AWS_", "STORELAB_")  # prefixes of variables that the program must not see
+_HIDDEN = ("AWS_", "STORELAB_")  # prefixes of environment variables that the program must not see
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-_OUTPUT_BYTES = 4000  # of the end of its output
+_OUTPUT_BYTES = 4000  # number of bytes at the end of its output that are read
 STATISTICS = ("-+", "stats")  # switch that prints its counters at the end
 
 
 def binary() -> Path:
-    """Return the path of the program. Raises UserError if it is missing, does not run, or cannot have a namespace."""
+    """Return the path of the program. Raises UserError if it is missing, does not run, or cannot use a namespace."""
     found = shutil.which(NAME)
     if found is None:
-        hint = "install cvmfs-server from CernVM-FS's own packages (docs/distribution.md), or sweep engine wire"
+        hint = "install cvmfs-server from the packages of CernVM-FS (docs/distribution.md), or use the engine wire"
         raise UserError(PLACE, f"{NAME} is not installed: it is not in PATH", hint)
     program_version(Path(found))
     done = processes.run_command([*_namespace_prefix(), "true"])
@@ -88,15 +88,30 @@ def _namespace_prefix() -> tuple[str, ...]:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the program inherits: none with a key, and no proxy."""
+    """Return the environment variables that the program inherits, without keys and proxies."""
     return {k: v for k, v in environ.items() if not k.startswith(_HIDDEN) and k.lower() not in _PROXIES}
 
 
 class Runner:
     """A runner of commands of the program, one after the other, until a deadline.
 
-    deadline_ns: of `time.time_ns`; None: one minute for each command. folder: its own folder on tmpfs; config: file
-    descriptor of the settings that the program finds at `s3_conf`; hidden: words that are removed from messages.
+    Parameters
+    ----------
+    path
+        Path of the program.
+    folder
+        A folder on tmpfs that only this runner uses.
+    repository
+        Name of the repository.
+    config
+        File descriptor of the settings, which the program finds at `s3_conf`.
+    hidden
+        Words that are removed from messages.
+
+    Attributes
+    ----------
+    deadline_ns
+        Deadline in the time of `time.time_ns`; None: one minute for each command.
     """
 
     LONGEST_S = 60.0
@@ -111,12 +126,12 @@ class Runner:
         self.deadline_ns: int | None = None
 
     def command(self, *words: str | Path) -> list[str]:
-        """Return the whole command line; it contains no secrets."""
+        """Return the complete command line. It contains no secrets."""
         inside = ["sh", "-c", _INSIDE, "sh", self.spool, self.empty, self.private, self.config]
         return [str(word) for word in (*_namespace_prefix(), *inside, self.path, *words)]
 
     def run(self, *words: str | Path) -> Counter[str]:
-        """Run a command and return its counters. Raises Failed, OutOfTime, after all its processes have ended."""
+        """Run a command, and return its counters. Raises Failed or OutOfTime after all its processes have ended."""
         left_s = self.LONGEST_S if self.deadline_ns is None else (self.deadline_ns - time.time_ns()) / 1e9
         if left_s <= 0:
             raise OutOfTime
@@ -146,7 +161,7 @@ class Runner:
         return counters(out.read_text(errors="replace"))
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill all its processes; its watchdog ends with them."""
+        """Kill all processes of a command. The watchdog ends with them."""
         if process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -160,20 +175,20 @@ class Runner:
 
 
 def counters(text: str) -> Counter[str]:
-    """Return the counters from lines like `publish.n_chunks_added|12|Number of new chunks added`, by name."""
+    """Return the counters by name, from lines like `publish.n_chunks_added|12|Number of new chunks added`."""
     found = (line.split("|", 2) for line in text.splitlines())
     return Counter({w[0]: int(w[1]) for w in found if len(w) == 3 and w[1].lstrip("-").isdigit()})
 
 
-VALID = timedelta(days=30)  # of whitelist and certificate
+VALID = timedelta(days=30)  # validity of whitelist and certificate
 BITS = 2048
-_PLAIN = re.compile(r"[A-Za-z0-9/+=_.-]+")  # a shell reads the settings, and prints them again without quotes
+_PLAIN = re.compile(r"[A-Za-z0-9/+=_.-]+")  # a shell reads the settings, and prints them without quotes
 _INSTEAD = "sweep engine wire"
 
 
 @dataclass(frozen=True)
 class Made:
-    """The files with a repository's own keys: public part of the master key, certificate, its key, signed whitelist."""
+    """The files with the keys of a repository: public master key, certificate, its key, and signed whitelist."""
 
     public: Path
     certificate: Path
@@ -182,17 +197,17 @@ class Made:
 
 
 def settings(endpoint: Endpoint, bucket: Bucket, keys: Credentials | None, workers: int) -> dict[str, str]:
-    """Return the settings for `s3.conf`. All others have the program's defaults (HEAD before PUT, x-amz-acl, retries).
+    """Return the settings for `s3.conf`. Other settings have the program's defaults.
 
-    Raises UserError if the program cannot use the store.
+    The defaults include HEAD before PUT, x-amz-acl, and retries. Raises UserError if the program cannot use the store.
     """
     if keys is None:
-        raise UserError(PLACE, "the store has no keys, and cvmfs_swissknife signs every upload", _INSTEAD)
+        raise UserError(PLACE, "the store has no keys, but cvmfs_swissknife signs every upload", _INSTEAD)
     if keys.session_token:
-        raise UserError(PLACE, "cvmfs_swissknife takes no session token", f"use permanent keys, or {_INSTEAD}")
+        raise UserError(PLACE, "cvmfs_swissknife does not support session tokens", f"use permanent keys, or {_INSTEAD}")
     parts = urlsplit(endpoint.url)
     if parts.scheme != "http" or parts.path.strip("/") or parts.hostname is None or ":" in parts.hostname:
-        problem = f"cvmfs_swissknife needs HTTP here, to a name or an IPv4 address, instead of {endpoint.url}"
+        problem = f"cvmfs_swissknife needs HTTP and a host name or an IPv4 address instead of {endpoint.url}"
         raise UserError(PLACE, problem, _INSTEAD)
     values = {
         "CVMFS_S3_HOST": parts.hostname,
@@ -201,7 +216,7 @@ def settings(endpoint: Endpoint, bucket: Bucket, keys: Credentials | None, worke
         "CVMFS_S3_SECRET_KEY": keys.secret_key,
         "CVMFS_S3_BUCKET": bucket.name,
         "CVMFS_S3_DNS_BUCKETS": "false",
-        "CVMFS_S3_REGION": endpoint.region,  # this selects signatures of version 4
+        "CVMFS_S3_REGION": endpoint.region,  # selects signatures of version 4
         "CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS": str(workers),
     }
     if odd := [name for name, value in values.items() if not _PLAIN.fullmatch(value)]:
@@ -218,7 +233,7 @@ def in_memory(values: Mapping[str, str]) -> int:
 
 
 def make_keys(folder: Path, repository: str, now: datetime | None = None) -> Made:
-    """Make new keys and the whitelist of a repository in an empty folder, readable only by this user."""
+    """Make new keys and the whitelist of a repository in an empty folder. Only this user can read them."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -255,10 +270,10 @@ def _certificate(key: Any, repository: str, now: datetime) -> Any:
 
 
 def whitelist(repository: str, certificate: bytes, now: datetime, master: Any) -> bytes:
-    """Return the whitelist: time of creation, expiry, repository, fingerprint of the certificate (DER), and signature.
+    """Return the whitelist: creation time, expiry, repository, fingerprint of the certificate (DER), and signature.
 
-    master: the private numbers of an RSA key. It signs the SHA-1, as 40 characters, without naming a hash (PKCS #1,
-    type 1).
+    master: the private numbers of an RSA key. It signs the SHA-1 as 40 characters, without naming a hash (PKCS #1, type
+    1).
     """
     stamps = (f"{at:%Y%m%d%H%M%S}" for at in (now, now + VALID))
     finger = hashlib.sha1(certificate).hexdigest().upper()
@@ -277,7 +292,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 _SEPARATORS = ",@:"  # characters at which the program splits lists
-# Counters of the program. A chunk is an object of data; whole files count too.
+# Counters of the program. A chunk is an object with data; whole files count too.
 CHUNKS, DUPLICATES, CATALOGS = "publish.n_chunks_added", "publish.n_chunks_duplicated", "publish.n_catalogs_added"
 BYTES, CATALOG_BYTES = "publish.sz_uploaded_bytes", "publish.sz_uploaded_catalog_bytes"
 GETS, GOT_BYTES = "download.n_requests", "download.sz_transferred_bytes"
@@ -286,7 +301,7 @@ GETS, GOT_BYTES = "download.n_requests", "download.sz_transferred_bytes"
 class Repository:
     """One repository, below a prefix of a bucket.
 
-    url: publicly readable address; alias: prefix of its keys. The folder of the runner is on tmpfs.
+    url: its publicly readable address; alias: the prefix of its keys. The folder of the runner is on tmpfs.
     """
 
     def __init__(self, runner: Runner, settings: Settings, url: str, alias: str, trees: Trees):
@@ -294,17 +309,17 @@ class Repository:
         self.folder = runner.folder
         if set(str(self.folder)) & set(_SEPARATORS):
             problem = f"cvmfs_swissknife cannot use a folder with one of {' '.join(_SEPARATORS)} in its name"
-            raise UserError("config.yaml: scratch", problem, "name another tmpfs")
+            raise UserError("config.yaml: scratch", problem, "set another folder on tmpfs")
         for name in ("temporary", "keys"):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
         self.temporary, self.manifest = self.folder / "temporary", self.folder / "manifest"
         self.checksum = self.folder / "reflog.chksum"
         self.upstream = f"S3,{self.temporary},{alias}@{runner.s3_conf}"
         self.keys = make_keys(self.folder / "keys", settings.repository)
-        self.root = ""  # catalog named by the manifest in the store
+        self.root = ""  # catalog that the manifest in the store names
 
     def make(self) -> Counter[str]:
-        """Make an empty repository with its whitelist; return the program's counters."""
+        """Make an empty repository with its whitelist, and return the program's counters."""
         name = self.settings.repository
         where = ("-o", self.manifest, "-t", self.temporary, "-r", self.upstream)
         spent = self.runner.run("create", *where, "-n", name, "-R", self.checksum, "-z")
@@ -312,9 +327,9 @@ class Repository:
         return spent + self._signed()
 
     def publish(self, day: int) -> Counter[str]:
-        """Publish `trees.changed` as the revision `day`, and make the repository first if needed.
+        """Publish `trees.changed` as the revision `day`. Make the repository first if necessary.
 
-        Returns the program's counters. Raises Failed, OutOfTime; the store then has the manifest of the previous day.
+        Returns the program's counters. Raises Failed or OutOfTime; the store then has the manifest of the previous day.
         """
         spent = Counter[str]() if self.root else self.make()
         cut = self.settings.chunks
@@ -330,7 +345,8 @@ class Repository:
     def _signed(self) -> Counter[str]:
         """Sign and upload the manifest, after the reflog."""
         lines = self.manifest.read_text().splitlines()
-        root = next(line[1:41] for line in lines if line.startswith("C"))  # as the manifest names it, not signed yet
+        # root in the manifest, which is not signed yet
+        root = next(line[1:41] for line in lines if line.startswith("C"))
         spent = self.runner.run(
             *("sign", "-m", self.manifest, "-u", self.url, "-r", self.upstream, "-t", self.temporary, "-g"),
             *("-n", self.settings.repository, "-R", self.checksum),
@@ -353,7 +369,7 @@ class ToolClient(PublishClient):
         super().__init__(job)
         names = ("op", "object", "count", "bytes", "end_ns", "status", "error")
         self.ops: dict[str, list[Any]] = {name: [] for name in names}
-        self.spent: Counter[str] | None = None  # the program's counters of this day; None: it reported nothing
+        self.spent: Counter[str] | None = None  # the program's counters of this day; None if it reported nothing
         self.stored = self.bytes = self.gets = 0  # sums over all days
         self.messages: dict[str, str] = {}
         self.guard = Guard(job.limits, self.axes["clients"])
@@ -379,7 +395,7 @@ class ToolClient(PublishClient):
         super().run(start_ns, deadline_ns)
 
     def one_day(self, n: int) -> bool:
-        """Write the tree of a day and publish it, with days that failed before; return False after the deadline."""
+        """Write the tree of a day, and publish it with days that failed before. Return False after the deadline."""
         facts, self.spent = self.trees.add(n), None
         columns = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"]}
         state = self.tried(n, 0, [], partial(self._publish, n), columns)
@@ -388,9 +404,9 @@ class ToolClient(PublishClient):
         return state != CUT
 
     def _publish(self, n: int) -> int:
-        """Publish a day, keep the program's counters, and check the limits; return the number of its objects.
+        """Publish a day, keep the program's counters, check the limits, and return the number of its objects.
 
-        The limits are checked too late for this day, and apply to the next one.
+        The limits are checked too late for this day. They apply to the next day.
         """
         try:
             self.spent = self.repository.publish(n)
@@ -407,16 +423,16 @@ class ToolClient(PublishClient):
         return stored + (counted["skipped"] or 0) + UNCOUNTED_OBJECTS
 
     def _keep(self, op: str, count: int, size: int, end: int) -> None:
-        """Keep a bin of a whole day, whose operations were not timed individually."""
+        """Add a bin for a whole day, whose operations were not timed individually."""
         for name, value in {"op": op, "count": count, "bytes": size, "end_ns": end, "status": 0}.items():
             self.ops[name].append(value)
         for name in ("object", "error"):
             self.ops[name].append(None)
 
     def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
-        """Return the program's counts: uploads of data, chunks and catalogs, existing objects, downloads.
+        """Return the program's counts: uploads of data, chunks and catalogs, existing objects, and downloads.
 
-        It counts no HEADs, retries and failures, and nothing if it fails.
+        The program does not count HEAD requests, retries and failures. It reports no counts if it fails.
         """
         out: dict[str, int | None] = dict.fromkeys(COUNTED)
         if (spent := self.spent) is not None:

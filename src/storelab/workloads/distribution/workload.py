@@ -1,8 +1,8 @@
-"""Workloads of the distribution of software: `publish`, `replicate`, `collect_garbage` and `launch`.
+"""Workloads for the distribution of software: `publish`, `replicate`, `collect_garbage` and `launch`.
 
-A nightly release is published day by day to stratum 0 and copied to stratum 1 on another store (experiment 14 of the
+A nightly release is published day by day to stratum 0, and copied to stratum 1 on another store (experiment 14 of the
 evaluations, figure 15 of J. Phys. Conf. Ser. 664 022001). Objects that only older days need are found and deleted while
-other roles upload (experiment 15, figure 16). Clients start an application from a repository repeatedly, optionally
+other roles upload (experiment 15, figure 16). Clients repeatedly start an application from a repository, optionally
 through a cache.
 """
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.workloads.distribution.served import Opened
     from storelab.workloads.distribution.squid import Squid
 
-TOOL = "cvmfs"  # engine: the real tool
-TRIAL = ".cvmfstrial"  # object that exists only during the test for public read access
+TOOL = "cvmfs"  # engine with the real tool
+TRIAL = ".cvmfstrial"  # object that exists only during the test of public read access
 LEVEL = 6  # zlib level of the tool, which cannot be changed
 MAX_LISTED = 60_000  # maximum number of files of all applications in the job
 LOCAL = "local"  # kind of a launcher
@@ -43,12 +43,12 @@ LOCAL = "local"  # kind of a launcher
 class Attempt:
     """The open resources of an attempt until `cleanup`, and its findings."""
 
-    opened: "Opened | None" = None  # its repository, publicly readable
+    opened: "Opened | None" = None  # its repository, while it is publicly readable
     cache: "Squid | None" = None
     cache_counts: dict[str, Any] = field(default_factory=dict)
     zero: Store | None = None  # its stratum 0
     staged: "Staged | None" = None  # content before the collection
-    collection: dict[str, Any] | None = None  # observations afterwards
+    collection: dict[str, Any] | None = None  # observations after the collection
 
 
 _attempts: dict[str, Attempt] = {}
@@ -59,16 +59,16 @@ def _attempt(job: GangJob) -> Attempt:
 
 
 def _refuse_days(point: Point) -> None:
-    """Raise UserError if a point asks for more days than the release has."""
+    """Raise UserError if a point uses more days than the release has."""
     from storelab.core.campaign.release import Release
 
     days, most = point.axes["days"], Release.model_validate(point.fixed["release"]).all_days
-    hint = "ask for fewer, or raise `release.days`"
-    refuse(point, ("days", days > most, f"{days} days are more than the {most} of the release", hint))
+    hint = "set fewer days, or increase `release.days`"
+    refuse(point, ("days", days > most, f"{days} days are more than the {most} days of the release", hint))
 
 
 class Distribution(Workload):
-    """The base of workloads that publish a repository or read from one."""
+    """The base class of workloads that publish a repository or read from one."""
 
     def cleanup(self, job: GangJob) -> None:
         """Stop the cache, and end public access to the repository."""
@@ -76,20 +76,23 @@ class Distribution(Workload):
         if attempt.cache:
             attempt.cache.stop()
         if attempt.opened:
-            with suppress(MeasurementFailed):  # a store that is down cannot be closed
+            with suppress(MeasurementFailed):  # the policy cannot be removed if the store is down
                 attempt.opened.close()
 
 
 class Publish(Distribution):
     """The workload in which one publisher adds the days of a release to a repository."""
 
-    number = 0  # stratum in the point's store
+    number = 0  # number of the stratum in the point's store
 
     def one_release(self, point: Point) -> None:
-        """Raise UserError for more days than the release has, or for several clients."""
+        """Raise UserError if the point has more days than the release, or several clients."""
         _refuse_days(point)
-        clients, hint = point.axes["clients"], "leave the axis out; `workers` are its connections"
-        refuse(point, ("clients", clients > 1, f"{clients} clients, but a repository has one publisher", hint))
+        clients, hint = point.axes["clients"], "remove this axis; `workers` sets the number of connections"
+        refuse(
+            point,
+            ("clients", clients > 1, f"{clients} clients are too many: a repository has only one publisher", hint),
+        )
 
     def validate(self, point: Point) -> None:
         given = point.axes
@@ -101,31 +104,43 @@ class Publish(Distribution):
         self.one_release(point)
         default_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
         problem = "obstore signs requests itself, and sends no x-amz-acl"
-        refuse(point, ("engine", default_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
+        refuse(
+            point, ("engine", default_way, problem, "use the engine `wire`, or the pattern `tuned` without `expired`")
+        )
         if given["engine"] == TOOL:
             self.by_the_tool(point)
         most = PATTERNS[given["pattern"]].most
         problem = f"{given['workers']} connections, but pattern {given['pattern']} has at most {most}"
-        refuse(point, ("workers", bool(most and given["workers"] > most), problem, "sweep fewer, or pattern `tuned`"))
+        refuse(
+            point, ("workers", bool(most and given["workers"] > most), problem, "set fewer, or use the pattern `tuned`")
+        )
 
     def by_the_tool(self, point: Point) -> None:
         """Raise UserError for values that the real tool does not support."""
         given = point.axes
         refuse(
             point,
-            ("pattern", given["pattern"] != CVMFS, "cvmfs_swissknife has only one pattern", "sweep pattern `cvmfs`"),
-            ("expired", given["expired"] != NOWHERE, "cvmfs_swissknife signs with today's date", "sweep engine `wire`"),
-            ("scheme", given["scheme"] == "https", "cvmfs_swissknife uses HTTP here", "sweep scheme http"),
+            ("pattern", given["pattern"] != CVMFS, "cvmfs_swissknife has only one pattern", "use the pattern `cvmfs`"),
+            (
+                "expired",
+                given["expired"] != NOWHERE,
+                "cvmfs_swissknife signs with today's date",
+                "use the engine `wire`",
+            ),
+            ("scheme", given["scheme"] == "https", "cvmfs_swissknife uses HTTP here", "set the scheme to http"),
         )
         if (level := point.fixed["release"]["zlib_level"]) != LEVEL:
             problem = f"{level}, but cvmfs_swissknife compresses at level {LEVEL}"
-            raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
+            raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or use the engine `wire`")
 
     def expected_objects(self, point: Point, attempt: str) -> list[Made]:
         return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MAX_BYTES)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the bucket. The real tool reads without a signature, so the attempt's prefix is made public for it."""
+        """Make the bucket.
+
+        The real tool reads without a signature, so the prefix of the attempt is made public for it.
+        """
         places = job.buckets
         buckets.prepare(config, store, places)
         if point.axes["engine"] != TOOL:
@@ -144,7 +159,7 @@ class Publish(Distribution):
         job.extra = {"url": opened.url}
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Read again all objects that the manifest needs, and all acknowledged objects."""
+        """Check that all objects that the manifest needs, and all acknowledged objects, can be read."""
         return [self._proof(store, job.buckets[0], point, job, folder, self.number)]
 
     def _proof(
@@ -164,7 +179,7 @@ class Publish(Distribution):
 
 
 class Replicate(Publish):
-    """The workload that copies a published repository from one store (stratum 0) to another one (stratum 1)."""
+    """The workload that copies a published repository from one store (stratum 0) to another store (stratum 1)."""
 
     number = 1
 
@@ -176,12 +191,12 @@ class Replicate(Publish):
         zero, both = self.second_store(point), f"both strata are on {point.store}"
         refuse(
             point,
-            ("stratum0", not zero, "no store to replicate from is named", "set another one of `stores`"),
-            ("stratum0", zero == point.store, both, "name another store, or leave this one out"),
+            ("stratum0", not zero, "the store to replicate from is not set", "set it to another store of `stores`"),
+            ("stratum0", zero == point.store, both, "set another store, or remove this one from the sweep"),
         )
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make a bucket on stratum 0 too; the objects that will be written there are noted first."""
+        """Make a bucket on stratum 0 too. The objects that will be written there are recorded first."""
         from storelab.core.campaign.release import a_day
         from storelab.stores import all_stores
         from storelab.workloads.staging import left_over, stage, written
@@ -197,13 +212,13 @@ class Replicate(Publish):
         job.extra = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Read both strata again."""
+        """Check that both strata can be read."""
         place, zero = Bucket(**job.extra["stratum0"]["bucket"]), _attempt(job).zero
         assert zero is not None
         return [self._proof(zero, place, point, job, folder, 0), *super().after(store, point, job, folder)]
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
-        """Return `stratum0`: a description of the second store, in the format of `store` in the record."""
+        """Return `stratum0`, a description of the second store in the format of `store` in the record."""
         zero = _attempt(job).zero
         assert zero is not None
         facts = {"name": zero.name, "kind": zero.settings.kind, "version": zero.version()}
@@ -219,18 +234,23 @@ class CollectGarbage(Publish):
         keep, batch, untuned = given["keep"], given["batch"], given["pattern"] != TUNED
         many = f"{batch} objects are more than one request may delete"
         one = f"{batch} objects per request, but pattern {given['pattern']} deletes one per request"
-        none = f"{keep} of {given['days']} days are kept: nothing is garbage"
+        none = f"{keep} of {given['days']} days are kept, so there is no garbage"
         obstore = given["engine"] == "obstore"
         refuse(
             point,
-            ("keep", keep >= given["days"], none, "keep fewer, or publish more `days`"),
-            ("batch", batch > MAX_BATCH, many, f"at most {MAX_BATCH}"),
-            ("batch", batch > 1 and untuned, one, f"sweep pattern `{TUNED}`, or a batch of 1"),
-            ("engine", obstore and untuned, "obstore sends no x-amz-acl", f"sweep `wire`, or pattern `{TUNED}`"),
+            ("keep", keep >= given["days"], none, "keep fewer days, or set more `days`"),
+            ("batch", batch > MAX_BATCH, many, f"set at most {MAX_BATCH}"),
+            ("batch", batch > 1 and untuned, one, f"use the pattern `{TUNED}`, or a batch of 1"),
+            (
+                "engine",
+                obstore and untuned,
+                "obstore sends no x-amz-acl",
+                f"use the engine `wire`, or the pattern `{TUNED}`",
+            ),
         )
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Publish the days, which is not measured. Raises UserError if the store cannot delete."""
+        """Publish the days, which is not measured. Raises UserError if objects in the store cannot be deleted."""
         from storelab.core.campaign.release import Release
         from storelab.host import scratch
         from storelab.workloads.distribution import garbage
@@ -245,7 +265,7 @@ class CollectGarbage(Publish):
         _attempt(job).staged = garbage.stage_days(store, bucket, prefix, settings, days, keep, folder, note)
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Check that all live objects are there and undamaged, and that all dead ones are gone."""
+        """Check that all live objects exist and are undamaged, and that no dead object exists."""
         from storelab.workloads.distribution import proof
 
         bucket, prefix, attempt = job.buckets[0], put_prefix(job.attempt), _attempt(job)
@@ -260,7 +280,7 @@ class CollectGarbage(Publish):
         return checks
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
-        """Return `collection`: counts of live and dead objects, and the findings about them."""
+        """Return `collection`: the counts of live and dead objects, and the findings about them."""
         return {"collection": _attempt(job).collection}
 
 
@@ -268,15 +288,15 @@ def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> 
     """Raise UserError if an uploaded object cannot be deleted."""
     access, key = store.access(bucket.account), f"{bucket.prefix}{prefix}{repository}/.cvmfspublished"
     access.write(bucket.name, key, b"to be deleted")
-    reason = "the object is still there"
+    reason = "the object still exists"
     try:
         access.delete(bucket.name, [key])
         if access.read(bucket.name, key) is None:
             return
     except (AccessRefused, MeasurementFailed, UserError) as error:
         reason = str(error) or "403"
-    problem = f"cannot delete objects, and the workload collects garbage there ({reason})"
-    raise UserError(f"stores.{store.name}", problem, "leave the sweep out, or the store")
+    problem = f"objects cannot be deleted, but the workload collects garbage in this store ({reason})"
+    raise UserError(f"stores.{store.name}", problem, "remove the sweep, or remove the store from it")
 
 
 class Launch(Distribution):
@@ -290,7 +310,7 @@ class Launch(Distribution):
         files = given["applications"] * given["start_files"] * launch.MAX_FILES_RATIO
         many = f"{given['applications']} applications of {given['start_files']} files are too many for a job"
         secret = given["http_cache"] == SQUID and given["scheme"] == "https"
-        hint = "sweep scheme http, or http_cache none"
+        hint = "set scheme to http, or http_cache to none"
         refuse(
             point,
             (
@@ -309,13 +329,13 @@ class Launch(Distribution):
             squid.installed(f"sweeps.{point.sweep}.axes.http_cache")
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Stage the repository and make it public; choose the applications; start an empty cache in front of it."""
+        """Stage the repository, make it public, choose the applications, and start an empty cache if requested."""
         from storelab.workloads.distribution import launch, proof, served, squid
 
         given, release = point.axes, point.fixed["release"]
         elsewhere = given["http_cache"] == SQUID and config.launcher.kind != LOCAL
-        problem = "the cache listens on this host only, and clients run on other nodes"
-        refuse(point, ("http_cache", elsewhere, problem, "use launcher local, or http_cache none"))
+        problem = "the cache is only accessible on this host, but the clients run on other nodes"
+        refuse(point, ("http_cache", elsewhere, problem, "use the launcher local, or set http_cache to none"))
         at = served.ensure(config, store, release, given["days"])
         fetch = proof.reader(store.access(at.bucket.account), at.bucket, at.prefix)
         chosen = []
@@ -325,7 +345,7 @@ class Launch(Distribution):
                     launch.choose(at.root, fetch, at.repository, release["seed"], number, given["start_files"])
                 )
         except LookupError as error:
-            refuse(point, ("days", True, str(error), "publish a tree with files"))
+            refuse(point, ("days", True, str(error), "use a release with files"))
         trial, attempt = f"{at.repository}/{names.MANIFEST}", _attempt(job)
         attempt.opened = served.Opened(store, store.endpoints(1)[0], at.bucket, at.prefix, trial)
         if given["http_cache"] == SQUID:
@@ -344,7 +364,7 @@ class Launch(Distribution):
             return []
         attempt.cache_counts = counts = attempt.cache.record()
         statuses = records.read_table(sorted(folder.glob("ops.*.parquet")), ["status"])["status"].to_pylist()
-        sent = sum(status is not None and status > 0 for status in statuses)  # requests that were answered
+        sent = sum(status is not None and status > 0 for status in statuses)  # number of requests that were answered
         counted = f"{sent} requests sent, {counts['requests']} counted by the cache, {counts['hits']} of them hits"
         return [asdict(Check("through the cache", counts["requests"] >= sent, counted))]
 
@@ -368,12 +388,13 @@ PUBLISH = Publish(
         axes.engine(
             "publish",
             "wire",
-            "What sends requests: `wire`, plain signed S3 requests; `obstore`, with less CPU; `cvmfs`, the real tool.",
+            "Program or library that sends requests: `wire`: plain signed S3 requests; `obstore`: less "
+            "CPU; `cvmfs`: the real tool.",
         ),
         *_AXES,
         *axes.DEPLOYMENT,
     ),
-    "A nightly release of software (`release`), published day by day as CernVM-FS does it.",
+    "Publication of a nightly software release (`release`) day by day, as in CernVM-FS.",
     direction="write",
     needs=("release",),
     finishes=True,
@@ -381,12 +402,12 @@ PUBLISH = Publish(
 REPLICATE = Replicate(
     "replicate",
     (
-        axes.engine("replicate", "wire", "What sends the requests: plain signed S3 requests."),
+        axes.engine("replicate", "wire", "Program or library that sends requests: plain signed S3 requests."),
         axes.STRATUM0,
         *_AXES,
         *axes.DEPLOYMENT,
     ),
-    "Like `publish`, to a second store, and copied from there day by day, by manifest and catalogs.",
+    "Publication to a second store, and replication from there day by day, by manifest and catalogs.",
     direction="write",
     needs=("release",),
     finishes=True,
@@ -394,19 +415,25 @@ REPLICATE = Replicate(
 COLLECT_GARBAGE = CollectGarbage(
     "collect_garbage",
     (
-        axes.engine("collect_garbage", "wire", "What sends the requests: plain signed S3, or obstore, with less CPU."),
+        axes.engine(
+            "collect_garbage",
+            "wire",
+            "Program or library that sends requests: plain signed S3 requests, or obstore with less CPU.",
+        ),
         replace(
             axes.PATTERN,
             help="`cvmfs`: x-amz-acl on every request, and a retry delays all others; `tuned`: neither.",
         ),
-        replace(axes.DAYS, help="Number of days of the release that are published before, which is not measured."),
+        replace(axes.DAYS, help="Number of days of the release that are published before the measurement."),
         axes.KEEP,
-        replace(axes.BATCH, help="1: one DELETE per object; more: one DeleteObjects request per this many objects."),
+        replace(
+            axes.BATCH, help="1: one DELETE per object; more: one DeleteObjects request for this number of objects."
+        ),
         replace(axes.CLIENTS, help="A repository has one collector: 1."),
         replace(axes.WORKERS, default=400, help="Requests in flight, each over its own connection."),
         *axes.DEPLOYMENT,
     ),
-    "Deletion of objects that only older days of a release need, as in CernVM-FS; the days are published before.",
+    "Deletion of objects that only older days of a release need, as in CernVM-FS.",
     direction="write",
     needs=("release",),
     finishes=True,
@@ -414,14 +441,18 @@ COLLECT_GARBAGE = CollectGarbage(
 LAUNCH = Launch(
     "launch",
     (
-        axes.engine("launch", "wire", "What sends the requests: plain unsigned GETs."),
+        axes.engine("launch", "wire", "Program or library that sends requests: plain unsigned GET requests."),
         replace(axes.DAYS, default=1, help="Number of days after which the release is read."),
         axes.START_FILES,
         axes.APPLICATIONS,
         axes.CLIENT_CACHE,
         axes.HTTP_CACHE,
         axes.CLIENTS,
-        replace(axes.WORKERS, default=1, help="GETs of files that a start has in flight; CernVM-FS uses 1."),
+        replace(
+            axes.WORKERS,
+            default=1,
+            help="Number of GET requests of files that a start has in flight; CernVM-FS uses 1.",
+        ),
         *axes.DEPLOYMENT,
     ),
     "Repeated starts of an application from a published release: manifest, catalogs, files; cold or warm, with or "

@@ -1,4 +1,4 @@
-"""`probe`: the capabilities of a store. One module of questions per protocol, asked one after another.
+"""`probe`: find the capabilities of a store.
 
-May import: what `workloads` may.
+Each protocol has a module of questions, which are asked one after another.
 """

@@ -1,6 +1,6 @@
-"""Answers to questions about a store, and how they are asked: one after another; no error ends the probe.
+"""Ask questions about a store, one after another, and represent the answers. No error ends the probe.
 
-The answers are defined in `stores/base.py`.
+The possible answers are defined in `stores/base.py`.
 """
 
 import http.client
@@ -17,9 +17,16 @@ TIME_IS_UP = "the point's duration ended before"
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer. answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`.
+    """An answer. It contains no secrets.
 
-    It contains no secrets.
+    Attributes
+    ----------
+    answer
+        One of ANSWERS.
+    evidence
+        One line that a reader can check.
+    detail
+        Facts for `run.json`.
     """
 
     answer: str
@@ -28,7 +35,7 @@ class Answer:
 
 
 class Refuted(Exception):
-    """The store does not support it; the message is the evidence."""
+    """The store does not support it. The message is the evidence."""
 
     answer = NO
 
@@ -40,7 +47,7 @@ class Otherwise(Refuted):
 
 
 class NotTried(Refuted):
-    """The question could not be asked, or only a part of it."""
+    """The question, or a part of it, could not be asked."""
 
     answer = NOT_TRIED
 
@@ -52,26 +59,26 @@ def demand(holds: bool, evidence: str, error: type[Refuted] = Refuted) -> None:
 
 
 def confirm(evidence: str, **detail: Any) -> Answer:
-    """Return the answer that a function works. evidence: one line. detail: values for the record."""
+    """Return the answer that a function works. evidence: one line; detail: values for the record."""
     return Answer(YES, evidence, detail)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question: topic and name are its place in the table and never change; `ask` takes the context."""
+    """One question. Topic and name are its place in the table and never change. `ask` takes the context."""
 
     topic: str
     name: str
     ask: Callable[[Any], Answer]
 
 
-# The questions of a protocol by topic and name, in the order of asking.
+# The questions of a protocol by topic and name, in the order in which they are asked.
 Questions = dict[tuple[str, str], Callable[[Any], Answer]]
 
 
 @dataclass(frozen=True)
 class TimedAnswer:
-    """An answer with its place in the table and its time (UTC ns)."""
+    """An answer with its place in the table and its time (UTC in ns)."""
 
     topic: str
     check: str
@@ -83,7 +90,7 @@ class TimedAnswer:
 
 
 def ask_question(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) -> TimedAnswer:
-    """Ask one question. Any error becomes an answer; strings in `hide` are removed from the evidence."""
+    """Ask one question. Every error becomes an answer. Strings in `hide` are removed from the evidence."""
     begun = clock.now_ns()
     if begun >= deadline_ns:
         return TimedAnswer(check.topic, check.name, NOT_TRIED, TIME_IS_UP, begun, begun)
@@ -95,12 +102,12 @@ def ask_question(check: Check, context: Any, deadline_ns: int, hide: Iterable[st
         answer = Answer(NO, "no answer in time")
     except (OSError, http.client.HTTPException, ParseError) as error:
         answer = Answer(NO, f"{type(error).__name__}: {error}")
-    # A fault of the probe, or an unexpected answer: it shows nothing about the store.
+    # An error of the probe, or an unexpected answer, shows nothing about the store.
     except Exception as error:  # noqa: BLE001
         answer = Answer(ERROR, f"{type(error).__name__}: {error}")
     ended = clock.now_ns()
     if ended >= deadline_ns and answer.answer in (NO, ERROR):
-        answer = Answer(NOT_TRIED, TIME_IS_UP)  # may only have been cut off
+        answer = Answer(NOT_TRIED, TIME_IS_UP)  # the request was possibly interrupted
     evidence = " ".join(answer.evidence.split())[:400]
     for secret in filter(None, hide):
         evidence = evidence.replace(secret, "***")

@@ -1,10 +1,10 @@
-"""Questions that several HTTP protocols share: ranges, connections, and (S3 and WebDAV) names and conditions.
+"""Ask questions that several HTTP protocols share: ranges, connections, and (S3 and WebDAV) names and conditions.
 
-See RFC 9110, sections 13 and 14. Also the requests of davix for several ranges, if it is installed.
+See RFC 9110, sections 13 and 14. If davix is installed, its requests for several ranges are also tried.
 
-Answers to ranges are read to the last byte. Every part's offset, length and bytes are compared with the known object. A
-server that answers with the whole object, the first range only, or other bytes is recognised; none of these ever counts
-as an answer to a multi-range request.
+Answers to ranges are read to the last byte. The offset, length and bytes of every part are compared with the known
+object. The probe detects a server that answers with the whole object, with only the first range, or with other bytes.
+None of these counts as an answer to a multi-range request.
 """
 
 from bisect import bisect_right
@@ -31,15 +31,16 @@ RIGHT, FIRST, PARTIAL, WHOLE, ERROR, WRONG, MERGED = (
     "wrong bytes",
     "merged",
 )
-# Ignoring ranges is allowed and refusing them is correct. An answer that claims to be partial, but is not the requested
-# one, is neither.
+# A server may ignore ranges, and may reject them. An answer is only a fault if it claims to be partial but is not the
+# requested part.
 ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, PARTIAL: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
-MAX_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
+# maximum bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
+MAX_GAP = 128
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict. kind: one of the words above; evidence: the observation; `answer` for the table."""
+    """A verdict. kind: one of the words above; evidence: the observation; `answer` is the answer for the table."""
 
     kind: str
     evidence: str
@@ -50,7 +51,7 @@ class Verdict:
 
 
 def spread(count: int, size: int) -> list[Range]:
-    """Return `count` ranges of 20 to 79 bytes over an object of `size` bytes, ascending, too far apart to be merged."""
+    """Return `count` ranges of 20 to 79 bytes in an object of `size` bytes, ascending, too far apart to be merged."""
     step = size // count
     if step < 1000:
         raise ValueError(f"{count} ranges do not fit into {size} bytes")
@@ -58,7 +59,7 @@ def spread(count: int, size: int) -> list[Range]:
 
 
 def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]) -> Verdict:
-    """Judge the answer to a request for `ranges` of the object `data`. `headers`: names in lower case."""
+    """Judge the answer to a request for `ranges` of the object `data`. headers: with names in lower case."""
     seen = f"{status}, {len(body)} bytes"
     if status not in (200, 206):
         answer = f"{status} {error_code(body)}".strip()
@@ -80,7 +81,7 @@ def _single(
     seen: str, status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]
 ) -> Verdict:
     if body == data and not (len(ranges) == 1 and ranges[0] == (0, len(data) - 1) and status == 206):
-        return Verdict(WHOLE, f"{seen}, none of them left out", {"status": status})
+        return Verdict(WHOLE, f"{seen}: the whole object", {"status": status})
     place = content_range(headers.get("content-range"))
     if place is None:
         first, last = ranges[0]
@@ -123,13 +124,13 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
 
 
 def _near(got: Sequence[Range], first: int) -> list[Range]:
-    """Return the parts that can contain byte `first`: the last ones that begin at or before it."""
+    """Return the parts that can contain the byte `first`: the last parts that begin at or before it."""
     at = bisect_right(got, (first, 1 << 62))
     return list(got[max(0, at - 4) : at])
 
 
 MULTI = (2, 200, 1500)
-KEPT = 30  # requests of the keep-alive check
+KEPT = 30  # number of requests of the keep-alive check
 NAMES = (
     "with space",
     "plus+sign",
@@ -148,7 +149,7 @@ def _ask(c: OverHttp, value: str, ranges: list[Range]) -> Answer:
 
 
 def unsatisfiable(c: OverHttp) -> Answer:
-    """Check for 416 without data; the object's length is in `Content-Range: bytes */N`."""
+    """Check that the answer is 416 without data, with the object's length in `Content-Range: bytes */N`."""
     reply = c.get_ranges(f"bytes={SIZE + 10}-{SIZE + 20}")
     length = reply.headers.get("content-range", "")
     demand(reply.status != 200 or reply.body != c.body, f"whole object: 200, {len(reply.body)} bytes")
@@ -158,7 +159,7 @@ def unsatisfiable(c: OverHttp) -> Answer:
 
 
 def after(c: OverHttp) -> Answer:
-    """Check every byte of the whole object without a Range: range requests must not damage it or its caches."""
+    """Check every byte of the whole object, read without a Range. Range requests must not damage it or its caches."""
     reply = c.get_whole()
     demand(reply.holds(c.body), f"{reply.status}, {len(reply.body)} bytes, not the known object")
     return confirm(f"200, {SIZE} bytes as written")
@@ -188,7 +189,7 @@ def keep_alive_after_error(c: OverHttp) -> Answer:
 
 
 def https(c: OverHttp) -> Answer:
-    """Check that requests over TLS work; report the version, the cipher and whether the certificate was verified."""
+    """Check that requests over TLS work. Report the version, the cipher, and whether the certificate was verified."""
     how = "use a deployment with `scheme: https`, or an https endpoint"
     demand(c.wire.secure, f"the endpoint is http; {how}", NotTried)
     with closing(c.new_wire()) as wire:
@@ -217,7 +218,7 @@ def names_work(bad: list[str]) -> Answer:
 
 
 def put_if_absent(c: ByKey) -> Answer:
-    """Check that a PUT with `If-None-Match: *` refuses to replace an object."""
+    """Check that a PUT with `If-None-Match: *` does not replace an object."""
     key, star = c.key("if-absent"), {"If-None-Match": "*"}
     first = c.send("PUT", key, body=SMALL, headers=star)
     demand(first.good, f"a new object is refused: {status_text(first)}")
@@ -228,9 +229,9 @@ def put_if_absent(c: ByKey) -> Answer:
 
 
 def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
-    """Check a GET under a condition that fails for the known object: `status` without data.
+    """Check that a GET with a condition that is not met for the known object returns `status` without data.
 
-    value: '' for the value of the object itself.
+    value: the value of the header; '' for the value of the object itself.
     """
     header = "etag" if name == "If-None-Match" else "last-modified"
     value = value or c.send("HEAD", c.known).headers.get(header, "")
@@ -243,11 +244,11 @@ def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
     return confirm(f"{status}")
 
 
-DAVIX_RANGES = 10  # ranges
+DAVIX_RANGES = 10  # number of ranges
 
 
 def davix_vector(c: ByKey) -> Answer:
-    """Check one vector read; requests are counted when davix sends them, and every byte is compared."""
+    """Check one vector read. Requests are counted when davix sends them, and every byte is compared."""
     try:
         program = Program(c.endpoint, TIMEOUT_S)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The common part of the questions of every protocol: the job, the known object, free names, connections over HTTP."""
+"""Provide what the questions of all protocols need: the job, the known object, free names, connections over HTTP."""
 
 import random
 from abc import ABC, abstractmethod
@@ -10,20 +10,20 @@ from storelab.stores.protocols.filesystems import tls_context
 from storelab.workloads.probe.answers import demand
 from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply, require_status
 
-SIZE = 2_400_000  # bytes of the known object: 1500 ranges are more than a kilobyte apart
-PREFIX = "probe/"  # below the bucket's own prefix: everything that the probe writes, and that is removed later
+SIZE = 2_400_000  # bytes of the known object, so that 1500 ranges are more than a kilobyte apart
+PREFIX = "probe/"  # prefix, relative to the bucket's prefix, of everything that the probe writes and later removes
 IN_SPARES = ("in-it", "v", "public/a", "private/a")  # keys in buckets that the probe makes
 SMALL = b"one small object of the probe"
-LISTED = 1001  # objects in the listed folder: one more than a page of S3
+LISTED = 1001  # number of objects in the listed folder: one more than a page of S3
 
 
 def known_body(seed: int) -> bytes:
-    """Return the known object: random bytes, so that all its ranges differ."""
+    """Return the known object. It has random bytes, so that all its ranges differ."""
     return random.Random(seed).randbytes(SIZE)
 
 
 def folder_of(attempt: str) -> str:
-    """Return the prefix of all keys of an attempt, below the bucket's own prefix."""
+    """Return the prefix of all keys of an attempt, relative to the bucket's prefix."""
     return f"{PREFIX}{attempt}/"
 
 
@@ -31,7 +31,7 @@ KNOWN = "known"  # its name below `folder_of`; the coordinator writes it before 
 
 
 class Context:
-    """The context of one client. `extra`: facts from the coordinator, see `probe/workload.py`."""
+    """The context of one client. `extra` has facts from the coordinator, see `probe/workload.py`."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -43,7 +43,7 @@ class Context:
         self.known = self.folder + KNOWN
 
     def key(self, name: str) -> str:
-        """Return the whole key of an object of this client."""
+        """Return the complete key of an object of this client."""
         return f"{self.folder}{self.job.client}/{name}"
 
     def secrets(self) -> list[str]:
@@ -55,14 +55,14 @@ class Context:
 
 
 def overwritten(c: Any, key: str) -> None:
-    """Write an object, then other bytes in its place. Raises Refuted."""
+    """Write an object, and replace it by other bytes. Raises Refuted."""
     for body in (SMALL, SMALL[::-1]):
         c.put(key, body)
-    demand(c.holds(key, SMALL[::-1]), "the first content is read after the second was written")
+    demand(c.holds(key, SMALL[::-1]), "the old content is returned after the new one was written")
 
 
 class OverHttp(Context, ABC):
-    """A context over HTTP; `wire` is the connection to the endpoint itself."""
+    """A context over HTTP. `wire` is the connection to the endpoint."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -70,14 +70,14 @@ class OverHttp(Context, ABC):
         self.wire = self.wire_to(self.endpoint.url)
 
     def new_wire(self, url: str = "", timeout: float = TIMEOUT_S) -> Connection:
-        """Return a new connection to a host, or to the endpoint, paced to respect `limits.requests_per_s`."""
+        """Return a new connection to a host, or to the endpoint, which respects `limits.requests_per_s`."""
         most, clients = self.job.limits.get("requests_per_s"), self.job.point.axes["clients"]
         url = url or self.endpoint.url
         context = tls_context(self.endpoint) if url.startswith(("https", "swebhdfs")) else None
         return Connection(url, context, timeout, clients / most if most else 0.0)
 
     def wire_to(self, url: str) -> Connection:
-        """Return the connection to the host of a URL: buckets and data nodes may have separate hosts."""
+        """Return the connection to the host of a URL, because buckets and data nodes can have separate hosts."""
         if url not in self.wires:
             self.wires[url] = self.new_wire(url)
         return self.wires[url]
@@ -104,11 +104,11 @@ class OverHttp(Context, ABC):
 
 
 class ByKey(OverHttp):
-    """A context over HTTP in which a key is the path of an object that GET and PUT move: S3 and WebDAV."""
+    """A context over HTTP in which a key is the path of an object for GET and PUT: S3 and WebDAV."""
 
     @abstractmethod
     def send(self, method: str, key: str, **options: Any) -> Reply:
-        """Send one request; the options depend on the protocol, and include `headers`, `body` and `wire`."""
+        """Send one request. The options depend on the protocol, and include `headers`, `body` and `wire`."""
 
     def put(self, key: str, body: bytes, **options: Any) -> Reply:
         """Write an object. Raises Refuted if it is not accepted."""

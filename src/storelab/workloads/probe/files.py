@@ -1,4 +1,4 @@
-"""Questions to a mounted file system: properties that analysis and CernVM-FS need, and that file systems differ in."""
+"""Ask questions to a mounted file system, about properties that analysis and CernVM-FS need."""
 
 import errno
 import fcntl
@@ -16,7 +16,7 @@ from storelab.workloads.probe.context import LISTED, SMALL, Context
 
 
 class Files(Context):
-    """The context for checks of a mounted file system: a folder for this client, and a file with known content."""
+    """The context for a mounted file system: a folder for this client, and a file with known content."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -32,7 +32,7 @@ class Files(Context):
 
 
 def _tried(act: Callable[[], object]) -> str | None:
-    """Return None on success, else the name of the error."""
+    """Return None on success, or the name of the error."""
     try:
         act()
     except OSError as error:
@@ -41,7 +41,7 @@ def _tried(act: Callable[[], object]) -> str | None:
 
 
 def _preads(c: Files, count: int) -> Answer:
-    """Check `count` reads at offsets of one open file."""
+    """Check `count` reads at different offsets of one open file."""
     ranges = byteranges.spread(count, len(c.body))
     with open(c.known_path, "rb") as f:
         wrong = [a for a, b in ranges if os.pread(f.fileno(), b - a + 1, a) != c.body[a : b + 1]]
@@ -50,7 +50,7 @@ def _preads(c: Files, count: int) -> Answer:
 
 
 def preadv(c: Files) -> Answer:
-    """Check one range into several buffers. POSIX cannot read several ranges in one call."""
+    """Check reading one range into several buffers. POSIX cannot read several ranges in one call."""
     buffers = [bytearray(n) for n in (100, 4096, 7)]
     with open(c.known_path, "rb") as f:
         got = os.preadv(f.fileno(), buffers, 5000)
@@ -67,7 +67,7 @@ def beyond(c: Files) -> Answer:
 
 
 def atomic_rename(c: Files) -> Answer:
-    """Check a rename over an existing file: open readers keep the old bytes, new ones get the new bytes."""
+    """Check a rename over an existing file: open readers keep the old bytes, and new readers get the new bytes."""
     new, old = c.client_folder / "new", c.file("old")
     new.write_bytes(SMALL[::-1])
     with open(old, "rb") as f:
@@ -79,7 +79,7 @@ def atomic_rename(c: Files) -> Answer:
 
 
 def append(c: Files) -> Answer:
-    """Check that two writers that append in turn lose nothing."""
+    """Check that nothing is lost if two writers append in turn."""
     path = c.client_folder / "append"
     with open(path, "ab", 0) as one, open(path, "ab", 0) as two:
         for i in range(50):
@@ -141,7 +141,7 @@ def xattr(c: Files) -> Answer:
 
 
 def exclusive(c: Files) -> Answer:
-    """Check that O_CREAT | O_EXCL refuses to create a file that exists."""
+    """Check that O_CREAT | O_EXCL fails for an existing file."""
     path = c.client_folder / "exclusive"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
@@ -151,7 +151,7 @@ def exclusive(c: Files) -> Answer:
 
 
 def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
-    """Check that a lock of one process excludes another one."""
+    """Check that a lock of one process excludes another process."""
     path = c.file("lock")
     with open(path, "r+b") as f:
         failed = _tried(lambda: lock(f.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -161,7 +161,7 @@ def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
             with open(path, "r+b") as other:
                 os._exit(1 if _tried(lambda: lock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)) is None else 0)
         got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    demand(got == 0, "two processes hold it at once")
+    demand(got == 0, "two processes hold the lock at the same time")
     return confirm("excludes another process of this node")
 
 

@@ -1,6 +1,6 @@
-"""Questions to an HTTP server with WebDAV: nginx, XrdHttp, dCache, StoRM, Apache.
+"""Ask questions to an HTTP server with WebDAV: nginx, XrdHttp, dCache, StoRM, Apache.
 
-RFC 9110 (HTTP), RFC 4918 (WebDAV), RFC 3230 (`Want-Digest`: the checksums that HEP uses).
+The standards are RFC 9110 (HTTP), RFC 4918 (WebDAV), and RFC 3230 (`Want-Digest`: the checksums that HEP uses).
 """
 
 import zlib
@@ -18,7 +18,7 @@ from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, r
 
 
 class Http(ByKey):
-    """An HTTP context. Keys are paths below the bucket's folder; the client's folder is made with its first key."""
+    """An HTTP context. Keys are paths below the bucket's folder. The client's folder is made with its first key."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -46,7 +46,7 @@ class Http(ByKey):
 
     @cached_property
     def client_folder(self) -> str:
-        """Make and return the client's own folder."""
+        """Make and return the folder of this client."""
         folder = super().key("")
         self.send("MKCOL", folder)
         return folder
@@ -55,7 +55,7 @@ class Http(ByKey):
         return self.client_folder + name
 
     def propfind(self, key: str, depth: str) -> list[str]:
-        """Return the decoded paths of a PROPFIND. Raises Refuted."""
+        """Return the decoded paths in the answer to a PROPFIND. Raises Refuted."""
         reply = require_status(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
         tags = (e for e in ElementTree.fromstring(reply.body).iter() if e.tag.rpartition("}")[2] == "href")
         return [unquote(urlsplit((e.text or "").strip()).path) for e in tags]
@@ -81,7 +81,7 @@ def missing(c: Http) -> Answer:
 
 
 def names(c: Http) -> Answer:
-    """Check that unusual names of files can be used."""
+    """Check that unusual file names can be used."""
     return names_work(unfit_names(c))
 
 
@@ -101,14 +101,17 @@ def copy(c: Http) -> Answer:
 
 
 def move(c: Http) -> Answer:
-    """Check that MOVE gives a file a new name and removes the old one."""
+    """Check that MOVE gives a file a new name and removes the old name."""
     reply, old = _moved(c, "MOVE")
-    demand(c.send("HEAD", old).status == 404, "the old name is still there", Otherwise)
+    demand(c.send("HEAD", old).status == 404, "the old name still exists", Otherwise)
     return confirm(f"{reply.status}")
 
 
 def _moved(c: Http, method: str) -> tuple[Reply, str]:
-    """Return (answer to COPY or MOVE, key of the old file). Raises Refuted if the new file has other bytes."""
+    """Return the answer to COPY or MOVE, and the key of the old file.
+
+    Raises Refuted if the new file has other bytes.
+    """
     old, new, scheme = c.key(f"{method}-source"), c.key(f"{method}-target"), "https" if c.wire.secure else "http"
     c.put(old, SMALL)
     to = {"Destination": f"{scheme}://{c.wire.host}{c.target(new)}", "Overwrite": "T"}
@@ -118,7 +121,7 @@ def _moved(c: Http, method: str) -> tuple[Reply, str]:
 
 
 def etag(c: Http) -> Answer:
-    """Check that other content of the same length has another ETag, as caches and conditional requests need."""
+    """Check that different content of the same length has a different ETag, as caches and conditional requests need."""
     seen = []
     for body in (SMALL, SMALL[::-1]):
         c.put(c.key("etag"), body)
@@ -134,7 +137,7 @@ def _adler32(body: bytes) -> str:
 
 
 def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
-    """Check `Want-Digest` (RFC 3230), as answered by XRootD, dCache and EOS."""
+    """Check `Want-Digest` (RFC 3230), which XRootD, dCache and EOS support."""
     digest = ""
     for method in ("HEAD", "GET"):
         reply = require_status(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
@@ -171,7 +174,7 @@ def recursive(c: Http) -> Answer:
 
 
 def without_token(c: Http) -> Answer:
-    """Check that the server refuses a read without the token."""
+    """Check that the server rejects a read without the token."""
     demand(bool(c.token), "this endpoint is used without a token", NotTried)
     reply = c.send("GET", c.known, token=False)
     demand(not reply.good, f"read without the token: {reply.status}")

@@ -1,7 +1,7 @@
-"""A plain HTTP client: one connection, one request, one unchanged answer.
+"""Send plain HTTP requests, one at a time over one connection, and return the unchanged answers.
 
-It does not follow redirects and does not retry. It uses a connection again if the server keeps it open, and checks
-before each request if the server has closed it, so that an idle time-out is not a failure.
+This client does not follow redirects and does not retry. It uses a connection again if the server keeps it open. Before
+each request, it checks whether the server has closed the connection, so that an idle timeout is not a failure.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from storelab.host import patience
 from storelab.workloads.probe.answers import Refuted, demand
 
 TIMEOUT_S = 60.0
-MAX_BYTES = 64_000_000  # of an answer; the probe requests nothing larger
-_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3
+MAX_BYTES = 64_000_000  # maximum bytes of an answer; the probe requests nothing larger
+_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # error code in an answer of S3
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Reply:
 
 
 def error_code(body: bytes) -> str:
-    """Return the error code in the body of an answer of S3, '' if there is none."""
+    """Return the error code in the body of an answer of S3, or ''."""
     found = _CODE.search(body[:20_000])
     return found[1].decode() if found else ""
 
 
 def status_text(reply: Reply) -> str:
-    """Return status and error code, for evidence; never the message, because some servers repeat keys in it."""
+    """Return status and error code as evidence. The message is omitted, because some servers repeat keys in it."""
     return f"{reply.status} {error_code(reply.body)}".strip()
 
 
@@ -66,7 +66,7 @@ def require_status(
     error: type[Refuted] = Refuted,
     describe: Callable[[Reply], str] = status_text,
 ) -> Reply:
-    """Return the reply if it has this status, or any status of success if `status` is 0.
+    """Return the reply if it has this status. If `status` is 0, any status of success is accepted.
 
     Raises `error` with `what` and the answer.
     """
@@ -75,14 +75,17 @@ def require_status(
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Return True if there is data to read, or if the peer closed. `select` does not support descriptors above 1023."""
+    """Return True if there is data to read, or if the server closed.
+
+    (`select` does not support descriptors above 1023.)
+    """
     looked = select.poll()
     looked.register(sock, select.POLLIN)
     return bool(looked.poll(0))
 
 
 def md5_header(body: bytes) -> str:
-    """Return the MD5 of a body in base 64, as HTTP sends it."""
+    """Return the MD5 of a body in base 64, as in HTTP headers."""
     return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
@@ -95,9 +98,10 @@ class Cut(Refuted):
 
 
 class Connection:
-    """Requests to one host over one connection at a time; not thread-safe. `pace_s`: minimum time between requests.
+    """Requests to one host over one connection at a time. Not thread-safe. `pace_s`: minimum time between requests.
 
-    `send` raises OSError, ssl.SSLError and http.client.HTTPException unchanged; Cut, TooLong for an invalid body.
+    `send` raises OSError, ssl.SSLError and http.client.HTTPException unchanged. It raises Cut and TooLong for an
+    invalid body.
     """
 
     def __init__(
@@ -116,7 +120,10 @@ class Connection:
         self._last = 0.0
 
     def _open(self) -> http.client.HTTPConnection:
-        """Return the connection, or a new one if the server closed it (an idle one has nothing to read)."""
+        """Return the connection, or a new one if the server closed it.
+
+        (An open idle connection has nothing to read.)
+        """
         sock = self._connection.sock if self._connection else None
         if sock is None or _is_readable(sock):
             self.close()
@@ -129,10 +136,10 @@ class Connection:
     def send(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Reply:
-        """Send one request. `target`: path and query as in the request line; only necessary headers are added.
+        """Send one request. `target`: path and query as in the request line. Only necessary headers are added.
 
-        A server may close a kept connection just when it is used again. Requests that only read are then repeated over
-        a new one (RFC 9112, 9.3.1).
+        A server can close a connection at the moment when it is used again. Requests that only read are then repeated
+        over a new connection (RFC 9112, 9.3.1).
         """
         opened = self.opened
         try:
@@ -170,7 +177,8 @@ class Connection:
         try:
             connection.request(method, target, body, {"Host": self.host, **headers})
         except (BrokenPipeError, ConnectionResetError):
-            if not body:  # a server that refuses does not have to read the body; its answer may still be there
+            # a server that rejects the request does not have to read the body; its answer can still be available
+            if not body:
                 raise
         response = connection.getresponse()
         try:
@@ -187,7 +195,7 @@ class Connection:
         return Reply(response.status, response.headers, data, response.version)
 
     def tls(self) -> tuple[str, str] | None:
-        """Return (version, cipher) of the open connection; None without TLS."""
+        """Return the version and the cipher of the open connection, or None without TLS."""
         sock = self._connection.sock if self._connection else None
         return (sock.version() or "", (sock.cipher() or ("",))[0]) if isinstance(sock, ssl.SSLSocket) else None
 

@@ -1,4 +1,4 @@
-"""Questions to an XRootD server over root://, through XRootD's own Python bindings.
+"""Ask questions to an XRootD server over root://, through the Python bindings of XRootD.
 
 Vector reads are the requests that ROOT sends: many ranges of one file in one request (`kXR_readv`).
 """
@@ -21,12 +21,12 @@ from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questi
 from storelab.workloads.probe.byteranges import MULTI
 from storelab.workloads.probe.context import LISTED, SMALL, Context, overwritten
 
-WRITERS = 64  # at once: a redirector delays the creation of a file by a second or more
-TIMEOUT = 30  # seconds, also for requests that XRootD's own client sends without an explicit time-out
+WRITERS = 64  # number of parallel writers, because a redirector delays the creation of a file by a second or more
+TIMEOUT = 30  # timeout in seconds, also for requests that the client of XRootD sends without an explicit timeout
 
 
 class Root(Context):
-    """The context for checks of an XRootD server: a connection, paths for this client, and a known file."""
+    """The context for an XRootD server: a connection, paths for this client, and a known file."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -38,7 +38,7 @@ class Root(Context):
         self.fs = client.FileSystem(self.host_url)
 
     def key(self, name: str) -> str:
-        """Return the whole path of a file of this client."""
+        """Return the complete path of a file of this client."""
         return self.base + super().key(name)
 
     def open(self, path: str, flags: int = 0) -> Any:
@@ -54,7 +54,7 @@ class Root(Context):
         demand(status.ok and closed.ok, f"write: {status_text(closed if status.ok else status)}")
 
     def read(self, path: str, offset: int = 0, size: int = 0) -> bytes:
-        """Read these bytes; size 0: all. Raises Refuted."""
+        """Read these bytes; with size 0, read all bytes. Raises Refuted."""
         with self.open(path) as f:
             return bytes(_ok(f.read(offset, size), "read"))
 
@@ -63,20 +63,23 @@ class Root(Context):
         return self.read(path) == body
 
     def chunks(self, f: Any, ranges: list[Range]) -> list[tuple[Range, bytes]]:
-        """Send one vector read of an open file; return the chunks with first and last byte. Raises Refuted."""
+        """Send one vector read of an open file, and return the chunks with their first and last byte.
+
+        Raises Refuted.
+        """
         info = _ok(f.vector_read([(a, b - a + 1) for a, b in ranges]), f"{len(ranges)} chunks in one vector read")
         return [((k.offset, k.offset + k.length - 1), bytes(k.buffer)) for k in info.chunks]
 
 
 def _ok(answer: tuple[Any, Any], what: str) -> Any:
-    """Return the value of an XRootD answer. Raises Refuted, with `what`, if its status is a failure."""
+    """Return the value of an XRootD answer. Raises Refuted with `what` if its status is a failure."""
     status, value = answer
     demand(status.ok, f"{what}: {status_text(status)}")
     return value
 
 
 def status_text(status: Any) -> str:
-    """Return XRootD's message on one line."""
+    """Return the message of XRootD on one line."""
     return " ".join(str(status.message).split()).removeprefix("[ERROR] Server responded with an error: ")[:160]
 
 
@@ -95,7 +98,7 @@ def beyond(c: Root) -> Answer:
 
 
 def _vector(c: Root, count: int) -> Answer:
-    """Check one vector read, with offset, length and bytes of every chunk."""
+    """Check offset, length and bytes of every chunk in one vector read."""
     ranges = byteranges.spread(count, len(c.body))
     with c.open(c.base + c.known) as f:
         chunks = c.chunks(f, ranges)
@@ -106,14 +109,14 @@ def _vector(c: Root, count: int) -> Answer:
 
 
 def config(c: Root, name: str) -> str:
-    """Return a value of the server's configuration; '' if it does not report it."""
+    """Return a value of the server's configuration, or '' if the server does not report it."""
     status, answer = c.fs.query(QueryCode.CONFIG, name)
     value = bytes(answer or b"").decode(errors="replace").strip("\0\n ") if status.ok else ""
     return "" if value == name else value
 
 
 def bounds(c: Root) -> Answer:
-    """Return the maximum number and size of the chunks in one vector read, as the server reports them."""
+    """Return the maximum number and size of the chunks in one vector read, as reported by the server."""
     chunks, size = config(c, "readv_iov_max"), config(c, "readv_ior_max")
     demand(bool(chunks), "the server does not report readv_iov_max")
     return confirm(
@@ -122,7 +125,7 @@ def bounds(c: Root) -> Answer:
 
 
 def split(c: Root) -> Answer:
-    """Check 1500 chunks in several requests, for servers that take fewer in one vector read."""
+    """Check 1500 chunks in several requests, for servers that accept fewer chunks in one vector read."""
     most = config(c, "readv_iov_max")
     demand(most.isdigit(), "the server reports no limit", NotTried)
     ranges, step = byteranges.spread(1500, len(c.body)), min(1500, int(most))
@@ -156,7 +159,7 @@ def delete(c: Root) -> Answer:
     path = c.key("delete")
     overwritten(c, path)
     _ok(c.fs.rm(path), "rm")
-    demand(not c.fs.stat(path)[0].ok, "removed, but still there")
+    demand(not c.fs.stat(path)[0].ok, "removed, but it still exists")
     return confirm("gone")
 
 
@@ -170,7 +173,7 @@ def rename(c: Root) -> Answer:
 
 
 def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
-    """Compare the server's own checksum of the known object."""
+    """Compare the server's checksum of the known object with the right one."""
     wanted = f"{checksum(c.body):08x}"
     status, answer = c.fs.query(QueryCode.CHECKSUM, f"{c.base}{c.known}?cks.type={name}")
     demand(status.ok, f"{status_text(status)}")
@@ -181,7 +184,7 @@ def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
 
 
 def crc32c(body: bytes) -> int:
-    """Return the CRC with the polynomial of Castagnoli, which none of the installed libraries has."""
+    """Return the CRC with the polynomial of Castagnoli, which none of the installed libraries provides."""
     table, crc = list(range(256)), 0xFFFFFFFF
     for _ in range(8):
         table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
@@ -191,15 +194,15 @@ def crc32c(body: bytes) -> int:
 
 
 def exclusive(c: Root) -> Answer:
-    """Check that an existing file cannot be created again, and that it keeps its content."""
+    """Check that an existing file cannot be created again, and that its content does not change."""
     path = c.key("exclusive")
     c.put(path, SMALL)
     try:
         c.put(path, b"intruder", exclusive=True)
     except Refuted as refused:
-        demand(c.holds(path, SMALL), "refused, but its bytes are gone", Otherwise)
+        demand(c.holds(path, SMALL), "refused, but the content was changed", Otherwise)
         return confirm(f"{refused}; its bytes unchanged")
-    raise Refuted("an existing file is created again")
+    raise Refuted("an existing file can be created again")
 
 
 def listing(c: Root) -> Answer:
@@ -213,7 +216,7 @@ def listing(c: Root) -> Answer:
 
 
 def tpc(c: Root) -> Answer:
-    """Check the server's configuration; no transfer is tried."""
+    """Check the server's configuration. No transfer is tried."""
     value = config(c, "tpc")
     demand(value not in ("", "0"), f"the server's configuration has {f'tpc {value}' if value else 'no entry tpc'}")
     return confirm(f"the server reports tpc {value}")

@@ -1,7 +1,7 @@
-"""Parts of requests to S3: paths, bodies, and signatures by botocore's own signers, without any additional headers.
+"""Build requests to S3: paths, bodies, and signatures by the signers of botocore, without any additional headers.
 
-The caller may choose date and payload hash, because a probe also sends requests that must be refused. Paths are those
-of the request line, already percent-encoded. Importing botocore is slow.
+The caller can choose date and payload hash, because a probe also sends requests that must be rejected. Paths are
+already percent-encoded, as in the request line. Importing botocore is slow.
 """
 
 import json
@@ -19,13 +19,13 @@ from botocore.credentials import ReadOnlyCredentials
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
-# Headers that the definition requires in addition to all `x-amz-` headers; botocore would sign more.
+# Headers that the standard requires in addition to all `x-amz-` headers. botocore would sign more.
 SIGNED = ("host", "content-type", "content-md5")
 _AMAZON = re.compile(r"(^|\.)amazonaws\.com(\.cn)?\Z")
 
 
 def path_of(key: str) -> str:
-    """Return the percent-encoding of the definition: all but letters, digits and `-._~/`."""
+    """Return the key percent-encoded by the rules of S3: all characters except letters, digits and `-._~/`."""
     return quote(key, safe="/-._~")
 
 
@@ -35,9 +35,9 @@ def query_of(parameters: Mapping[str, str]) -> str:
 
 
 def place(endpoint: Endpoint, bucket: str, key: str = "") -> tuple[str, str]:
-    """Return (URL of the host, path) of an object, of a bucket ('' as key) or of the service ('' as bucket too).
+    """Return the URL of the host and the path for an object, a bucket ('' as key), or the service ('' as bucket too).
 
-    With virtual addressing each bucket has a separate host.
+    With virtual addressing, each bucket has a separate host.
     """
     scheme, host, *_ = urlsplit(endpoint.url)
     if bucket and endpoint.addressing == "virtual":
@@ -46,7 +46,7 @@ def place(endpoint: Endpoint, bucket: str, key: str = "") -> tuple[str, str]:
 
 
 def location(endpoint: Endpoint) -> bytes | None:
-    """Return the body of a request that makes a bucket: Amazon needs its region, unless it is the default one."""
+    """Return the body of a request that makes a bucket. Amazon needs its region, unless it is the default region."""
     if endpoint.region == "us-east-1" or not _AMAZON.search(urlsplit(endpoint.url).hostname or ""):
         return None
     text = f"<LocationConstraint>{endpoint.region}</LocationConstraint>"
@@ -54,15 +54,18 @@ def location(endpoint: Endpoint) -> bytes | None:
 
 
 def delete_body(keys: Iterable[str]) -> bytes:
-    """Return the body of a request that deletes several objects; the answer names only those not deleted."""
+    """Return the body of a request that deletes several objects.
+
+    The answer lists only objects that were not deleted.
+    """
     objects = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
     return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
 
 
 def policy(bucket: str, prefix: str, owner: str | None = None) -> bytes:
-    """Return a bucket policy that lets everybody read below the prefix.
+    """Return a bucket policy that allows everyone to read below the prefix.
 
-    owner: its access key, for servers (versitygw) whose policy locks out everybody that it does not name.
+    owner: its access key. The policy of some servers (versitygw) denies access to everyone whom it does not name.
     """
     objects = f"arn:aws:s3:::{bucket}/"
     public = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{objects}{prefix}*"]}
@@ -74,7 +77,7 @@ def policy(bucket: str, prefix: str, owner: str | None = None) -> bytes:
 
 
 class _Dated:
-    """Mixin for signers.
+    """A mixin for signers.
 
     `when`: seconds since 1970 instead of the current time; `claimed`: the payload's hash instead of a calculated one.
     """
@@ -116,7 +119,8 @@ def sign(
 ) -> dict[str, str]:
     """Return `headers` with `Host`, date, payload hash and `Authorization` (version 4).
 
-    `payload`: SHA-256 in hex, or UNSIGNED. The host, the type, the MD5 and all `x-amz-` headers are signed.
+    `payload`: the SHA-256 in hexadecimal digits, or UNSIGNED. The host, the type, the MD5 and all `x-amz-` headers are
+    signed.
     """
     signed = {k: v for k, v in headers.items() if k.lower() in SIGNED or k.lower().startswith("x-amz-")}
     url = f"http://{host}{path}" + (f"?{query_of(query)}" if query else "")
@@ -135,7 +139,10 @@ def presign(
     expires: int,
     when: float | None = None,
 ) -> str:
-    """Return the query string that allows this for `expires` seconds from `when`; only the host header is signed."""
+    """Return the query string that allows this request for `expires` seconds from `when`.
+
+    Only the host header is signed.
+    """
     request = AWSRequest(method, f"http://{host}{path}", {"Host": host})
     signer = _Query(_known(keys), "s3", region, expires=expires)
     signer.when = when
@@ -144,7 +151,7 @@ def presign(
 
 
 def sign_v2(method: str, host: str, resource: str, keys: Credentials) -> dict[str, str]:
-    """Return headers of a version 2 signature for a request without a body; `resource`: `/bucket/key`, encoded."""
+    """Return headers with a version 2 signature for a request without a body. `resource`: `/bucket/key`, encoded."""
     request = AWSRequest(method, f"http://{host}{resource}", {"Host": host})
     HmacV1Auth(_known(keys)).add_auth(request)
     return dict(request.headers)

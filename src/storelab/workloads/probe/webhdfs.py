@@ -1,4 +1,4 @@
-"""Questions to a WebHDFS. See "WebHDFS REST API", Apache Hadoop.
+"""Ask questions to a WebHDFS server. See "WebHDFS REST API", Apache Hadoop.
 
 The NameNode redirects clients to a DataNode. The probe follows these redirects itself, with one request for each step.
 """
@@ -14,12 +14,12 @@ from storelab.workloads.probe.byteranges import CONNECTION, RANGES
 from storelab.workloads.probe.context import SMALL, OverHttp, overwritten
 from storelab.workloads.probe.plain_http import Connection, Reply, require_status
 
-LISTED = 120  # writing one takes 50 to 150 ms
-OFFSETS = 50  # requests in a row, each with an offset and a length
+LISTED = 120  # writing one file takes 50 to 150 ms
+OFFSETS = 50  # number of successive requests, each with an offset and a length
 
 
 class WebHdfs(OverHttp):
-    """The context for checks of WebHDFS: requests to the NameNode, and paths for this client."""
+    """The context for WebHDFS: requests to the NameNode, and paths for this client."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -31,7 +31,7 @@ class WebHdfs(OverHttp):
         return path + "?" + urlencode({"op": op, **user, **parameters})
 
     def send(self, method: str, key: str, op: str, wire: Connection | None = None, **parameters: str) -> Reply:
-        """Return the answer of the NameNode itself."""
+        """Return the answer of the NameNode."""
         return (wire or self.wire).send(method, self.target(key, op, **parameters))
 
     def at_node(
@@ -43,7 +43,10 @@ class WebHdfs(OverHttp):
         headers: dict[str, str] | None = None,
         **parameters: str,
     ) -> Reply:
-        """Return the DataNode's answer after the NameNode's redirect; without a redirect the NameNode's answer."""
+        """Return the DataNode's answer after the NameNode's redirect.
+
+        Without a redirect, return the NameNode's answer.
+        """
         first = self.send(method, key, op, **parameters)
         place = first.headers.get("location")
         if first.status not in (302, 303, 307) or not place:
@@ -75,7 +78,7 @@ class WebHdfs(OverHttp):
 
 
 def _described(reply: Reply) -> str:
-    """Return status and name of the exception."""
+    """Return the status, and the name of the exception."""
     try:
         return f"{reply.status} {json.loads(reply.body)['RemoteException']['exception']}"
     except (ValueError, KeyError, TypeError):
@@ -86,7 +89,7 @@ _require_status = partial(require_status, describe=_described)
 
 
 def offsets(c: WebHdfs) -> Answer:
-    """Check WebHDFS' own parameters for a part of a file: one request (two steps) per range."""
+    """Check the parameters of WebHDFS for a part of a file. Each range needs one request of two steps."""
     for first, last in byteranges.spread(OFFSETS, len(c.body)):
         reply = c.at_node("GET", c.known, "OPEN", offset=str(first), length=str(last - first + 1))
         _require_status(reply, status=200)
@@ -119,7 +122,7 @@ def delete(c: WebHdfs) -> Answer:
     overwritten(c, key)
     gone = c.send("DELETE", key, "DELETE")
     demand(gone.good and json.loads(gone.body).get("boolean") is True, f"DELETE answered {_described(gone)}")
-    demand(c.send("GET", key, "GETFILESTATUS").status == 404, "deleted, but still there")
+    demand(c.send("GET", key, "GETFILESTATUS").status == 404, "deleted, but it still exists")
     return confirm(f"{gone.status}, then 404")
 
 
@@ -129,7 +132,7 @@ def rename(c: WebHdfs) -> Answer:
     c.put(old, SMALL)
     reply = c.send("PUT", old, "RENAME", destination=c.base + new)
     demand(reply.good and json.loads(reply.body).get("boolean") is True, f"answered {_described(reply)}")
-    demand(c.holds(new, SMALL), "renamed, but not there")
+    demand(c.holds(new, SMALL), "renamed, but the new name does not exist with the same content")
     return confirm(f"{reply.status}")
 
 
@@ -143,7 +146,7 @@ def append(c: WebHdfs) -> Answer:
 
 
 def checksum(c: WebHdfs) -> Answer:
-    """Check the checksum of blocks' checksums, which depends on the block size and is not an MD5 of the content."""
+    """Check the checksum of the blocks' checksums, which depends on the block size and is not an MD5 of the content."""
     facts = json.loads(_require_status(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
@@ -152,7 +155,7 @@ def checksum(c: WebHdfs) -> Answer:
 
 
 def put_if_absent(c: WebHdfs) -> Answer:
-    """Check that a CREATE with `overwrite=false` refuses to replace a file."""
+    """Check that a CREATE with `overwrite=false` does not replace a file."""
     key = c.key("if-absent")
     c.put(key, SMALL)
     second = c.at_node("PUT", key, "CREATE", b"intruder", overwrite="false")
@@ -188,7 +191,7 @@ def recursive(c: WebHdfs) -> Answer:
     c.put(f"{folder}/0000", b"x")
     plain = c.send("DELETE", folder, "DELETE")
     reply = _require_status(c.send("DELETE", folder, "DELETE", recursive="true"), "recursive=true")
-    demand(c.send("GET", folder, "GETFILESTATUS").status == 404, "still there")
+    demand(c.send("GET", folder, "GETFILESTATUS").status == 404, "the folder still exists")
     return confirm(f"{reply.status}; without recursive=true {_described(plain)}")
 
 

@@ -1,9 +1,10 @@
-"""`probe`: the capability table: what a store can do, each answer verified (evaluations 2012-2015, "S3 functions").
+"""`probe`: make the capability table, which shows what a store supports (evaluations 2012-2015, "S3 functions").
 
-It does not measure speed: a point has no rate, and its answers are in `answers.<client>.parquet`. It ends after the
-last question, at the latest at the deadline; the remaining questions are `not tried`. A protocol is one module with
-`QUESTIONS` and `CONTEXT`, and one line here. A new question is a function and its entry in `QUESTIONS`. Topic and name
-are its place in the capability table and never change.
+Every answer is verified. Speed is not measured: a point has no rate, and its answers are in `answers.<client>.parquet`.
+A point ends after the last question, or at the deadline; the remaining questions are `not tried`.
+
+A protocol is one module with `QUESTIONS` and `CONTEXT`, and one line in this file. A new question is a function and its
+entry in `QUESTIONS`. Topic and name are its place in the capability table and never change.
 """
 
 import importlib
@@ -31,19 +32,20 @@ if TYPE_CHECKING:  # a client process must start fast
 
 SPARE = 100_000  # number of the first bucket that the probe makes; sweeps have far fewer buckets
 MAX_BYTES = 64 * 10**6  # maximum size of an object of the probe
-SPECIAL = 3  # buckets in addition to the counted ones: one for short uses, one with versions, one that is public
+# number of buckets in addition to the counted ones: one for short uses, one with versions, one that is public
+SPECIAL = 3
 
 
 PROTOCOLS = {"s3": "s3", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # protocol -> module
 
 
 def ask_administration(store: Store) -> list[AdminAnswer]:
-    """Return an answer of the store's administration to each question, for every store.
+    """Return the answer of the store's administration to each question, for every store.
 
-    A failing tool gives an `error`, because it shows nothing about the system.
+    If a tool fails, the answer is `error`, because this shows nothing about the system.
     """
     without = f"storelab runs {store.settings.kind} without users"
-    why = without if store.managed else "no administration that storelab may use"
+    why = without if store.managed else "storelab may not use the administration of this store"
     try:
         return store.administration() or [AdminAnswer(name, NOT_TRIED, why) for name in QUESTIONS]
     except Exception as error:  # noqa: BLE001  an error here must not end the probe
@@ -52,7 +54,7 @@ def ask_administration(store: Store) -> list[AdminAnswer]:
 
 
 def _module(protocol: str) -> Any:
-    """Return the module of a protocol. It is imported only here, because some need libraries that others do not."""
+    """Return the module of a protocol. It is imported only here, because some protocols need additional libraries."""
     return importlib.import_module(f"storelab.workloads.probe.{PROTOCOLS[protocol]}")
 
 
@@ -64,7 +66,10 @@ def checks(protocol: str) -> "list[Check]":
 
 
 class ProbeClient(Client):
-    """A client that asks one question after another. Only the first client asks those that need separate buckets."""
+    """A client that asks one question after another.
+
+    Only the first client asks questions that need separate buckets.
+    """
 
     def prepare(self) -> None:
         self.checks = [
@@ -126,7 +131,7 @@ class ProbeClient(Client):
 
 
 def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
-    """Return {spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
+    """Return {spare_buckets, why_none}: names of buckets for the probe, which belong to the first account."""
     if store.protocol != "s3":
         return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
     if getattr(store.settings, "bucket", None):
@@ -142,9 +147,9 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
 
 
 def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int:
-    """Remove the objects of probes that are `ours`, and the buckets that a probe made; return the number of objects.
+    """Remove the objects of probes that are `ours`, and the buckets that a probe made. Return the number of objects.
 
-    Buckets with foreign content stay.
+    Buckets with foreign content are not removed.
     """
     from storelab.workloads.probe.context import PREFIX
 
@@ -166,7 +171,7 @@ def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
     from botocore.exceptions import ClientError
 
     if any(not ours(bucket.name, key, size) for key, size in buckets.list_keys(access, bucket)):
-        return 0  # it has foreign objects: `storelab clean` reports them
+        return 0  # it has foreign objects, which `storelab clean` reports
     with suppress(ClientError):
         getattr(access, "way", access).s3.delete_bucket_policy(Bucket=bucket.name)  # only S3 has such buckets
     return buckets.drop(access, bucket, ours).objects
@@ -186,16 +191,16 @@ class Probe(Workload):
         ]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the buckets, put the known object into each, and collect facts for the clients.
+        """Make the buckets, write the known object into each, and collect facts for the clients.
 
-        These are names of buckets that the probe may make, and the answers of the store's administration.
+        The facts are names of buckets that the probe may make, and the answers of the store's administration.
         """
         from storelab.workloads.probe import context
 
         places = job.buckets
         buckets.prepare(config, store, places)
         ways = buckets.accesses(store, places)
-        tidy(store, config.name, places, written.noted(config, store))  # remains of a killed attempt
+        tidy(store, config.name, places, written.noted(config, store))  # remove what a killed attempt left
         for place in places:
             ways[place.account].write(
                 place.name,
@@ -210,7 +215,10 @@ class Probe(Workload):
         }
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Any) -> list[dict[str, Any]]:
-        """Remove only what the probe left. A store that cannot delete is an answer of the probe, not a failure."""
+        """Remove only what the probe left.
+
+        If a store cannot delete, this is an answer of the probe and not a failure.
+        """
         try:
             ours = written.written_by(store, point, job.attempt, self.expected_objects(point, job.attempt))
             left = tidy(store, job.extra["campaign"], job.buckets, ours)
@@ -223,14 +231,16 @@ class Probe(Workload):
 PROBE = Probe(
     "probe",
     (
-        axes.engine("probe", "wire", "What sends the requests: plain HTTP, XRootD's own client, or POSIX calls."),
+        axes.engine(
+            "probe", "wire", "Program or library that sends requests: plain HTTP, the client of XRootD, or POSIX calls."
+        ),
         axes.MAX_BUCKETS,
         axes.CLIENTS,
         axes.FRONT_ENDS,
         axes.ACCOUNTS,
         *axes.DEPLOYMENT,
     ),
-    "Capabilities of the store: every question of the capability table, each answer verified. Speed is not measured.",
+    "Capabilities of the store: every question of the capability table is asked, and each answer is verified.",
     direction="write",
     needs=("second_account",),
 )

@@ -1,4 +1,1 @@
-"""Workloads that read ROOT files, and the clients of `replay` and `events`.
-
-May import: what `workloads` may.
-"""
+"""Workloads that read ROOT files, and the clients of `replay` and `events`."""

@@ -1,12 +1,12 @@
 """Engines of `events`: a job processes its file in steps of consecutive events, by a cached file object or the planner.
 
-The last used baskets stay with the reader (`datasets/root/reader.py`). Needed bytes of a step are those of the baskets
-that it has to fetch. A pass is the number of steps that cover the file once. After a pass, the job continues as if it
-had opened its next file: with an empty cache and without baskets; only the header is read once.
+The reader keeps the last used baskets (`datasets/root/reader.py`). The needed bytes of a step are those of the baskets
+that it has to read. A pass is the number of steps that cover the file once. After a pass, the job continues as if it
+had opened its next file: with an empty cache and without baskets. Only the header is not read again.
 
-The file object is what a physicist gets from `fs.open(path, cache_type=…, block_size=…)`, on every protocol: a file of
-fsspec with one of fsspec's own caches. There is only the counting of requests between the cache and the file object's
-`_fetch_range`, and the size is given instead of requested.
+The file object is the same as the one that `fs.open(path, cache_type=…, block_size=…)` returns to a physicist: a file
+of fsspec with one of the caches of fsspec, on every protocol. There are only two differences: requests are counted
+between the cache and `_fetch_range` of the file object, and the size is given instead of requested.
 """
 
 import contextlib
@@ -39,18 +39,18 @@ from storelab.engines.planned import PlannedClient
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-BLOCK = 2**20  # any value but 0, which requests a stream from HTTP: the cache is made here
+BLOCK = 2**20  # not 0, which would request a stream from HTTP; the cache is made in this module
 
 
 def _complete(part: bytes, start: int, stop: int) -> bytes:
-    """Return the received bytes. Raises WrongAnswer if the length is not the requested one."""
+    """Return the received bytes. Raises WrongAnswer if their length differs from the requested one."""
     if len(part) != stop - start:
-        raise WrongAnswer(f"{len(part)} bytes received for {start} to {stop - 1}")
+        raise WrongAnswer(f"the server returned {len(part)} B for bytes {start} to {stop - 1}")
     return part
 
 
 class LocalFile(AbstractBufferedFile):
-    """A local file with fsspec's caches, which fsspec provides for remote files only."""
+    """A local file with the caches of fsspec, which fsspec provides only for remote files."""
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
@@ -68,7 +68,7 @@ class LocalFile(AbstractBufferedFile):
 class FileRanges:
     """The requests of one file object, as a transport of the read planner.
 
-    `open()` sends the same requests as the protocol's own opening.
+    `open()` sends the same requests as opening the file with fsspec.
     """
 
     parallel = 1
@@ -86,7 +86,8 @@ class FileRanges:
             self.file = (
                 LocalFile(self.fs, self.path, "rb", **options) if local else self.fs.open(self.path, "rb", **options)
             )
-            self.file.details = {"name": self.path, "size": self.size, "type": "file"}  # otherwise s3fs requests them
+            # otherwise s3fs requests the details
+            self.file.details = {"name": self.path, "size": self.size, "type": "file"}
         return self.file
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
@@ -99,15 +100,15 @@ class FileRanges:
 
     def close(self) -> None:
         if self.file is not None:
-            with contextlib.suppress(Exception):  # errors do not matter after the measurement
+            with contextlib.suppress(Exception):  # errors after the measurement are ignored
                 self.file.close()
 
 
 class CachedFile:
     """A transport of the read planner that reads through a cache, one range after another.
 
-    counted: around FileRanges; cache: its name in fsspec; read_ahead: bytes, the cache's block size. The cache uses
-    the file object's own fetch, which is counted and limited by the end of the file.
+    counted: a `Counted` with FileRanges; cache: name of the cache in fsspec; read_ahead: block size of the cache in
+    bytes. The cache uses the fetch function of the file object, which is counted and limited by the end of the file.
     """
 
     parallel = 1
@@ -118,7 +119,7 @@ class CachedFile:
         self.renew()
 
     def renew(self) -> None:
-        """Start with an empty cache; the cache `all` is filled at once. Raises the errors of FileRanges."""
+        """Start with an empty cache. The cache `all` is filled immediately. Raises the errors of FileRanges."""
         self.file.cache = caches[self.name](self.read_ahead, self._request, self.size)
 
     def _request(self, start: int, stop: int) -> bytes:
@@ -139,7 +140,7 @@ class CachedFile:
 
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planned.Counted:
-    """Return the counted requests of a file object (key without the bucket's prefix), which is not opened yet.
+    """Return the counted requests of a file object that is not opened yet. key: relative to the bucket's prefix.
 
     Raises UserError if the environment has no credentials.
     """
@@ -150,7 +151,7 @@ def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planne
     return planned.Counted(inner, planned.port_wire(endpoint), planned.versions_of(endpoint))
 
 
-CACHED_BLOCKS = 32  # of fsspec's `blockcache`
+CACHED_BLOCKS = 32  # number of blocks in the cache `blockcache` of fsspec
 
 
 def pass_of(n_entries: int, step: int) -> int:
@@ -159,10 +160,11 @@ def pass_of(n_entries: int, step: int) -> int:
 
 
 def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) -> tuple[int, int]:
-    """Return the events [first, stop) of a job's step `number` through a file of n_entries.
+    """Return the events [first, stop) of the step `number` of a job in a file of n_entries.
 
-    scan: consecutive steps; the last one of a pass ends with the file, and the next one starts at its beginning.
-    random: `step` events at a uniformly drawn place for each step, independently; seed: the job's.
+    scan: the steps are consecutive. The last step of a pass ends with the file, and the next one starts at its
+    beginning. random: each step has `step` events at an independent, uniformly drawn position. seed: the seed of the
+    job.
     """
     if navigation == "scan":
         first = step * (number % pass_of(n_entries, step))
@@ -172,13 +174,13 @@ def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) 
 
 
 class Steps(PlannedClient):
-    """The base of the clients of both engines: draws, decoding and counts. One read is one step."""
+    """The base class of the clients of both engines: draws, decoding and counts. One read is one step."""
 
     libraries = ("uproot", "numpy", "cramjam")
 
     def __init__(self, job: Job):
         super().__init__(job)
-        self.cold = False  # the file is opened once; the store is cold, before the start
+        self.cold = False  # the file is opened once; for cold access, the store is made cold before the start
         self.once = objects.read_once(job)
 
     def connect(self, root: dict[str, Any]) -> None:
@@ -186,10 +188,12 @@ class Steps(PlannedClient):
         self.step, self.navigation = axes["step"], axes["navigation"]
         if self.step > self.entries:
             raise UserError(
-                "axes.step", f"{self.step} events are more than the {self.entries} of the file", "sweep smaller steps"
+                "axes.step",
+                f"a step of {self.step} events is longer than the file, which has {self.entries}",
+                "set a smaller step",
             )
         self.seed = derive_seed(self.job.point.seed, self.job.client)
-        self.passes = 0  # begun
+        self.passes = 0  # number of passes that have begun
         self.seen: tuple[int, Counts] | None = None
         super().connect(root)
 
@@ -202,13 +206,13 @@ class Steps(PlannedClient):
         return self.once and number >= pass_of(self.entries, self.step)
 
     def begin_pass(self) -> None:
-        """Begin the file, or the next one."""
+        """Begin a pass over the file, as if it were the next file."""
         self.passes += 1
         if self.opening is not None:
             self.steps.forget()
 
     def source(self) -> Any:
-        """Return the transport for the header. Raises the errors of `open_file()`."""
+        """Return the transport for reading the header. Raises the errors of `open_file()`."""
         return self.transport
 
     def open_file(self) -> None:
@@ -224,9 +228,9 @@ class Steps(PlannedClient):
 
     @abstractmethod
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
-        """Read baskets at these places, ascending.
+        """Read baskets at these places, which are ascending.
 
-        Returns their bytes, shapes (n,) uint8; the number of requests; the requested bytes; ns spent on planning.
+        Returns their bytes (uint8 arrays), the number of requests, the requested bytes, and the planning time in ns.
         """
 
     def selection(self, entries: np.ndarray) -> Done:
@@ -252,14 +256,14 @@ class Steps(PlannedClient):
             self.steps.forget()
 
     def counts(self) -> Counts:
-        """Return the counters. They are read only after requests, because steps without one are many and short."""
+        """Return the counters. They are read only after requests, because steps without requests are many and short."""
         if self.seen is None or self.seen[0] != self.transport.requests:
             self.seen = self.transport.requests, self.transport.now()
         return self.seen[1]
 
 
 class PlannedEvents(Steps):
-    """A client that fetches the baskets of each step with planned requests, several at a time."""
+    """A client that reads the baskets of each step by planned requests, several at a time."""
 
     engine = "planned"
 
@@ -285,10 +289,10 @@ class CachedEvents(Steps):
     def __init__(self, job: Job):
         super().__init__(job)
         self.cache, self.read_ahead = job.point.axes["cache"], job.point.axes["read_ahead"]
-        self.stale = False  # the cache has content of the previous pass
+        self.stale = False  # True if the cache has content of the previous pass
 
     def calibrate(self) -> None:
-        """Do nothing: this engine does not plan."""
+        """Do nothing, because this engine does not plan."""
 
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)

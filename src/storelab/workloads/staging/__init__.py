@@ -1,4 +1,4 @@
-"""Staging: data sets as objects in a store with a manifest; buckets; removal of uploaded objects.
+"""Staging: data sets as objects in a store with a manifest, buckets, and removal of uploaded objects.
 
-May import: `engines`, `stores`, `host`, `datasets`, `core`.
+This package imports only `engines`, `stores`, `host`, `datasets` and `core`.
 """

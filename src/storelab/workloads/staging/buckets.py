@@ -1,7 +1,7 @@
-"""Buckets and objects of a campaign: make, mark, list, delete.
+"""Make, mark, list and delete the buckets and objects of a campaign.
 
-storelab writes only below its own marker object, `<prefix>.storelab` with {campaign, created, writer}, and deletes only
-objects that it wrote itself (`written.py`). A bucket is reached through the account that owns it.
+storelab writes only where its marker object is, `<prefix>.storelab` with {campaign, created, writer}. It deletes only
+objects that it wrote itself (`written.py`). A bucket is accessed through the account that owns it.
 """
 
 import itertools
@@ -40,19 +40,22 @@ if TYPE_CHECKING:  # a client process must start fast
 
 THREADS = 16
 OTHER_NAME = "use another campaign name or `prefix`"
-MAX_MARK = 10_000  # bytes of a marker object
-PROGRESS = 100_000  # entries of a listing after which a line is printed
-MAX_NAME = 200  # characters of a key in a message
-# Seconds before each new listing. The second one finds delete markers, the others entries that a server still lists.
+MAX_MARK = 10_000  # maximum bytes of a marker object
+PROGRESS = 100_000  # number of entries of a listing after which a line is printed
+MAX_NAME = 200  # maximum characters of a key in a message
+# Waiting times in seconds before each new listing. The second listing finds delete markers. The others find entries
+# that a server still lists.
 LOOKS = (0.0, 0.0, 0.2, 0.5, 1.0, 2.0, 4.0)
 NOT_DELETED = "the server acknowledged the deletion and still lists them"
 HIDING = "they hide versions that stay"
 
 
 def mark_of(access: Access, bucket: Bucket) -> dict[str, Any] | None:
-    """Return storelab's mark of this bucket (or prefix): `campaign` and, if present, its `writer`; None without a mark.
+    """Return the mark of storelab in this bucket (or prefix): `campaign` and, if present, `writer`.
 
-    Raises NoSuchBucket, AccessRefused.
+    None without a mark.
+
+    Raises NoSuchBucket or AccessRefused.
     """
     try:
         data = access.read(bucket.name, bucket.prefix + MARKER, MAX_MARK + 1)
@@ -65,7 +68,7 @@ def mark_of(access: Access, bucket: Bucket) -> dict[str, Any] | None:
 
 
 def marked(access: Access, bucket: Bucket) -> str | None:
-    """Return the campaign in the marker of this bucket (or prefix); None without a marker. Raises as `mark_of`."""
+    """Return the campaign in the marker of this bucket (or prefix), or None. Raises the same errors as `mark_of`."""
     mark = mark_of(access, bucket)
     return mark["campaign"] if mark else None
 
@@ -88,7 +91,7 @@ def present(ways: dict[int, Access], bucket: Bucket) -> bool:
 
 
 def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> bool:
-    """Return True if the bucket exists and is ours, False if it must be made. Raises UserError if it is foreign."""
+    """Return True if the bucket exists and is ours, and False if it must be made. Raises UserError if it is foreign."""
     place = _place(store, bucket)
     try:
         owner = marked(access, bucket)
@@ -116,14 +119,14 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
 
 
 def prepare(config: "Config", store: Store, places: Sequence[Bucket]) -> None:
-    """Make the missing buckets of the campaign, with the mark of this storelab. Raises as `ensure`."""
+    """Make the missing buckets of the campaign, with the mark of this storelab. Raises the same errors as `ensure`."""
     ensure(store, config.name, places, written.writer(config, store))
 
 
 def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mapping[str, str] | None = None) -> None:
-    """Make and mark the missing ones of `buckets` in parallel. Nothing is written if one belongs to someone else.
+    """Make and mark the missing buckets in parallel. Nothing is written if one of them belongs to someone else.
 
-    Raises UserError (foreign bucket; missing bucket in a read-only store), MeasurementFailed.
+    Raises UserError for a foreign bucket, or a missing bucket in a read-only store. Raises MeasurementFailed.
     """
     mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
     mark |= {"writer": writer} if writer else {}
@@ -137,8 +140,8 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mappi
                 "is not staged, and the store is read-only",
                 "stage it with `read_only: false` first",
             )
-        # All buckets first, then all markers: SeaweedFS 4.48 locks up permanently when a bucket is made while another
-        # one gets its first object.
+        # All buckets are made before all markers are written. SeaweedFS 4.48 locks up permanently if a bucket is made
+        # while another bucket gets its first object.
         made: list[Bucket] = []
         marked_: list[Bucket] = []
         try:
@@ -160,7 +163,8 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mappi
 
 
 def _report(line: str) -> None:
-    from storelab.workloads.staging.upload import report  # here: planning needs no numpy, which is slow to import
+    # imported here, because planning does not need numpy, which is slow to import
+    from storelab.workloads.staging.upload import report
 
     report(line)
 
@@ -187,14 +191,14 @@ def _refused(store: Store) -> UserError:
     return UserError(
         f"stores.{store.name}",
         "AccessDenied: the server denies access (403)",
-        "check the rights of these credentials, or name the store's `bucket`",
+        "check the rights of these credentials, or set the store's `bucket`",
     )
 
 
 def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield (whole key, bytes) of every object below `bucket.prefix + prefix`, in the server's order.
+    """Yield the complete key and the bytes of every object below `bucket.prefix + prefix`, in the server's order.
 
-    The marker is left out.
+    The marker is omitted.
     """
     for key, size in access.keys(bucket.name, bucket.prefix + prefix):
         if key != bucket.prefix + MARKER:
@@ -206,7 +210,7 @@ def _counted(n: int, noun: str, several: str = "") -> str:
 
 
 class Kept(NamedTuple):
-    """The entries of storelab that could not be deleted: the reason, their number, and the first of them."""
+    """The entries of storelab that could not be deleted: the reason, their number, and the first entry."""
 
     reason: str
     count: int
@@ -216,11 +220,20 @@ class Kept(NamedTuple):
 class Removed(NamedTuple):
     """The result of a deletion.
 
-    Markers are not counted; prefixes in the one given bucket count as buckets.
-    stays, first: number of entries that this storelab did not write, and the first of them. hidden: old versions,
-    delete markers and unfinished uploads that were deleted. kept: storelab's entries that could not be deleted. left:
-    buckets that were not deleted. unmarked: buckets with a name of the campaign but no mark, which a storelab leaves
-    if it is killed while it makes them.
+    Markers are not counted. In a bucket that the user assigned, prefixes count as buckets.
+
+    Attributes
+    ----------
+    stays, first
+        Number of entries that this storelab did not write, and the first of them.
+    hidden
+        Number of deleted old versions, delete markers and unfinished uploads.
+    kept
+        Entries of storelab that could not be deleted.
+    left
+        Buckets that were not deleted.
+    unmarked
+        Buckets with a name of the campaign but without a mark. They remain if storelab is killed while it makes them.
     """
 
     objects: int
@@ -253,7 +266,7 @@ class Removed(NamedTuple):
         return not any(k.count for k in self.kept)
 
     def remainder(self) -> str:
-        """Return a description of the entries that were not deleted, '' if there are none."""
+        """Return a description of the entries that were not deleted, or ''."""
         out = []
         if self.stays:
             out.append(f"kept {_counted(self.stays, 'object')} not written by this storelab, the first is {self.first}")
@@ -277,13 +290,16 @@ class Removed(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return a foreign name for a message of one line: as a literal if it has special characters, cut if it is long."""
+    """Return a foreign name for a message on one line.
+
+    Names with special characters are quoted, and long names are cut.
+    """
     return text if text.isprintable() and len(text) <= MAX_NAME else shown(text, MAX_NAME)
 
 
 @dataclass
 class _Purge:
-    """A deletion of entries of one bucket, with counts of the entries found and of the results."""
+    """A deletion of entries of one bucket, with counts of the found entries and of the results."""
 
     access: Access
     bucket: Bucket
@@ -291,16 +307,16 @@ class _Purge:
     ours: Callable[[Entry], bool]
     kinds: Counter[str] = field(default_factory=Counter)  # deleted, by kind
     refused: dict[Entry, str] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)  # our keys with versions that cannot be deleted
+    held: set[str] = field(default_factory=set)  # keys of storelab with versions that cannot be deleted
     unlisted: bool = False
-    waiting: bool = False  # there are delete markers for the second listing
+    waiting: bool = False  # True if there are delete markers for the second listing
     found: dict[str, tuple[int, Entry]] = field(
         default_factory=dict
     )  # our entries in the last listing: number and first, by kind
     theirs: tuple[int, str] = (0, "")
 
     def run(self) -> Removed:
-        """Delete, and list again until nothing is left that can be deleted."""
+        """Delete, and list again, until no entry is left that can be deleted."""
         try:
             for number, pause in enumerate(LOOKS):
                 time.sleep(pause)
@@ -481,18 +497,18 @@ def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | N
 
 
 def campaign_buckets(store: Store, campaign: str) -> list[Bucket]:
-    """Return the buckets (or prefixes in the one given bucket) of all accounts with this campaign's mark, by name."""
+    """Return the buckets (or prefixes in an assigned bucket) of all accounts with this campaign's mark, by name."""
     return [bucket for bucket, mark in _named(store, campaign) if mark and mark["campaign"] == campaign]
 
 
 def remove(
     store: Store, campaign: str, ours: Ours, foreign: Callable[[Mapping[str, Any]], str] = lambda _: ""
 ) -> Removed:
-    """Delete the campaign's objects and, except for the one given bucket, its buckets.
+    """Delete the campaign's objects and its buckets, except for a bucket that the user assigned.
 
-    Only objects that are `ours`, in places with the campaign's marker, are deleted. foreign: returns the name of
-    another storelab that wrote a mark, '' for this one; foreign marks stay, with their buckets. Raises UserError for a
-    read-only store.
+    Only objects that are `ours`, in places with the campaign's marker, are deleted. foreign: a function that returns
+    the name of another storelab that wrote a mark, or '' for this one. Buckets with foreign marks are not deleted.
+    Raises UserError for a read-only store.
     """
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")

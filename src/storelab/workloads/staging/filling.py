@@ -1,9 +1,9 @@
-"""Fill level of a store when a point begins (axis `fill`): storelab's filler objects are added or deleted to reach it.
+"""Fill a store to a level before a point begins (axis `fill`), by adding or deleting filler objects.
 
-The level is that of the whole store: staged data count too, and remains of earlier points are removed first. The free
-room is the value that the store reports (`free_bytes`), so it includes copies, parity and reserved space. The filler is
-in the campaign's first bucket, below `fill/`. It is deleted by the first point that needs an emptier store, and at the
-campaign's end. May import: what `workloads` may.
+The level includes everything in the store: staged data count too, and remains of earlier points are removed first. The
+free space is the value that the store reports (`free_bytes`), so it includes copies, parity and reserved space. The
+filler is in the campaign's first bucket, below `fill/`. It is deleted by the first point that needs an emptier store,
+and at the end of the campaign.
 """
 
 import time
@@ -23,17 +23,17 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 PREFIX = "fill/"
-ATTEMPT = "fill"  # name under which the objects are noted as storelab's
-MAX_PERCENT = 95  # percent; above this stores refuse writes, or wait for room without end
-OBJECT = 4_000_000  # maximum bytes of an object: the size that Ceph stores in one piece
-FINEST = 400  # minimum number of objects that the capacity is divided into
+ATTEMPT = "fill"  # name under which the objects are recorded as objects of storelab
+MAX_PERCENT = 95  # above this percentage, stores reject writes, or wait endlessly for space
+OBJECT = 4_000_000  # maximum bytes of an object, which Ceph stores in one piece
+FINEST = 400  # minimum number of objects into which the capacity is divided
 NEAR = 0.01  # tolerance of the level, as a fraction of the capacity
-COARSE = 0.05  # fraction of the capacity: below this, the cost of an object does not matter
-ROUNDS, SETTLE_S = 8, 15.0  # rounds of filling; maximum wait for a constant value of the free room
+COARSE = 0.05  # fraction of the capacity; for smaller amounts, the cost of an object is not important
+ROUNDS, SETTLE_S = 8, 15.0  # maximum number of rounds, and maximum wait for a constant value of the free space
 
 
 def level(point: Point) -> int:
-    """Return the percentage of its capacity that the store uses when the point begins; 0: unchanged."""
+    """Return the percentage of its capacity that the store uses when the point begins; 0 means unchanged."""
     return int(point.axes.get("fill", 0))
 
 
@@ -44,12 +44,14 @@ def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> No
             continue
         place = f"sweeps.{p.sweep}.axes.fill"
         if wanted > MAX_PERCENT:
-            raise UserError(place, f"{wanted} % leave no room to write", f"give {MAX_PERCENT} or less")
+            raise UserError(place, f"{wanted} % leaves no space for writing", f"set at most {MAX_PERCENT}")
         name, settings = changed(stores[p.store], p.axes)
         store = make(name, settings, stores[p.store].state)
         capacity = store.capacity_bytes()
         if settings.read_only:
-            raise UserError(place, f"store {p.store} is read-only, and cannot be filled", "leave the store out")
+            raise UserError(
+                place, f"the store {p.store} is read-only, and cannot be filled", "remove the store from the sweep"
+            )
         if capacity is None:
             raise UserError(
                 place,
@@ -63,22 +65,21 @@ def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> No
 
 
 def may_have_filler(config: "Config", store: Store) -> bool:
-    """Return True if filler may be in the store."""
+    """Return True if filler is possibly in the store."""
     return left_over.filler_note(config, store.name).exists()
 
 
 def used_percent(store: Store) -> float | None:
-    """Return how full the store reports to be, in percent; None if it does not report it."""
+    """Return how full the store is, in percent, or None if the store does not report it."""
     capacity, free = store.capacity_bytes(), store.free_bytes()
     return None if not capacity or free is None else 100 * (1 - min(free, capacity) / capacity)
 
 
 def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> dict[str, Any] | None:
-    """Fill the store, which is up, to `wanted` percent, or remove its filler; return `fill` of the record.
+    """Fill the running store to `wanted` percent, or remove its filler. Return `fill` of the record.
 
-    Returns None if there is nothing to do. keep: do not remove what earlier points left, because this point needs it.
-
-    Raises UserError, MeasurementFailed.
+    Returns None if there is nothing to do. keep: True to keep what earlier points left, because this point needs it.
+    Raises UserError or MeasurementFailed.
     """
     if not wanted and not may_have_filler(config, store):
         return None
@@ -93,7 +94,7 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
     present = sorted(key for key, _ in buckets.list_keys(way, place, PREFIX)) if wanted else []
     if not wanted:
         _delete(store, way, place, [key for key, _ in buckets.list_keys(way, place, PREFIX)])
-    added, was, cost = 0, 0, 1.0  # cost: bytes that the store uses for each byte that was uploaded
+    added, was, cost = 0, 0, 1.0  # cost: bytes that the store uses for each uploaded byte
     for step in range(ROUNDS if wanted else 0):
         free = _settled(store)
         missing = free - capacity * (100 - wanted) // 100
@@ -103,7 +104,7 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
         if missing < 0:
             present, rest = present[: missing // size], present[missing // size :]
             if not rest:
-                break  # too full even without filler
+                break  # the store is too full even without filler
             _delete(store, way, place, rest)
         else:
             # From below, and first only half of it, to learn the cost: some stores free space late.
@@ -128,7 +129,7 @@ def _reached(store: Store, wanted: int, capacity: int, size_bytes: int) -> dict[
     assert now is not None
     upload.report(f"    {store.name} is {now:.1f} % full, {units.human_size(size_bytes)} of it filler")
     if abs(now - wanted) > 2:
-        reason = "its other data take more" if now > wanted else "it was filled, but reports less"
+        reason = "its other data use more space" if now > wanted else "it was filled, but reports less"
         raise MeasurementFailed(f"{store.name} is {now:.1f} % full instead of the requested {wanted} %: {reason}")
     return {"asked_percent": wanted, "begin_percent": now, "capacity_bytes": capacity, "filler_bytes": size_bytes}
 
@@ -140,7 +141,7 @@ def _delete(store: Store, way: Any, place: Any, keys: list[str]) -> None:
 
 
 def _settled(store: Store) -> int:
-    """Return the store's free bytes when two readings agree."""
+    """Return the free bytes of the store when two readings agree."""
     last, end = -1, time.monotonic() + SETTLE_S
     while (now := store.free_bytes() or 0) != last and time.monotonic() < end:
         last = now
@@ -149,6 +150,6 @@ def _settled(store: Store) -> int:
 
 
 def _write_down(config: "Config", store: Store, size_bytes: int) -> None:
-    """Note the filler before anything is uploaded, so that a later run knows that it is storelab's."""
+    """Record the filler before anything is uploaded, so that a later run knows that it belongs to storelab."""
     records.write_json(left_over.filler_note(config, store.name), {"bytes": size_bytes})
     written.note_made(config, store, ATTEMPT, [Made(rf"{PREFIX}\d{{8}}", 1, OBJECT)])

@@ -1,6 +1,6 @@
-"""Objects that `put` points left in a store: counted, and removed outside of every measurement.
+"""Count the objects that `put` points left in a store, and remove them outside of every measurement.
 
-They are not removed after each point: a store that deletes and compacts in the background would do so during the next
+They are not removed after each point. A store that deletes and compacts in the background would do this during the next
 point, and waiting takes seconds. They are removed when they reach `most` bytes, and at the end of the campaign.
 """
 
@@ -40,7 +40,7 @@ def _note(config: "Config", store: str) -> Path:
 
 
 def left(config: "Config", store: str) -> dict[str, Any]:
-    """Return {bytes, objects, buckets, accounts} that points uploaded and that were not yet removed.
+    """Return {bytes, objects, buckets, accounts} that points uploaded and that were not removed yet.
 
     `accounts` lists all numbers of accounts that points had.
     """
@@ -53,12 +53,12 @@ def left(config: "Config", store: str) -> dict[str, Any]:
 
 
 def filler_note(config: "Config", store: str) -> Path:
-    """Return the path of the file in which `filling.py` notes its objects in a store."""
+    """Return the path of the file in which `filling.py` records its objects in a store."""
     return config.campaign_dir / "work" / f"filled-{store}.json"
 
 
 def filler(config: "Config", store: str) -> int:
-    """Return the bytes of filler that may be in a store."""
+    """Return the bytes of filler that are possibly in a store."""
     path = filler_note(config, store)
     if not path.exists():
         return 0
@@ -67,7 +67,7 @@ def filler(config: "Config", store: str) -> int:
 
 
 def add(config: "Config", store: str, point: Point, size_bytes: int, objects: int) -> None:
-    """Note the objects that a point is about to leave, or has left."""
+    """Record the objects that a point is about to leave, or has left."""
     was = left(config, store)
     records.write_json(
         _note(config, store),
@@ -81,9 +81,10 @@ def add(config: "Config", store: str, point: Point, size_bytes: int, objects: in
 
 
 def free_space(config: "Config", store: Store, staged_bytes: int) -> int:
-    """Return the bytes that a point may still store.
+    """Return the bytes that a point can still store.
 
-    This is the smaller of `limits.stored_bytes` minus staged and remaining bytes, and nine tenths of the free disk.
+    This is the smaller of two values: `limits.stored_bytes` minus staged and remaining bytes, and nine tenths of the
+    free disk.
     """
     bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"] - filler(config, store.name)
     free = store.free_bytes()
@@ -91,19 +92,19 @@ def free_space(config: "Config", store: Store, staged_bytes: int) -> int:
 
 
 def disk(store: Store, size_bytes: int) -> int | None:
-    """Return the bytes that a point may upload in total, overwritten objects included, as objects of this size.
+    """Return the bytes that a point can upload in total as objects of this size, including overwritten objects.
 
-    None if the store frees overwritten objects automatically, or if the disk is unknown.
+    Return None if the store frees overwritten objects automatically, or if the disk is unknown.
     """
     free = store.free_bytes() if store.retains_overwritten(size_bytes) else None
     return None if free is None else free * 9 // 10
 
 
 def most(config: "Config", store: Store) -> int:
-    """Return the maximum bytes that may be left in the store.
+    """Return the maximum bytes of remaining objects in the store.
 
-    The limit is a twentieth of the bytes that the campaign may store, at most MAX_BYTES. It is at least FEW_BYTES if
-    these are not more than a quarter of it. It never exceeds a quarter of the free room, which is small in memory.
+    The limit is a twentieth of the bytes that the campaign can store, at most MAX_BYTES. It is at least FEW_BYTES, or a
+    quarter of these bytes if that is less. It never exceeds a quarter of the free space, which is small in memory.
     """
     allowed, free = config.limits.stored_bytes, store.free_bytes()
     usual = max(min(FEW_BYTES, allowed // 4), min(MAX_BYTES, allowed // 20))
@@ -111,9 +112,9 @@ def most(config: "Config", store: Store) -> int:
 
 
 def remove(config: "Config", store: Store, always: bool = False) -> int:
-    """Remove the objects if they are many (or `always`), free their space, and return the number of removed objects.
+    """Remove the objects if there are many (or `always`), free their space, and return the number of removed objects.
 
-    Foreign objects stay and are reported.
+    Foreign objects are not removed, and are reported.
     """
     was = left(config, store.name)
     many = was["objects"] >= MAX_OBJECTS or (was["buckets"] and was["bytes"] >= most(config, store))

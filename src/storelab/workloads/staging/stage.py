@@ -1,9 +1,9 @@
-"""Staging of data sets: objects in the store and a manifest. Staging a second time moves nothing.
+"""Stage data sets: objects in the store, and a manifest. Staging a second time transfers nothing.
 
 The proof that a data set is in a store is an object of storelab next to it, `<data set>/.staged`, with the SHA-256 of
-the manifest. It is written last. In folders with many small keys, existing objects are kept and the others are uploaded
-in blocks. An interrupted staging therefore continues where it stopped, and memory is bounded for any number of keys.
-`Summary` has what a plan requires of a store and of tmpfs, staged or made before the clients start.
+the manifest. It is written last. In folders with many small keys, existing objects are kept, and the others are
+uploaded in blocks. An interrupted staging therefore continues where it stopped, and memory is limited for any number of
+keys. `Summary` has what a plan requires of a store and of tmpfs before the clients start.
 """
 
 import json
@@ -37,18 +37,18 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 
-BLOCK = 50_000  # keys of a folder of many keys that are given to s5cmd at a time
+BLOCK = 50_000  # number of keys, in a folder of many keys, that are passed to s5cmd at a time
 MAX_OTHERS = 10**6  # maximum number of foreign objects that are listed among those of a data set
 UNKNOWN_BYTES = 10**9  # assumed size of a file behind a URL before it is downloaded
 
 
 def manifest_path(config: "Config", store: str, dataset: dict[str, Any]) -> Path:
-    """Return the file that lists the staged objects of a data set in a store."""
+    """Return the path of the file that lists the staged objects of a data set in a store."""
     return config.raw / "manifests" / store / f"{dataset['name']}.json"
 
 
 def dataset_bytes(dataset: dict[str, Any]) -> int:
-    """Return the bytes that a data set takes in a store; for a ROOT file an upper estimate before it is made."""
+    """Return the bytes of a data set in a store. For a ROOT file that is not made yet, return an upper estimate."""
     if dataset["kind"] != "root":
         return dataset["objects"] * dataset["object_size"]
     copies = root_copies(dataset)
@@ -61,16 +61,17 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
 def buckets_of(config: "Config", store: Store, count: int, accounts: int = 1) -> list[Bucket]:
     """Return the first `count` buckets of the campaign.
 
-    The accounts own them in turn, and each account numbers its own. Points with different numbers of accounts thus
-    share buckets.
+    The accounts own the buckets in turn, and each account numbers its buckets separately. Points with different numbers
+    of accounts therefore share buckets.
     """
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
 
 
 def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
-    """Make sure that `dataset` is in `store` (which is up); return the manifest's path.
+    """Stage `dataset` in the running `store` if it is not there, and return the path of the manifest.
 
-    Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
+    Raises UserError if the store is read-only without the data set, has no space, or has a foreign bucket. Raises
+    MeasurementFailed if the upload is incomplete.
     """
     folders.require_trusted(config)
     path = manifest_path(config, store.name, dataset)
@@ -86,7 +87,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
         ):
             return path
     if records.sealed(config.raw) and not path.exists():
-        raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
+        raise UserError(str(config.raw), "the campaign is sealed", "choose another name for the new campaign")
     build = _root if dataset["kind"] == "root" else _payload
     manifest, files = build(config, store, dataset, places, path.parent)
     digest = _mark_of(manifest)
@@ -114,7 +115,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
 def _mark_of(manifest: dict[str, Any]) -> bytes:
     """Return the proof in the store for the data set of a manifest: the SHA-256 of the manifest.
 
-    Checksums of local files are left out, because a side-car is not the same everywhere.
+    Checksums of local files are omitted, because a side-car file is not the same everywhere.
     """
     kept = {k: v for k, v in manifest.items() if k not in ("files", *records.SUM_KEYS)}
     return records.sha256_of((json.dumps(kept, indent=1) + "\n").encode()).encode()
@@ -140,7 +141,7 @@ def _root(
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"], trying(path.name))
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
-        left_out = facts["unreadable"]  # the manifest lists all of them
+        left_out = facts["unreadable"]  # the manifest lists all of these branches
         first = next((f"; the first is {name}: {reason[:150]}" for name, reason in left_out.items()), "")
         report(f"    {path.name}: {facts['branches']} branches or fields, {len(left_out)} of them are left out{first}")
     else:
@@ -154,7 +155,7 @@ def _root(
 
 
 def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
-    """Return the path of the user's own file. Raises MeasurementFailed if a download moves nothing for 60 s."""
+    """Return the path of the user's file. Raises MeasurementFailed if a download transfers nothing for 60 s."""
     place = f"files.{dataset['scale']}.path"
     try:
         return patience.call(
@@ -168,7 +169,7 @@ def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
 
 
 def trying(name: str) -> Callable[[int], None]:
-    """Return a function that shows the progress of the trial of a file's branches: `own_file.look`'s `step`."""
+    """Return a function that shows the progress of testing a file's branches, for `step` of `own_file.look`."""
     shown: list[ProgressLine] = []
 
     def step(total: int) -> None:
@@ -184,8 +185,8 @@ def manifest_of(
 ) -> dict[str, Any]:
     """Return the manifest of objects in a store.
 
-    bodies: size and SHA-256 of each content; objects: columns `key`, `bucket` (number in `places`) and `body` (number
-    in `bodies`).
+    bodies: size and SHA-256 of each content; objects: the columns `key`, `bucket` (number in `places`) and `body`
+    (number in `bodies`).
     """
     return {
         "schema": 1,
@@ -198,15 +199,18 @@ def manifest_of(
 
 
 def require_space(store: Store, size: int, what: str, lower: str) -> None:
-    """Raise UserError if the store has less room than `what` takes. lower: the setting that reduces the size."""
+    """Raise UserError if the store has less free space than `what` needs. lower: the setting that reduces the size."""
     free = store.free_bytes()
     if free is not None and free < size:
-        problem = f"{units.human_size(size)} of {what} do not fit into {units.human_size(free)} free"
-        raise UserError(f"stores.{store.name}", problem, f"make room, or lower {lower}")
+        problem = f"{units.human_size(size)} of {what} do not fit into {units.human_size(free)} of free space"
+        raise UserError(f"stores.{store.name}", problem, f"free space, or reduce {lower}")
 
 
 def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
-    """Return the object; None if it, its bucket, or the right to read it is missing: then it is not staged by us."""
+    """Return the object, or None if the object, its bucket, or the right to read it is missing.
+
+    In all these cases, the data set was not staged by this campaign.
+    """
     with suppress(NoSuchBucket, AccessRefused):
         return access.read(bucket.name, key, 10 * written.STAGED_BYTES)
     return None
@@ -235,7 +239,7 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
 def stage_keys(
     store: Store, ways: Mapping[int, Access], places: list[Bucket], dataset: Mapping[str, Any], body: Path
 ) -> None:
-    """Upload the missing keys, so that every folder has its keys and nothing else. Raises MeasurementFailed."""
+    """Upload the missing keys, so that every folder has exactly its keys. Raises MeasurementFailed."""
     there = [_listed_objects(ways[place.account], place, dataset) for place in places]
     missing = (
         (place, payload.keys_folder(dataset) + payload.key_name(dataset["keys"], dataset["depth"], n), body)
@@ -265,18 +269,20 @@ def _listed_objects(access: Access, place: Bucket, dataset: Mapping[str, Any]) -
     return found
 
 
-DAYS_BYTES = 64_000_000  # days of a release that are made before they are uploaded, in addition to the last one
+# bytes of the days of a release that are made before they are uploaded, in addition to the last day
+DAYS_BYTES = 64_000_000
 
 
 @dataclass
 class Summary:
     """The requirements of a plan for one store.
 
-    Only staged data are counted in bytes: the amount that clients upload until the deadline is not known in advance.
+    Only staged data are counted in bytes, because the amount that clients upload until the deadline is not known in
+    advance.
     """
 
-    points: Counter[str] = field(default_factory=Counter)  # workload -> points
-    seconds: Counter[str] = field(default_factory=Counter)  # workload -> seconds of windows
+    points: Counter[str] = field(default_factory=Counter)  # number of points of each workload
+    seconds: Counter[str] = field(default_factory=Counter)  # total duration of the windows of each workload in seconds
     staged_bytes: int = 0
     staged_objects: int = 0
     buckets: int = 0
@@ -286,15 +292,15 @@ class Summary:
 def scratch_bytes(point: Point) -> int:
     """Return the maximum bytes of tmpfs that the clients of a point need on one host.
 
-    These are the bodies and, for downloads, the ring and the objects in flight.
+    These are the bodies and, for downloads, the downloaded files and the objects in flight.
     """
-    if release := point.fixed.get("release"):  # a day, and the remains of failed days before it: three days in total
+    if release := point.fixed.get("release"):  # the day is stored as plain files, and one more file is spooled
         if CATALOGUE[point.axes["engine"]].through_files:  # as plain files, one more of which is spooled
             return 3 * a_night(release)
         return 3 * a_day(release)[1] + (DAYS_BYTES if point.workload == "collect_garbage" else 0)
     if "sizes" in point.fixed:
         return BODIES * mixes.largest(point.fixed["sizes"])
-    what = point.axes.get("operation", point.workload)  # for a calibration: its operation
+    what = point.axes.get("operation", point.workload)  # the operation of a calibration
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
     size = point.axes["object_size"]
@@ -306,7 +312,7 @@ def scratch_bytes(point: Point) -> int:
 
 
 def summarise(points: list[Point], store: str) -> Summary:
-    """Return the totals of the points of one store; a data set counts once."""
+    """Return the totals of the points of one store. A data set counts only once."""
     out, store_points = Summary(), [p for p in points if p.store == store]
     for p in store_points:
         out.points[p.workload] += 1
@@ -322,7 +328,7 @@ def summarise(points: list[Point], store: str) -> Summary:
 
 
 def _made(point: Point) -> tuple[int, int]:
-    """Return (number, bytes) of the objects that are made for a point before its clients start."""
+    """Return the number and the bytes of the objects that are made for a point before its clients start."""
     parts = in_parts([point])
     sizes: list[tuple[int, float]] = [
         (q.fixed["objects"], q.axes["object_size"]) for q in parts if q.workload == "delete"

@@ -1,7 +1,7 @@
-"""Upload of the objects of a data set.
+"""Upload the objects of a data set.
 
-S3 stores are filled by s5cmd. Many small objects are uploaded by storelab's own load generator if it is built, some
-thousand per second. Other stores are filled through fsspec.
+S3 stores are filled by s5cmd. Many small objects are uploaded by loadgen if it is built, with some thousand objects per
+second. Other stores are filled through fsspec.
 """
 
 import json
@@ -29,18 +29,19 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
 
 THREADS = 8
-MANY, SMALL = 1000, 10**6  # minimum number, and maximum bytes, of objects for which loadgen is used if it is built
-COPY_RATE = 10**7  # bytes/s: minimum rate of copies inside a store, during which no data move through s5cmd
-MAX_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
-BLOCK = 50_000  # objects given to one process
+# loadgen is used, if it is built, for at least this number of objects of at most this size in bytes
+MANY, SMALL = 1000, 10**6
+COPY_RATE = 10**7  # bytes/s: minimum rate of copies in a store, during which s5cmd transfers no data
+MAX_IN_FLIGHT = 256 * 10**6  # maximum bytes of bodies in the threads
+BLOCK = 50_000  # number of objects for one process
 WORKERS = 32
-ROUNDS = 3  # attempts for objects that failed
-LONGEST_S = 4 * 3600  # maximum duration of a process, set by the program
-SLOWEST = 10**7  # bytes/s: below this rate, objects in flight may take longer than the bound without progress
+ROUNDS = 3  # number of attempts for objects that failed
+LONGEST_S = 4 * 3600  # maximum duration of a process
+SLOWEST = 10**7  # bytes/s: at a lower rate, objects in flight can take longer than the limit without progress
 
 
 class Item(NamedTuple):
-    """One object to upload: key below the bucket's prefix, number of its body, bytes of it."""
+    """One object to upload: key relative to the bucket's prefix, number of its body, and its size in bytes."""
 
     bucket: Bucket
     key: str
@@ -49,7 +50,10 @@ class Item(NamedTuple):
 
 
 class ProgressLine:
-    """A progress line with the objects (or `noun`) done and the time left, printed at most every two seconds."""
+    """A progress line with the number of completed objects (or `noun`) and the remaining time.
+
+    It is printed at most every two seconds.
+    """
 
     def __init__(self, name: str, total: int, verb: str = "staging", noun: str = "objects"):
         self.name, self.total, self.done, self.verb, self.noun = name, total, 0, verb, noun
@@ -81,7 +85,7 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     ]
     if (
         manifest["dataset"]["kind"] == "root" and store.protocol == "s3"
-    ):  # large: sent once, then copied inside the store
+    ):  # large files are sent once, and then copied in the store
         put_items(store, name, items[:1])
         _copy_items(store, items[0], items[1:], ProgressLine(name, len(items) - 1))
     else:
@@ -91,9 +95,9 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
 
 
 def _follow(run: "subprocess.Popen[bytes]", shown: ProgressLine, what: str, seconds: float) -> None:
-    """Count the objects that s5cmd reports as done, until it ends. Raises MeasurementFailed if nothing moves any more.
+    """Count the objects that s5cmd reports as done, until it ends. Raises MeasurementFailed if there is no progress.
 
-    Something moves when an object is done, or when the process reads or writes: a large object takes time.
+    There is progress if an object is done, or if the process reads or writes, because a large object takes time.
     """
     waiting = Patience(what, shown.state, lambda: proc.moved_bytes(run.pid), seconds)
     assert run.stdout
@@ -106,9 +110,9 @@ def _follow(run: "subprocess.Popen[bytes]", shown: ProgressLine, what: str, seco
 def put_items(
     store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: ProgressLine | None = None
 ) -> None:
-    """Upload (bucket, key below its prefix, file), each by the account that owns the bucket. Raises MeasurementFailed.
+    """Upload (bucket, relative key, file), each by the account that owns the bucket. Raises MeasurementFailed.
 
-    shown: shows the progress over several calls.
+    shown: a progress line that is used for several calls.
     """
     shown = shown or ProgressLine(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
@@ -120,7 +124,7 @@ def put_items(
 
 
 def _many_and_small(items: list[tuple[Bucket, str, Path]]) -> bool:
-    """Return True if the number of objects determines the time, and not their bytes."""
+    """Return True if the time depends on the number of objects and not on their bytes."""
     files = {path for _, _, path in items}
     sizes = {path.stat().st_size for path in files}
     return len(items) >= MANY and len(sizes) == 1 and max(sizes) <= SMALL
@@ -134,7 +138,7 @@ def _by_loadgen(store: Store, items: list[tuple[Bucket, str, Path]], shown: Prog
 
 
 def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], files: list[Path]) -> None:
-    """Upload (bucket, key below its prefix, number of a file, bytes): the first `bytes` bytes of that file.
+    """Upload (bucket, relative key, number of a file, bytes): the first `bytes` bytes of this file.
 
     Raises MeasurementFailed.
     """
@@ -160,7 +164,7 @@ def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]]
 def _in_threads(
     write: Callable[..., None], items: Sequence[tuple[Any, ...]], largest: int, shown: ProgressLine
 ) -> None:
-    """Call `write` for each item in several threads, until one call fails. Each access has its own time-outs."""
+    """Call `write` for each item in several threads, until one call fails. Each access has its own timeouts."""
     pool = ThreadPoolExecutor(max(1, min(THREADS, MAX_IN_FLIGHT // max(largest, 1))))
     try:
         for _ in pool.map(lambda item: write(*item), items):
@@ -201,16 +205,16 @@ def _copy_items(
 def _run_s5cmd(
     store: Store, account: int, lines: list[str], shown: ProgressLine, seconds: float = patience.STALLED_S
 ) -> None:
-    """Run `s5cmd run` once; it ends with this process. seconds: maximum time without progress.
+    """Run `s5cmd run` once. It ends with this process. seconds: maximum time without progress.
 
-    Raises MeasurementFailed if a line fails, or if nothing moves any more.
+    Raises MeasurementFailed if a line fails, or if there is no progress.
     """
     from storelab.engines import s5cmd
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
     assert keys is not None
     before = shown.done
-    # Files instead of pipes, so that no pipe has to be filled while another one is read.
+    # Files are used instead of pipes, because a full pipe would block s5cmd while another pipe is read.
     with TemporaryFile() as script, TemporaryFile() as errors:
         script.write(s5cmd.encoded("".join(lines)))
         script.seek(0)
@@ -220,7 +224,7 @@ def _run_s5cmd(
             stdout=PIPE,
             stderr=errors,
             env=environment.client(os.environ, endpoint, keys),
-            preexec_fn=processes.die_with_parent(),  # its environment holds the keys
+            preexec_fn=processes.die_with_parent(),  # its environment contains the keys
         )
         try:
             _follow(run, shown, f"staging {shown.name} into {store.name}", seconds)
@@ -237,7 +241,7 @@ def _run_s5cmd(
 
 
 def loadgen_reaches(store: Store) -> bool:
-    """Return whether the program is built and reaches the store: by its protocol, and without a proxy."""
+    """Return True if loadgen is built and can access the store: by its protocol, and without a proxy."""
     return (
         store.protocol == "s3"
         and golang.present(golang.LOADGEN, install.tools_folder())
@@ -250,8 +254,8 @@ def put_by_loadgen(
 ) -> None:
     """Upload the items, each by the account that owns its bucket. Raises MeasurementFailed.
 
-    bodies: files of the same length, at least as long as the largest item; step: called with the number of objects
-    done since the last call.
+    bodies: files of the same length, which is at least the size of the largest item; step: a function that is called
+    with the number of objects done since its last call.
     """
     for account in sorted({item.bucket.account for item in items}):
         mine = [item for item in items if item.bucket.account == account]
@@ -315,9 +319,9 @@ def _run_loadgen(
     what: str = "staging",
     seconds: float = patience.STALLED_S,
 ) -> dict[str, Any]:
-    """Run the program once, follow it to its end, and return its summary.
+    """Run loadgen once, wait until it ends, and return its summary.
 
-    Raises MeasurementFailed, also if no object is stored for `seconds`: errors do not count as progress.
+    Raises MeasurementFailed, also if no object is stored for `seconds`. Errors do not count as progress.
     """
     run = subprocess.Popen(
         [loadgen.binary()],

@@ -1,9 +1,9 @@
-"""The objects in a store that storelab wrote, according to its own notes and never only by their place.
+"""Find the objects in a store that storelab wrote, according to its notes and never only by their place.
 
-Before an attempt writes, the possible keys and lengths of its objects are noted; before a data set is uploaded, its
-objects. Nothing is added to the requests that are measured. The notes are stored both in the campaign's folder and in
-the folder `state`, so that one copy is enough. Only objects that fit a note are ever deleted. Manifests and records do
-not count as notes, because another storelab may have written the objects that they name.
+Before an attempt writes, the possible keys and sizes of its objects are recorded. Before a data set is uploaded, its
+objects are recorded. No requests are added to those that are measured. The notes are stored both in the campaign's
+folder and in the folder `state`, so that one copy is enough. Only objects that match a note are ever deleted. Manifests
+and records do not count as notes, because another storelab possibly wrote the objects that they name.
 """
 
 import getpass
@@ -29,10 +29,11 @@ from storelab.workloads.base import Made
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-MARKER = ".storelab"  # the object that marks a bucket or a prefix as made by storelab
-_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"}, {"writer"})  # keys of a line of a note
-STAGED, STAGED_BYTES = ".staged", 64  # the proof next to a data set: a SHA-256
-_TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # suffix of a killed upload to a folder
+MARKER = ".storelab"  # object that marks a bucket or a prefix as made by storelab
+# keys of each kind of line in a note
+_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"}, {"writer"})
+STAGED, STAGED_BYTES = ".staged", 64  # name and size in bytes of the proof next to a data set: a SHA-256
+_TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # suffix of an interrupted upload to a folder
 
 
 def root_copies(dataset: Mapping[str, Any]) -> int:
@@ -41,9 +42,9 @@ def root_copies(dataset: Mapping[str, Any]) -> int:
 
 
 def columns(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the columns of the manifest: key (without the bucket's prefix), bucket index, body index.
+    """Return the columns of the manifest: key (relative to the bucket's prefix), bucket index, body index.
 
-    They are empty for folders of many keys, whose names follow from their numbers.
+    They are empty for folders of many keys, because the names of the keys are derived from their numbers.
     """
     if dataset["kind"] == "keys":
         return {"key": [], "bucket": [], "body": []}
@@ -61,15 +62,16 @@ def columns(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
 class Written:
     """The objects of one campaign that storelab wrote into a store.
 
-    Callable: `ours(bucket's name, whole key, bytes or None)`. Without a size only the name counts, because unfinished
-    uploads have no size. An interrupted upload leaves nothing in S3; other stores may keep a shorter file.
+    It is callable: `ours(bucket's name, complete key, bytes or None)`. Without a size, only the name is compared,
+    because unfinished uploads have no size. An interrupted upload leaves nothing in S3, but other stores can keep a
+    shorter file.
     """
 
     def __init__(self, store: Store, lines: Iterable[Mapping[str, Any]] = ()):
         self.atomic = store.protocol == "s3"
         self.attempts: dict[str, tuple[int, list[Made]]] = {}
         self.objects: dict[tuple[str, str], set[int]] = {}
-        self.folders: dict[tuple[str, str], Mapping[str, Any]] = {}  # folders of many keys, by bucket and whole name
+        self.folders: dict[tuple[str, str], Mapping[str, Any]] = {}  # folders of many keys, by bucket and complete name
         for line in lines:
             with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError, re.error):  # a damaged note
                 if "attempt" in line:
@@ -83,7 +85,10 @@ class Written:
     def dataset(
         self, dataset: Mapping[str, Any], found: Mapping[str, list[Any]], bodies: list[int], places: list[list[str]]
     ) -> None:
-        """Add a data set. found: `columns`; bodies: bytes of each content; places: name and prefix of each bucket."""
+        """Add a data set.
+
+        found: the result of `columns`; bodies: bytes of each content; places: name and prefix of each bucket.
+        """
         for key, b, body in zip(found["key"], found["bucket"], found["body"], strict=True):
             self.objects.setdefault((places[b][0], places[b][1] + key), set()).add(bodies[body])
         if dataset["kind"] == "keys":
@@ -99,7 +104,7 @@ class Written:
         return fits or any(self._made(name, bucket, whole, size, cut) for name in self._named(bucket, whole))
 
     def _of_folder(self, bucket: str, key: str) -> set[int]:
-        """Return the size of a key in a folder of many keys; an empty set for any other key."""
+        """Return the size of a key in a folder of many keys, or an empty set for any other key."""
         for (name, folder), dataset in self.folders.items():
             if name == bucket and key.startswith(folder):
                 n = payload.key_number(dataset["keys"], dataset["depth"], key[len(folder) :])
@@ -115,7 +120,7 @@ class Written:
     def _made(self, attempt: str, bucket: str, key: str, size: int | None, cut: bool) -> bool:
         clients, made = self.attempts[attempt]
         for form in made:
-            # Below the prefix of the one given bucket: `<prefix>/<campaign>/b0000/`, or nothing.
+            # Below the prefix in an assigned bucket: `<prefix>/<campaign>/b0000/`, or nothing.
             fit = re.fullmatch(rf"(?:[a-z0-9-]+/[^/]+/b\d{{4,}}/)?(?:{form.key})", key)
             if fit is None or (form.bucket and not re.fullmatch(form.bucket, bucket)):
                 continue
@@ -127,7 +132,10 @@ class Written:
 
 
 def _checked(key: str, least: int, most: int, bucket: str = "") -> Made:
-    """Return the objects of an attempt from a line of a note. Raises ValueError, TypeError, re.error if damaged."""
+    """Return the objects of an attempt from a line of a note.
+
+    Raises ValueError, TypeError or re.error if it is damaged.
+    """
     re.compile(key), re.compile(bucket)
     return Made(key, least + 0, most + 0, bucket)
 
@@ -160,7 +168,7 @@ def _sum(line: Mapping[str, Any]) -> str:
 
 
 def _half(path: Path) -> bool:
-    """Return True if the last line has no end, because the process was killed."""
+    """Return True if the last line is incomplete because the process was killed."""
     with open(path, "rb") as f:
         size = f.seek(0, os.SEEK_END)
         f.seek(max(0, size - 1))
@@ -168,7 +176,7 @@ def _half(path: Path) -> bool:
 
 
 def note_attempt(config: "Config", store: Store, attempt: str, point: Point, made: list[Made]) -> None:
-    """Note an attempt that is about to write."""
+    """Record an attempt that is about to write."""
     _note(config, store.name, _objects_of_attempt(attempt, point.axes.get("clients", 1), made))
 
 
@@ -177,7 +185,10 @@ def _objects_of_attempt(attempt: str, clients: int, made: list[Made]) -> dict[st
 
 
 def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> None:
-    """Note objects, with `name` in their keys, that are about to be made outside of attempts. Noted once."""
+    """Record objects, with `name` in their keys, that are about to be made outside of attempts.
+
+    They are recorded once.
+    """
     line = _objects_of_attempt(name, 1, made)
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
         _note(config, store.name, line)
@@ -186,7 +197,7 @@ def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> No
 def note_dataset(
     config: "Config", store: Store, dataset: dict[str, Any], bodies: list[int], places: list[Bucket]
 ) -> None:
-    """Note a data set that is about to be uploaded. bodies: bytes of each content."""
+    """Record a data set that is about to be uploaded. bodies: the bytes of each content."""
     where = [[b.name, b.prefix] for b in places]
     line = {"dataset": dataset, "bodies": bodies, "buckets": where}
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
@@ -199,7 +210,7 @@ def noted(config: "Config", store: Store) -> Written:
 
 
 def writer(config: "Config", store: Store) -> dict[str, str]:
-    """Return the identity of this storelab for its marks: user, host and results folder, and an id from the notes."""
+    """Return the identity of this storelab for its marks: user, host, results folder, and an id from the notes."""
     ids = _ids(config, store)
     if not ids:
         _note(config, store.name, {"writer": uuid.uuid4().hex})
@@ -208,9 +219,9 @@ def writer(config: "Config", store: Store) -> dict[str, str]:
 
 
 def foreign(config: "Config", store: Store, mark: Mapping[str, Any]) -> str:
-    """Return the writer of a mark; '' if it is this storelab, or an older version without a writer in its marks.
+    """Return the writer of a mark, or '' if it is this storelab or an older version whose marks have no writer.
 
-    The id in the notes decides if the results were moved, or if another host of a cluster is used.
+    The id in the notes is compared first, because results can be moved, and a cluster has several hosts.
     """
     named = mark.get("writer")
     if not isinstance(named, dict) or named.get("id") in _ids(config, store):
@@ -224,7 +235,7 @@ def foreign(config: "Config", store: Store, mark: Mapping[str, Any]) -> str:
 def _names(config: "Config") -> dict[str, str]:
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # no entry in the table of users
+    except (OSError, KeyError):  # there is no entry in the table of users
         user = str(os.getuid())
     return {"user": user, "host": socket.gethostname(), "results": str(Path(config.results).absolute())}
 
@@ -235,7 +246,7 @@ def _ids(config: "Config", store: Store) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the undamaged lines of a note without their checksums, which older lines lack.
+    """Yield the undamaged lines of a note without their checksums. Older lines have no checksums.
 
     An incomplete line, caused by a kill, was written before any of its objects. A damaged line is ignored: its objects
     stay in the store, and a message is printed.
@@ -252,5 +263,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             if number == len(texts) or not text.endswith("}\n"):
                 continue  # an incomplete line
-        message = f"storelab: {path}, line {number}: was altered; the objects that it describes are not deleted"
+        message = (
+            f"storelab: {path}, line {number}: the line was altered; the objects that it describes are not deleted"
+        )
         print(message, file=sys.stderr, flush=True)

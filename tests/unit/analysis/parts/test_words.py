@@ -189,7 +189,7 @@ def test_units(text, kind, value):
         ("1 bit/s", "rate", "'1 bit/s' is not a whole number of bytes (write it like 1 Gbit/s or 100 MB/s)"),
         ("1 S", "duration", "unit 'S' of '1 S' is not known (did you mean 's'?)"),
         ("1 foo", "duration", "unit 'foo' of '1 foo' is not known (write it like 10 s, 500 ms or 2 min)"),
-        ("foo", "rate", "'foo' is not a rate with its unit (write it like 1 Gbit/s or 100 MB/s)"),
+        ("foo", "rate", "'foo' is not a rate with a unit (write it like 1 Gbit/s or 100 MB/s)"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_wrong_unit(text, kind, said):

@@ -89,7 +89,7 @@ REFUSED = {  # text: what the message has
     "- 200 Mbit/s": "is not a mapping of links",
     "stores: 300 Mbit/s": "is not a mapping of links",
     "client: 200 Mbit/s": "key 'client' is not known",
-    "clients: 200": "is not a rate with its unit",
+    "clients: 200": "is not a rate with a unit",
     "clients: 0 Mbit/s": "is 0",
     "stores: {alpha: fast}": "stores.alpha",
 }

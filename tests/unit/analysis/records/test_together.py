@@ -125,9 +125,9 @@ def refused(sweep) -> str:
     [
         ([{"front_ends": 1, "clients": 2}, {"front_ends": 2}], "row 2 has front_ends, row 1 has front_ends, clients"),
         ({"front_ends": [1, 2], "clients": [3]}, "columns differ in length (front_ends 2, clients 1 values)"),
-        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is not a column; write rows like"),
-        ([], "has no row; write rows like"),
-        ({"front_ends": [], "clients": []}, "has no row; write rows like"),
+        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is not a list of values; write rows like"),
+        ([], "there are no rows; write rows like"),
+        ({"front_ends": [], "clients": []}, "there are no rows; write rows like"),
         ([7], "row 1 is 7; write rows like"),
         ("clients", "'clients' is not a list of rows; write rows like"),
         ({"clients": [1, 2]}, "'clients' is the only axis; add another one, or write it in `axes`"),
@@ -146,7 +146,7 @@ def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
         ({"zip": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
         ({"zip": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size is also in `axes`"),
         ({"zip": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
-        ({"zip": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
+        ({"zip": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; give at least 1"),
     ],
 )
 def test_a_wrong_axis_or_value_is_told_at_its_place(change, line):
@@ -166,7 +166,7 @@ def test_parts_are_no_axis_of_a_row():
 def test_axes_of_roles_are_held_against_those_of_the_role():
     roles = {"up": {"workload": "put", "axes": {"clients": 2}}}
     sweep = {"roles": roles, "zip": {"front_ends": [1], "up.clients": [1]}}
-    assert refused(sweep).startswith("sweeps.s.zip.up.clients: up.clients is also in `axes`; write it in one")
+    assert refused(sweep).startswith("sweeps.s.zip.up.clients: up.clients is also in `axes`; remove one of them")
     sweep["zip"] = {"front_ends": [1], "down.clients": [1]}
     assert "sweeps.s.zip.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
 
@@ -174,7 +174,7 @@ def test_axes_of_roles_are_held_against_those_of_the_role():
 def test_buckets_of_a_row_are_filled_and_scale_axes_known():
     rows = {"buckets": [1, 65], "clients": [1, 2]}
     sweep = {"workload": "get", "objects": 64, "zip": rows}
-    assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; set at least 65"
+    assert refused(sweep) == "sweeps.s.objects: 64 objects are too few for 65 buckets; set at least 65"
     assert refused(SWEEP | {"scale_axes": ["workers"]}).endswith(
         "no axis 'workers'; its axes: object_size, front_ends, clients"
     )

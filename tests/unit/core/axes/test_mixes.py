@@ -47,14 +47,14 @@ def test_undeclared_names_are_refused(tmp_path):
 def test_wrong_declarations_are_refused(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
     for key, value, words in (
-        ("mixes", {"a": {}}, "no operation"),
-        ("mixes", {"a": {"put": 1, "delete": 2}}, "deletes more"),
-        ("mixes", {"warp": {"get": 1}}, "built in"),
-        ("sizes", {"4kB": {"fixed": "4 kB"}}, "is a size"),
+        ("mixes", {"a": {}}, "all weights are 0"),
+        ("mixes", {"a": {"put": 1, "delete": 2}}, "`delete` is larger than `put`"),
+        ("mixes", {"warp": {"get": 1}}, "built-in mix"),
+        ("sizes", {"4kB": {"fixed": "4 kB"}}, "can be read as a size"),
         ("sizes", {"a": {}}, "exactly one of"),
         ("sizes", {"a": {"fixed": "1 B", "mean": "2 B", "sigma": 1}}, "exactly one of"),
         ("sizes", {"a": {"mean": "2 B"}}, "together"),
-        ("sizes", {"a": {"fixed": "2 B", "maximum": "3 B"}}, "leave them out"),
+        ("sizes", {"a": {"fixed": "2 B", "maximum": "3 B"}}, "remove them"),
         ("sizes", {"a": {"mean": "2 kB", "sigma": 1, "maximum": "1 kB"}}, "mean"),
         ("sizes", {"a": {"fixed": "6 GB"}}, "upload"),
         ("sizes", {"a": {"histogram": {"4 kB": -1}}}, "count"),
@@ -64,7 +64,7 @@ def test_wrong_declarations_are_refused(tmp_path):
         ("sizes", {"a": {"histogram": "nowhere.csv"}}, "nowhere.csv"),
         ("sizes", {"a": {"histogram": "/dev/zero"}}, "not a regular file"),
         ("sizes", {"a": {"histogram": str(pipe)}}, "not a regular file"),
-        ("sizes", {"a": {"histogram": {"size": [1, 2], "count": [1]}}}, "of one length"),
+        ("sizes", {"a": {"histogram": {"size": [1, 2], "count": [1]}}}, "of the same length"),
         ("sizes", {"a": {"histogram": {"size": [1], "count": [-1]}}}, "-1"),
         ("sizes", {"a": {"histogram": {"size": [-1], "count": [1]}}}, "-1"),
         ("sizes", {"a": {"histogram": {"size": [], "count": []}}}, "0 rows"),

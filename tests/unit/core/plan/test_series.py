@@ -108,7 +108,7 @@ def test_mistakes_in_parts_are_refused():
         ({"axes": {"part": [1, 2]}}, "sweeps.soak.axes.part: "),
         ({"axes": {"part": 1}, "parts": None}, "sweeps.soak.axes.part: "),
         ({"workload": "", "roles": {"r": role}, "axes": {}}, "sweeps.soak.roles.r.axes.part: "),
-        ({"repetitions": 3000, "parts": 40}, "points or more"),
+        ({"repetitions": 3000, "parts": 40}, "the plan has at least"),
         *(({"parts": parts}, "parts") for parts in (0, -1, 1001, True, "all")),
     ]
     all_refused(("", text, partial(made, sweeps={"soak": SWEEP | sweep})) for sweep, text in mistakes)

@@ -337,7 +337,7 @@ def test_wrong_settings_are_refused():
         ({"chunks": {"minimum": "16 B"}}, "32 B"),
         ({"bytes_a_day": "0 B"}, "is 0"),
         ({"chunk": {}}, "Extra inputs"),
-        ({"seed": True}, "not a value"),
+        ({"seed": True}, "not a possible value"),
     ):
         with pytest.raises(ValueError, match=reason):
             Settings.model_validate(wrong)

@@ -519,7 +519,7 @@ def test_impossible_points_are_refused():
     refused = (
         ({"keep": DAYS}, "keep", f"{DAYS} of {DAYS} days"),
         ({"keep": 9}, "keep", f"9 of {DAYS} days"),
-        ({"days": 7}, "days", "the 6 of the release"),
+        ({"days": 7}, "days", "the 6 days of the release"),
         ({"clients": 2}, "clients", "2 clients"),
         ({"batch": 1001, "pattern": "tuned"}, "batch", "1001 objects"),
         ({"batch": 2}, "batch", "pattern cvmfs"),

@@ -279,7 +279,7 @@ def test_start_that_the_deadline_cuts_does_not_count(server, client_of, monkeypa
 
 def test_impossible_points_are_refused(release):
     refused = (
-        ({"days": 2}, "days", "the 1 of the release"),
+        ({"days": 2}, "days", "the 1 days of the release"),
         ({"applications": 300, "start_files": 300}, "", "20000"),
         ({"http_cache": "squid", "scheme": "https"}, "http_cache", "https"),
     )

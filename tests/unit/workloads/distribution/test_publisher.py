@@ -394,7 +394,11 @@ def test_other_stratum_1_is_left_unchanged(zero, one, publish):
     mine = names.manifest_fields(content(zero)[MANIFEST])
     for objects, error, words in (
         ({MANIFEST: names.manifest_text(mine | {"N": "other.example.org"})}, Other, "'other.example.org'"),
-        ({MANIFEST: names.manifest_text(mine | {"S": "9"})}, Other, "revision 9, stratum 0 only 3"),
+        (
+            {MANIFEST: names.manifest_text(mine | {"S": "9"})},
+            Other,
+            "revision 9, but stratum 0 has the older revision 3",
+        ),
         ({MANIFEST: b"no manifest"}, Failed, "damaged"),
     ):
         one.objects = objects
@@ -485,7 +489,7 @@ def test_last_day_of_a_stratum():
 
 def test_impossible_points_are_refused():
     refused = (
-        ("publish", {"days": 5}, "days", "the 4 of the release"),
+        ("publish", {"days": 5}, "days", "the 4 days of the release"),
         ("publish", {"expired": "5-2"}, "expired", "'5-2'"),
         ("publish", {"expired": "soon"}, "expired", "'soon'"),
         ("publish", {"clients": 2}, "clients", "2 clients"),

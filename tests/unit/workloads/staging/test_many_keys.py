@@ -30,10 +30,14 @@ def test_points_with_same_keys_share_data_set():
 
 def test_impossible_axes_are_refused_by_place():
     for axes, place, text in (
-        ({"keys": 10**6 + 1}, "keys", "1000001 keys are too many; at most 1000000"),
-        ({"page_size": 1001}, "page_size", "1001 keys per page are too many; at most 1000"),
-        ({"keys": 1000, "prefix_depth": 3}, "prefix_depth", "1000 keys do not fill folders 3 levels deep; at most 2"),
-        ({"keys": 10, "prefix_depth": 1}, "prefix_depth", "10 keys do not fill folders 1 levels deep; at most 0"),
+        ({"keys": 10**6 + 1}, "keys", "1000001 keys are too many; set at most 1000000"),
+        ({"page_size": 1001}, "page_size", "1001 keys per page are too many; set at most 1000"),
+        (
+            {"keys": 1000, "prefix_depth": 3},
+            "prefix_depth",
+            "1000 keys are too few for 3 levels of folders; set at most 2",
+        ),
+        ({"keys": 10, "prefix_depth": 1}, "prefix_depth", "10 keys are too few for 1 levels of folders; set at most 0"),
     ):
         check_refused(f"sweeps.l.axes.{place}: ", text, WORKLOADS["list"].validate, *planned(**axes))
     for axes in ({"keys": 10**6, "prefix_depth": 5}, {"page_size": 1}, {"page_size": 1000}, {"keys": 1}):

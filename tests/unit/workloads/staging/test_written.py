@@ -218,7 +218,10 @@ def test_altered_line_of_a_note_names_nothing(config, store, capsys):
         first.write_bytes(was[:at] + bytes([was[at] ^ 2]) + was[at + 1 :])
         found = written.noted(config, store)
         assert not found.attempts or at == len(was) - 1, at
-    assert f"{first}, line 1: was altered; the objects that it describes are not deleted" in capsys.readouterr().err
+    assert (
+        f"{first}, line 1: the line was altered; the objects that it describes are not deleted"
+        in capsys.readouterr().err
+    )
     line = json.loads(was)
     line.pop("sum")
     first.write_text(json.dumps(line) + "\n")

@@ -1,4 +1,4 @@
-"""The questions to an S3 store, in their order: those that take long, or need many buckets, come last."""
+"""The questions to an S3 store, in their order. Questions that take long or need many buckets come last."""
 
 from storelab.workloads.probe.answers import Questions
 from storelab.workloads.probe.byteranges import CONNECTION, DAVIX, RANGES

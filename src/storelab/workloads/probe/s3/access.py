@@ -1,7 +1,7 @@
-"""Questions to an S3 store about access and buckets: signatures, presigned URLs, anonymous readers, two accounts.
+"""Ask an S3 store about access and buckets: signatures, presigned URLs, anonymous readers, two accounts.
 
-Also the number of buckets of an account, their content and their versions. Buckets that are made here are named by the
-coordinator, marked, and removed at the end of each question.
+Other questions are about the number of buckets of an account, their content, and their versions. The coordinator gives
+the names of new buckets. These buckets are marked, and are removed at the end of each question.
 """
 
 import json
@@ -19,14 +19,17 @@ REFUSED = (400, 401, 403)
 
 
 def _refused(reply: Reply, what: str) -> str:
-    """Return the answer to a refused request. Raises Refuted if it was accepted, Otherwise if it failed differently."""
+    """Return the answer to a rejected request.
+
+    Raises Refuted if it was accepted, and Otherwise if it failed differently.
+    """
     demand(not reply.good, f"{what} is accepted: {reply.status}")
     demand(reply.status in REFUSED, f"{what}: {status_text(reply)} instead of 403", Otherwise)
     return status_text(reply)
 
 
 def _signed_works(c: S3) -> None:
-    """Check that the right request is accepted, because a refusal proves nothing otherwise. Raises NotTried."""
+    """Check that the right request is accepted, because otherwise a rejection proves nothing. Raises NotTried."""
     reply = c.send("GET", c.known)
     demand(reply.holds(c.body), f"the right signature is refused too: {status_text(reply)}", NotTried)
 
@@ -37,7 +40,7 @@ def _presigned_works(c: S3) -> None:
 
 
 def wrong_secret(c: S3) -> Answer:
-    """Check that a request signed with a wrong secret key is refused."""
+    """Check that a request signed with a wrong secret key is rejected."""
     _signed_works(c)
     reply = c.send(
         "GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token)
@@ -46,14 +49,14 @@ def wrong_secret(c: S3) -> Answer:
 
 
 def unknown_key(c: S3) -> Answer:
-    """Check that a request with an unknown access key is refused."""
+    """Check that a request with an unknown access key is rejected."""
     _signed_works(c)
     reply = c.send("GET", c.known, keys=Credentials("SLNOBODYHASTHISKEY00", c.keys.secret_key))
     return confirm(_refused(reply, "an unknown access key"))
 
 
 def version_2(c: S3) -> Answer:
-    """Check the old signature, which CernVM-FS sends by default."""
+    """Check the old signature (version 2), which CernVM-FS sends by default."""
     wire, path = c.place(c.known)
     resource = f"/{c.bucket.name}/{path_of(c.known)}"
     reply = wire.send("GET", path, sign_v2("GET", wire.host, resource, c.keys))
@@ -144,7 +147,7 @@ def missing(c: S3) -> Answer:
 
 
 def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) -> Reply:
-    """Send an anonymous GET, repeated for some seconds until it is accepted: rights may take effect late."""
+    """Send an anonymous GET, repeated for some seconds until it is accepted, because rights can take effect late."""
     end = time.monotonic() + seconds
     while True:
         reply = c.anonymous("GET", key, bucket=bucket)
@@ -160,16 +163,16 @@ def public_acl(c: S3) -> Answer:
     got = _readable(c, key, seconds=2.0)
     demand(got.holds(SMALL), f"x-amz-acl is accepted, but the answer without keys is {status_text(got)}")
     closed = c.anonymous("GET", other)
-    demand(not closed.good, "now every object of the bucket is public", Otherwise)
+    demand(not closed.good, "every object of the bucket became public", Otherwise)
     written = c.anonymous("PUT", key, body=b"intruder")
     demand(c.holds(key, SMALL), f"anybody can overwrite it ({written.status})", Otherwise)
     return confirm(f"200 without keys; the next object {status_text(closed)}")
 
 
 def _policy(bucket: str, owner: str | None = None) -> bytes:
-    """Return a policy that lets everybody read below `public/`.
+    """Return a policy that allows everyone to read below `public/`.
 
-    owner: its access key, for servers (versitygw) whose policy locks out everybody that it does not name.
+    owner: its access key. The policy of some servers (versitygw) denies access to everyone whom it does not name.
     """
     public = {
         "Effect": "Allow",
@@ -183,24 +186,24 @@ def _policy(bucket: str, owner: str | None = None) -> bytes:
 
 
 def public_policy(c: S3) -> Answer:
-    """Check that a bucket policy makes the objects below one prefix public, and only those."""
+    """Check that a bucket policy makes only the objects below one prefix public."""
     bucket = c.marked_bucket(c.spares()[-1])
     try:
         c.put("public/a", SMALL, bucket=bucket)
         c.put("private/a", SMALL, bucket=bucket)
         reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access_key), bucket=bucket)
-        if not reply.good:  # most servers do not accept an access key as a name; they let an owner keep its rights
+        if not reply.good:  # most servers do not accept an access key as a name; on these, an owner keeps its rights
             reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
         require_status(reply, "a bucket policy")
         got = _readable(c, "public/a", bucket)
         demand(got.holds(SMALL), f"the policy is accepted, but the answer without keys is {status_text(got)}")
         closed = c.anonymous("GET", "private/a", bucket=bucket)
         written = c.anonymous("PUT", "public/a", bucket=bucket, body=b"x")
-        demand(not closed.good, "objects that the policy does not name are public too", Otherwise)
+        demand(not closed.good, "objects that the policy does not include are public too", Otherwise)
         demand(c.holds("public/a", SMALL, bucket=bucket), f"anybody can overwrite it ({written.status})", Otherwise)
         removed = c.send("DELETE", query={"policy": ""}, bucket=bucket)
         demand(
-            removed.good, f"200 without keys, but its owner cannot remove the policy: {status_text(removed)}", Otherwise
+            removed.good, f"200 without keys, but the owner cannot remove the policy: {status_text(removed)}", Otherwise
         )
         return confirm(f"200 without keys; other objects {status_text(closed)}, PUT {status_text(written)}")
     finally:
@@ -209,11 +212,12 @@ def public_policy(c: S3) -> Answer:
         c.drop_bucket(bucket)
 
 
-# Two accounts: the second one tries to access buckets of the first, with keys that are valid for its own.
+# Two accounts: the second account tries to access buckets of the first one, with keys that are valid for its own
+# buckets.
 
 
 def second_usable(c: S3) -> Answer:
-    """Check the second account; otherwise all refusals below prove nothing."""
+    """Check that the second account works, because otherwise all rejections below prove nothing."""
     bucket, name = c.other.name, f"{c.other.prefix}{c.key('own').removeprefix(c.bucket.prefix)}"
     require_status(c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second), "PUT in its own bucket")
     demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "its object cannot be read back")
@@ -254,7 +258,7 @@ def _separate_accounts(c: S3, act: str) -> Answer:
 
 
 def buckets_not_shown(c: S3) -> Answer:
-    """Check that the second account lists its own buckets only."""
+    """Check that the second account lists only its own buckets."""
     other_bucket = c.other
     reply = c.send("GET", bucket="", keys=c.second)
     require_status(reply, "the second account's list of buckets", 200, Otherwise)
@@ -265,7 +269,7 @@ def buckets_not_shown(c: S3) -> Answer:
 
 
 def _names(c: S3) -> list[str]:
-    """Return all buckets that this account sees, from every page. Raises Refuted."""
+    """Return all buckets that this account can list, from every page. Raises Refuted."""
     out: list[str] = []
     query: dict[str, str] = {}
     for _ in range(200):
@@ -313,10 +317,10 @@ def not_empty(c: S3) -> Answer:
 
 
 def per_account(c: S3) -> Answer:
-    """Make as many buckets as the axis `max_buckets` and `limits.buckets` allow.
+    """Make the number of buckets that the axis `max_buckets` and `limits.buckets` allow.
 
-    All are made before the first is marked: SeaweedFS 4.48 locks up permanently when a bucket is made while another one
-    gets its first object.
+    All buckets are made before the first one is marked. SeaweedFS 4.48 locks up permanently if a bucket is made while
+    another bucket gets its first object.
     """
     names, requested = c.spares()[1:-2], c.job.point.axes["max_buckets"]
     before, made, refusal = len(_names(c)), [], None
@@ -360,7 +364,9 @@ def versions(c: S3) -> Answer:
         now = c.send("GET", "v", bucket=name)
         demand(gone.good and now.status == 404, f"DELETE {gone.status}, then GET {status_text(now)}", Otherwise)
         demand(
-            c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name), "DELETE took the versions too", Otherwise
+            c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name),
+            "DELETE also removed the versions",
+            Otherwise,
         )
         held = [key for key, _ in _versions(c, name) if key == "v"]
         demand(len(held) == 3, f"{len(held)} entries listed instead of 2 versions and a delete marker", Otherwise)
@@ -371,7 +377,7 @@ def versions(c: S3) -> Answer:
 
 
 def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
-    """Return (key, version id) of all versions and delete markers. Raises Refuted."""
+    """Return the key and the version id of all versions and delete markers. Raises Refuted."""
     reply = require_status(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
     return [
         (entry.findtext("Key", ""), entry.findtext("VersionId", ""))
@@ -381,7 +387,7 @@ def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
 
 
 def _empty(c: S3, bucket: str) -> None:
-    """Delete every version of every object in a bucket of the probe, the mark last."""
+    """Delete every version of every object in a bucket of the probe. The mark is deleted last."""
     try:
         found = _versions(c, bucket)
     except Exception:  # noqa: BLE001  without such a list there are only the objects

@@ -1,6 +1,6 @@
-"""Questions to an S3 store about objects: content, metadata, names, ETag, checksums, conditions, copy.
+"""Ask an S3 store about objects: content, metadata, names, ETag, checksums, conditions, copy.
 
-Also listings and their pages, multi-object delete and multipart upload.
+Other questions are about listings and their pages, multi-object delete, and multipart upload.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def put_get_head(c: S3) -> Answer:
         Otherwise,
     )
     kind = head.headers.get("content-type")
-    demand(kind == "application/x-probe", f"Content-Type came back as {kind}", Otherwise)
+    demand(kind == "application/x-probe", f"Content-Type is returned as {kind}", Otherwise)
     return confirm(f"200, {len(SMALL)} bytes, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
 
 
@@ -48,8 +48,8 @@ def metadata(c: S3) -> Answer:
     """Check that user metadata (`x-amz-meta-`) are returned by HEAD."""
     key = c.stored("metadata", headers={"x-amz-meta-probe-run": "Some Value 17"})
     got = c.send("HEAD", key).headers.get("x-amz-meta-probe-run")
-    demand(got is not None, "not sent back")
-    demand(got == "Some Value 17", f"came back as {got!r}", Otherwise)
+    demand(got is not None, "not returned")
+    demand(got == "Some Value 17", f"returned as {got!r}", Otherwise)
     return confirm("x-amz-meta- kept")
 
 
@@ -73,7 +73,7 @@ def delete(c: S3) -> Answer:
 
 
 def copy(c: S3) -> Answer:
-    """Check that a server-side copy has the same content and metadata, and the ETag that the answer names."""
+    """Check that a server-side copy has the same content and metadata, and the ETag that the answer contains."""
     source, target = c.stored("copy source", headers={"x-amz-meta-probe-run": "kept"}), c.key("copy-target")
     made = c.send("PUT", target, headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(source)}"})
     demand(made.good and not error_code(made.body), f"answered {status_text(made)}")
@@ -90,7 +90,7 @@ def copy(c: S3) -> Answer:
 
 
 def etag_is_md5(c: S3) -> Answer:
-    """Check the ETag of an object that was sent in one piece, in PUT, GET, HEAD and the listing."""
+    """Check the ETag of an object that was sent in one piece, in the answers to PUT, GET, HEAD and the listing."""
     key, body = c.key("etag"), c.body[:10_000]
     seen = {"PUT": c.put(key, body).headers.get("etag")}
     seen |= {m: c.send(m, key).headers.get("etag") for m in ("GET", "HEAD")}
@@ -108,7 +108,7 @@ def etag_is_md5(c: S3) -> Answer:
 
 
 def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, payload: str | None = None) -> Answer:
-    """Check that a body that does not match its header is refused and not stored."""
+    """Check that a body that does not match its header is rejected and not stored."""
     key = c.key(name)
     reply = c.send("PUT", key, body=body, headers=wrong, payload=payload)
     stored = c.send("GET", key).status == 200
@@ -120,13 +120,13 @@ def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, pa
 
 
 def content_md5(c: S3) -> Answer:
-    """Check that an upload with a wrong Content-MD5 is refused."""
+    """Check that an upload with a wrong Content-MD5 is rejected."""
     c.stored("md5-right", headers={"Content-MD5": md5_header(SMALL)})
     return _refused(c, "md5-wrong", SMALL, {"Content-MD5": md5_header(b"other")}, "Content-MD5")
 
 
 def payload_sha256(c: S3) -> Answer:
-    """Check that an upload with a wrong `x-amz-content-sha256` is refused."""
+    """Check that an upload with a wrong `x-amz-content-sha256` is rejected."""
     c.stored("sha-right")
     return _refused(c, "sha-wrong", SMALL, {}, "x-amz-content-sha256", hashlib.sha256(b"other").hexdigest())
 
@@ -142,7 +142,7 @@ def _crc(body: bytes) -> str:
 
 
 def crc_verified(c: S3) -> Answer:
-    """Check that an upload with a wrong CRC32 is refused."""
+    """Check that an upload with a wrong CRC32 is rejected."""
     c.stored("crc-right", headers={"x-amz-checksum-crc32": _crc(SMALL)})
     return _refused(c, "crc-wrong", SMALL, {"x-amz-checksum-crc32": _crc(b"other")}, "x-amz-checksum-crc32")
 
@@ -176,7 +176,7 @@ def put_if_match(c: S3) -> Answer:
     return confirm(f"other ETag: {status_text(wrong)}, its bytes unchanged; same: {right.status}")
 
 
-PART = 5 * 2**20  # bytes: the minimum size of a part that is not the last one
+PART = 5 * 2**20  # minimum bytes of a part that is not the last one
 
 
 def _listed(c: S3, version: int, **more: str) -> Answer:
@@ -232,14 +232,17 @@ def delimiter(c: S3) -> Answer:
 
 
 def _deleted_count(c: S3, names: list[str]) -> int:
-    """Return the number of deleted keys, by listing and by HEAD of the first and the last."""
+    """Return the number of deleted keys, determined by a listing and by HEAD of the first and the last key."""
     left = {k for page in c.pages(c.key("list/")) for k in keys_in(page)}
     left |= {k for k in (names[0], names[-1]) if c.send("HEAD", k).status != 404}
     return len([k for k in names if k not in left])
 
 
 def too_many(c: S3) -> Answer:
-    """Check 1001 keys. Amazon takes 1000 and refuses more; some servers take any number. Neither is a fault."""
+    """Check a request for 1001 keys. Amazon accepts 1000 and rejects more, and some servers accept any number.
+
+    Neither is a fault.
+    """
     names = c.many
     reply = c.delete_many(names)
     gone = _deleted_count(c, names)
@@ -262,7 +265,7 @@ def thousand(c: S3) -> Answer:
     return confirm(f"{PAGE} keys in one request are gone")
 
 
-# Multipart upload: begun, filled, listed, completed; and aborted.
+# Multipart upload: begin, send parts, list, complete, and abort.
 
 
 def _begin(c: S3, key: str) -> str:
@@ -293,7 +296,7 @@ def _complete(c: S3, key: str, upload: str, marks: list[str]) -> Reply:
 
 
 def _completed(reply: Reply) -> None:
-    """Raise Refuted for an error: a server can still report one after it began to answer 200."""
+    """Raise Refuted for an error. A server can still report an error after it began to answer 200."""
     demand(reply.status == 200 and not error_code(reply.body), f"completing answered {status_text(reply)}")
 
 
@@ -306,7 +309,7 @@ def upload(c: S3) -> Answer:
     key, body = c.key("multipart"), _body(c)
     begun = _begin(c, key)
     marks = [_part(c, key, begun, 1, body[:PART]), _part(c, key, begun, 2, body[PART:])]
-    demand(c.send("HEAD", key).status == 404, "the object is there before the upload is complete", Otherwise)
+    demand(c.send("HEAD", key).status == 404, "the object exists before the upload is complete", Otherwise)
     _completed(_complete(c, key, begun, marks))
     got = c.send("GET", key)
     demand(got.holds(body), f"GET answered {status_text(got)} with {len(got.body)} bytes, which differ from the upload")
@@ -314,7 +317,7 @@ def upload(c: S3) -> Answer:
 
 
 def multipart_etag(c: S3) -> Answer:
-    """Check the ETag: MD5 of the parts' MD5s, '-' and their number, which clients use to verify an upload."""
+    """Check the ETag: the MD5 of the parts' MD5s, '-' and their number. Clients use it to verify an upload."""
     body = _body(c)
     got = c.send("HEAD", c.key("multipart"))
     demand(got.status == 200, "the multipart object does not exist", NotTried)
@@ -344,7 +347,9 @@ def parts_listed(c: S3) -> Answer:
         ]
         wanted = [(str(i), str(len(b)), m.strip('"')) for i, (b, m) in enumerate(zip(bodies, marks, strict=True), 1)]
         demand(
-            got == wanted, f"{len(got)} parts listed, not with the numbers, sizes and ETags of the 3 sent", Otherwise
+            got == wanted,
+            f"{len(got)} parts are listed, but not with the numbers, sizes and ETags of the 3 sent parts",
+            Otherwise,
         )
         return confirm("3 parts with number, size and ETag")
 
@@ -355,19 +360,19 @@ def uploads_listed(c: S3) -> Answer:
     with _aborted_upload(c, key) as begun:
         reply = require_status(c.send("GET", query={"uploads": "", "prefix": key}), status=200)
         got = [(u.findtext("Key"), u.findtext("UploadId")) for u in tree(reply).iter("Upload")]
-        demand((key, begun) in got, f"{len(got)} uploads listed, not the one that was begun")
+        demand((key, begun) in got, f"{len(got)} uploads are listed, but not the new one")
         return confirm(f"listed, {len(got)} below its key")
 
 
 def abort(c: S3) -> Answer:
-    """Check that neither the parts nor the upload nor an object exists after an abort."""
+    """Check that the parts, the upload and the object do not exist after an abort."""
     key = c.key("abort")
     begun = _begin(c, key)
     mark = _part(c, key, begun, 1, c.body[:100_000])
     reply = require_status(c.send("DELETE", key, query={"uploadId": begun}))
     late = c.send("PUT", key, query={"partNumber": "2", "uploadId": begun}, body=b"late")
     parts, head = c.send("GET", key, query={"uploadId": begun}), c.send("HEAD", key)
-    demand(head.status == 404, "the object is there after the abort")
+    demand(head.status == 404, "the object exists after the abort")
     demand(parts.status == 404, f"its parts are still listed ({status_text(parts)})", Otherwise)
     demand(not late.good, f"a part is still accepted ({late.status})", Otherwise)
     done = _complete(c, key, begun, [mark])
@@ -386,7 +391,7 @@ def part_by_copy(c: S3) -> Answer:
         reply = c.send("PUT", key, query={"partNumber": "1", "uploadId": begun}, headers=headers)
         demand(reply.good and not error_code(reply.body), f"answered {status_text(reply)}")
         _completed(_complete(c, key, begun, [tree(reply).findtext("ETag", "")]))
-        demand(c.holds(key, c.body[1000:61000]), "the object does not have the range that was copied", Otherwise)
+        demand(c.holds(key, c.body[1000:61000]), "the object differs from the copied range", Otherwise)
         return confirm("60000 bytes of another object as a part")
 
 

@@ -1,4 +1,4 @@
-"""Requests of the probe to an S3 store, signed or not, and functions that read their answers."""
+"""Send requests to an S3 store, signed or not, and read their answers."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ from storelab.workloads.probe.answers import NotTried, Refuted, demand
 from storelab.workloads.probe.context import SMALL, ByKey
 from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, require_status, status_text
 
-MARKER = ".storelab"  # as in staging/buckets.py: a bucket that storelab made
-SECOND = "STORELAB_SECOND_"  # prefix of the variables with another account's keys
-PAGE = 1000  # keys in one page of a listing, in one multi-object delete
+MARKER = ".storelab"  # as in staging/buckets.py: marks a bucket that storelab made
+SECOND = "STORELAB_SECOND_"  # prefix of the environment variables with another account's keys
+PAGE = 1000  # number of keys in one page of a listing, and in one multi-object delete
 MANY = PAGE + 1
-WRITERS = 4  # connections that write the many objects
+WRITERS = 4  # number of connections that write the many objects
 XML = {"Content-Type": "application/xml"}
 
 
@@ -43,13 +43,13 @@ def tree(reply: Reply) -> ElementTree.Element:
 
 
 class S3(ByKey):
-    """An S3 context. Requests use this client's account and bucket by default; keys are whole keys."""
+    """An S3 context. By default, requests use this client's account and bucket. Keys are complete keys."""
 
     def __init__(self, job: Job):
         super().__init__(job)
         keys = Credentials.found(os.environ)
         if keys is None:
-            raise NotTried("no keys in the environment")
+            raise NotTried("there are no keys in the environment")
         self.keys: Credentials = keys
         self.second = Credentials.found(os.environ, SECOND)
 
@@ -59,7 +59,7 @@ class S3(ByKey):
         found = next((b for b in self.job.buckets if b.account == 1 and self.job.account == 0), None)
         if not (found and self.second):
             raise NotTried(
-                "asked by client 0 only" if self.job.client else "the point has one account: sweep `accounts: 2`"
+                "asked by client 0 only" if self.job.client else "the point has only one account; set `accounts: 2`"
             )
         return found
 
@@ -70,9 +70,9 @@ class S3(ByKey):
     # Requests
 
     def place(self, key: str, bucket: str | None = None) -> tuple[Connection, str]:
-        """Return (connection, path) of an object, of a bucket ('' as key), or of the service ('' as bucket too).
+        """Return the connection and the path for an object, a bucket ('' as key), or the service ('' as bucket too).
 
-        The default is the client's own bucket.
+        The default is the bucket of this client.
         """
         url, path = signing.place(self.endpoint, self.bucket.name if bucket is None else bucket, key)
         return self.wire_to(url), path
@@ -90,7 +90,7 @@ class S3(ByKey):
         payload: str | None = None,
         wire: Connection | None = None,
     ) -> Reply:
-        """Send one signed request (version 4). `payload`: the claimed SHA-256, if it is not that of the body."""
+        """Send one signed request (version 4). `payload`: the claimed SHA-256, if it differs from that of the body."""
         usual, path = self.place(key, bucket)
         digest, keys = payload or hashlib.sha256(body or b"").hexdigest(), keys or self.keys
         signed = signing.sign(method, usual.host, path, query or {}, headers or {}, digest, keys, self.endpoint.region)
@@ -99,7 +99,7 @@ class S3(ByKey):
     def anonymous(
         self, method: str, key: str = "", *, bucket: str | None = None, body: bytes | None = None, query: str = ""
     ) -> Reply:
-        """Send the same request without a signature, except for one in `query`."""
+        """Send a request without a signature in the headers. `query` can contain a signature."""
         wire, path = self.place(key, bucket)
         return wire.send(method, path + (f"?{query}" if query else ""), None, body)
 
@@ -109,12 +109,12 @@ class S3(ByKey):
         return signing.presign(method, wire.host, path, self.keys, self.endpoint.region, expires, when)
 
     def stored(self, name: str, **options: object) -> str:
-        """Write a small object and return its whole key. Raises Refuted."""
+        """Write a small object, and return its complete key. Raises Refuted."""
         key = self.key(name)
         self.put(key, SMALL, **options)
         return key
 
-    # Many objects, made once for the listings and the multi-object deletes
+    # Many objects, which are made once for the listings and the multi-object deletes.
 
     @cached_property
     def many(self) -> list[str]:
@@ -131,7 +131,7 @@ class S3(ByKey):
                 self.put(key, b"x", wire=wire)
 
     def forget_many(self) -> None:
-        """Forget the objects; they are written again when they are next needed."""
+        """Forget the many objects. They are written again when they are needed."""
         self.__dict__.pop("many", None)
 
     def delete_many(self, names: list[str], bucket: str | None = None, keys: Credentials | None = None) -> Reply:
@@ -143,7 +143,10 @@ class S3(ByKey):
     def pages(
         self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str
     ) -> Iterator[ElementTree.Element]:
-        """Yield every page of a listing, at most 200. Raises Refuted if a page is refused, or if none is the last."""
+        """Yield every page of a listing, at most 200.
+
+        Raises Refuted if a page is rejected, or if no page is the last one.
+        """
         query = {"prefix": prefix, **more} | ({"list-type": "2"} if version == 2 else {})
         for _ in range(200):
             page = tree(require_status(self.send("GET", query=query, bucket=bucket), "the listing", 200))
@@ -157,12 +160,12 @@ class S3(ByKey):
             demand(bool(query[mark]), "a page that is not the last one has no token of the next one")
         raise Refuted("the listing does not end after 200 pages")
 
-    # The probe's own buckets, limited to the names from the coordinator
+    # The buckets of the probe, limited to the names from the coordinator.
 
     def spares(self) -> list[str]:
         """Return names of buckets that the probe may make. Raises NotTried.
 
-        The first is for short uses, the last two are for versioning and policy, and the others are counted.
+        The first is for short uses, and the last two are for versioning and policy. The others are counted.
         """
         names = self.extra.get("spare_buckets") or []
         demand(bool(names), self.extra.get("why_none") or "storelab may not make buckets here", NotTried)
@@ -170,7 +173,7 @@ class S3(ByKey):
         return list(names)
 
     def make_bucket(self, name: str) -> Reply:
-        """Make a bucket, which the caller must mark. Raises NotTried if it exists already."""
+        """Make a bucket, which the caller must mark. Raises NotTried if it already exists."""
         there = self.send("GET", MARKER, bucket=name)
         demand(
             status_text(there) == "404 NoSuchBucket",
