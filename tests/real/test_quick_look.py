@@ -133,6 +133,32 @@ def test_no_keys_wrong_keys_and_a_profile_that_is_none(here, keys, seaweedfs, mo
     nothing_left(seaweedfs, here)
 
 
+def test_store_names_and_kept_folders_are_checked_first(here):
+    (here / "old").mkdir()
+    for words, arguments in (
+        ("did you mean 'seaweedfs'?", ["seaweedf"]),
+        ("'xrootd' uses root, not S3", ["xrootd"]),
+        ("--region: is not possible with the configured store", ["minio", "--region", "x"]),
+        ("--keep: 'old' already exists", ["seaweedfs", "--keep", "old"]),
+        ("--keep: 'no' is not a folder", ["seaweedfs", "--keep", "no/new"]),
+    ):
+        assert words in refused(here, "quick", *arguments)
+
+
+def test_kept_runs_of_a_configured_store_are_compared(here):
+    """The managed store is started and stopped in the configured state folder."""
+    fast = [
+        f"--set={value}" for value in ("scale=0.3", "repetitions=1", "calibrate=false", "stores.seaweedfs.port=21400")
+    ]
+    for name in ("monday", "friday"):
+        command = [str(BIN / "storelab"), *fast, "quick", "seaweedfs", "--keep", name]
+        done = subprocess.run(command, cwd=here, env=environ(), timeout=400, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.startswith("seaweedfs\n"), done.stderr[-3000:]
+    code, out, err = in_process(here, "compare", "monday", "friday")
+    assert code == 0 and "get" in out, out + err
+    assert list((here / "tmp").iterdir()) == [] and not having(str(here))
+
+
 def test_a_page_that_cannot_be_written_is_refused_first(here):
     for output, words in (("page.doc", "use .html or .txt"), ("no/page.html", "is not a folder")):
         assert words in refused(here, "quick", "http://127.0.0.1:1", "--output", output)

@@ -3,9 +3,11 @@
 `history` uses the same classes. May import: `tables`, `parts`, `core`.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,8 @@ def rates(found: pd.DataFrame) -> Section:
                 labels.number(r.errors),
             ]
         )
+    out.drawing = chart(found)
+    out.shows = "Throughput in MB/s of each kind of upload and download, with its interval, on a logarithmic axis."
     return out
 
 
@@ -213,6 +217,54 @@ def failed_points(points: pd.DataFrame) -> Section:
     for r in bad.itertuples():
         out.lines.append(f"{r.key.partition('/')[2]}: {r.state}: {_text(r.reason)}")
     return out
+
+
+# The chart: sizes in pixels at the width of a narrow page.
+WIDTH, LABELS, RIGHT, ROW, TOP = 470, 165, 45, 22, 26
+COLOURS = {"put": "#0072b2", "get": "#d55e00"}
+
+
+def chart(found: pd.DataFrame) -> str:
+    """Return an SVG with the throughput of each row of `rates`, with its interval, on a logarithmic axis."""
+    moved = _ordered(found[found["workload"].isin(groups.MOVING)])
+    if moved.empty:
+        return ""
+    low, mid, high = (moved[f"throughput_{c}_mb_per_s"] for c in ("low", "median", "high"))
+    known = mid[mid > 0]
+    if known.empty:
+        return ""
+    lowest = math.floor(math.log10(min(known.min(), low[low > 0].min())))
+    highest = max(lowest + 1, math.ceil(math.log10(max(known.max(), high.max()))))
+
+    def x(value: float) -> float:
+        share = (math.log10(max(value, 10.0**lowest)) - lowest) / (highest - lowest)
+        return round(LABELS + share * (WIDTH - LABELS - RIGHT), 1)
+
+    bottom = TOP + ROW * len(moved)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 8}" font-family="sans-serif" '
+        f'font-size="12" fill="#222" style="min-width:0;max-width:{1.5 * WIDTH:g}px">',
+        '<text x="4" y="12">MB/s</text>',
+    ]
+    for power in range(lowest, highest + 1):
+        place = x(10.0**power)
+        out.append(f'<path d="M{place} {TOP - 8}V{bottom}" stroke="#ccc"/>')
+        out.append(f'<text x="{place}" y="12" text-anchor="middle">{10.0**power:g}</text>')
+    for number, r in enumerate(moved.itertuples()):
+        y = TOP + ROW * number + ROW // 2
+        what, flying = _moved(r)
+        out.append(f'<text x="4" y="{y + 4}">{escape(what)} × {escape(flying)}</text>')
+        value = r.throughput_median_mb_per_s
+        if not value > 0:
+            continue
+        ends = [e for e in (r.throughput_low_mb_per_s, r.throughput_high_mb_per_s) if e > 0]
+        if len(ends) == 2:
+            line = f"M{x(ends[0])} {y}H{x(ends[1])}"
+            out.append(f'<path d="{line}" stroke="{COLOURS[r.workload]}" stroke-width="3" opacity=".5"/>')
+        out.append(f'<circle cx="{x(value)}" cy="{y}" r="4" fill="{COLOURS[r.workload]}"/>')
+        edge = x(max([value, *ends]))
+        out.append(f'<text x="{edge + 7}" y="{y + 4}">{escape(labels.number(value))}</text>')
+    return "".join([*out, "</svg>"])
 
 
 def _text(value: Any) -> str:

@@ -357,7 +357,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
-    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ModuleNotFoundError) as error:
+    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and not (isinstance(error, ModuleNotFoundError) or _lacks_memory(error)):
+            raise
         click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
 
@@ -381,11 +383,16 @@ def escape_unprintable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def _lacks_memory(error: ImportError) -> bool:
+    """Return whether a library could not be loaded because the memory is limited (ulimit -v)."""
+    return any(words in str(error) for words in ("failed to map segment", "annot allocate memory"))
+
+
 def one_line(error: Exception) -> str:
     """Return the line to print for an error that ends a command."""
     if isinstance(error, OSError):  # for example a full disk, or a folder that is missing or not accessible
         return str(system_error(error))
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _lacks_memory(error)):
         return str(memory_error())
     if isinstance(error, ModuleNotFoundError):
         return str(missing_package(error))

@@ -1,4 +1,4 @@
-"""The command `storelab quick URL`: measure an S3 endpoint in about five minutes, and print one page.
+"""The command `storelab quick ENDPOINT`: measure an S3 endpoint in about five minutes, and print one page.
 
 It measures the campaign `quick` on that endpoint, in a temporary folder. This module may import every package. Modules
 that only a measurement needs are imported when it starts.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,13 +21,19 @@ from urllib.parse import urlsplit
 import click
 
 from storelab.cli import Settings, output_file
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, UserError, nearest, shown
 
 CAMPAIGN = "quick"
 
 
 @click.command()
-@click.argument("url")
+@click.argument("endpoint")
+@click.option(
+    "--keep",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the records and tables in this new folder, for `storelab compare`.",
+)
 @click.option(
     "--profile", help="The AWS profile with the keys; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are used."
 )
@@ -42,32 +48,79 @@ CAMPAIGN = "quick"
 )
 @click.pass_obj
 def quick(
-    settings: Settings, url: str, profile: str | None, region: str | None, bucket: str | None, output: Path | None
+    settings: Settings,
+    endpoint: str,
+    keep: Path | None,
+    profile: str | None,
+    region: str | None,
+    bucket: str | None,
+    output: Path | None,
 ) -> None:
-    """Measure the S3 endpoint URL for about five minutes and print one page.
+    """Measure an S3 endpoint for about five minutes and print one page.
 
-    The page shows the capabilities of the endpoint, the rates of uploads and downloads of small and large objects, the
-    latency of one operation, the rate of sparse reads of a ROOT file, and what limited them. All objects are removed
-    from the endpoint.
+    ENDPOINT is a URL, or the name of a store in config.yaml that uses S3. The page shows the capabilities of the
+    endpoint, the rates of uploads and downloads of small and large objects, the latency of one operation, the rate of
+    sparse reads of a ROOT file, and what limited them. All objects are removed from the endpoint.
     """
     from storelab.gang import coordinator
     from storelab.measure.attempts import measuring_lock
 
     coordinator.handle_signals()
-    given = {"profile": profile, "region": region, "bucket": bucket}
-    store = {"kind": "s3", "endpoint": url} | {k: v for k, v in given.items() if v is not None}
-    name = store_name(url)
-    state = Path(settings.load_with({"campaign": CAMPAIGN}).state)
-    with spelled(name), measuring_lock(state), working_folder() as folder:
-        page = measured(settings, folder, name, store)
+    if keep and (keep.exists() or not keep.parent.is_dir()):
+        problem = f"{str(keep)!r} already exists" if keep.exists() else f"{str(keep.parent)!r} is not a folder"
+        raise UserError("--keep", problem, "name a new folder in an existing one")
+    given = {k: v for k, v in {"profile": profile, "region": region, "bucket": bucket}.items() if v is not None}
+    config = settings.load_with({"campaign": CAMPAIGN})
+    if endpoint in config.stores:
+        name, store, hints = endpoint, None, nullcontext()
+        managed = _suitable(config, name, given).managed
+    else:
+        name, managed, store = store_name(endpoint), False, {"kind": "s3", "endpoint": endpoint} | given
+        hints = spelled(name)
+        _refuse_misspelt(endpoint, list(config.stores))
+    # A managed store stays in the configured state folder, because it may be running. Each point locks this folder.
+    lock = nullcontext() if managed else measuring_lock(Path(config.state))
+    with hints, lock, working_folder() as folder:
+        page = measured(settings, folder, name, store, managed)
+        if keep:
+            kept = next((folder / "results").iterdir())
+            shutil.rmtree(kept / "work", ignore_errors=True)
+            shutil.move(kept, keep)
     click.echo(page.text())
     if output:
         output.write_text(page.html() if output.suffix == ".html" else page.text())
         click.echo(f"{output}", err=True)
+    if keep:
+        click.echo(f"{keep}: records and tables; `storelab compare {keep} OTHER` compares them", err=True)
 
 
-def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any]) -> Any:
-    """Measure the campaign `quick` in `folder`, and return the page with its results."""
+def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
+    """Return the configured store. Raises UserError if it does not use S3, or if options of an endpoint are given."""
+    from storelab import stores
+
+    if given:
+        option = next(iter(given))
+        hint = f"set stores.{name}.{option} in config.yaml, or give the URL of the endpoint"
+        raise UserError(f"--{option}", f"is not possible with the configured store {name!r}", hint)
+    store = stores.all_stores(config)[name]
+    if store.protocol != "s3":
+        hint = "measure a campaign on it, for example `storelab run site`"
+        raise UserError("quick", f"the store {name!r} uses {store.protocol}, not S3", hint)
+    return store
+
+
+def _refuse_misspelt(endpoint: str, names: list[str]) -> None:
+    """Raise UserError if the text is not a URL and is similar to the name of a store."""
+    hint = nearest(endpoint, names)
+    if "://" not in endpoint and hint.startswith("did you mean"):
+        raise UserError("quick", f"{shown(endpoint)} is not a URL or a store in config.yaml", hint)
+
+
+def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any] | None, managed: bool = False) -> Any:
+    """Measure the campaign `quick` in `folder`, and return the page with its results.
+
+    `store` has the settings of the endpoint; it is None for a configured store, which may be managed.
+    """
     from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
     from storelab.core import plan as planning
@@ -78,18 +131,20 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
         {
             "campaign": CAMPAIGN,
             "name": f"{CAMPAIGN}-{secrets.token_hex(4)}",
-            "stores": {name: store} | near_null(settings),
+            "stores": ({name: store} if store else {}) | near_null(settings),
             "stores_to_measure": [name],
             **without_loadgen(settings),
         }
     )
     # These values override even `--set`, because this command stops its stores at the end. Only the lock is in the
     # configured state folder.
-    config = config.model_copy(update={"results": str(folder / "results"), "state": str(folder / "state")})
+    config = config.model_copy(update={"results": str(folder / "results")})
+    if not managed:
+        config = config.model_copy(update={"state": str(folder / "state")})
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
     tables.build(config.campaign_dir)
-    return pages.page(config.campaign_dir, store["endpoint"], seconds)
+    return pages.page(config.campaign_dir, store["endpoint"] if store else name, seconds)
 
 
 def near_null(settings: Settings) -> dict[str, Any]:

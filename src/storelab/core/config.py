@@ -275,7 +275,9 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MAX_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":
-        return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers, model)))
+        line = yaml_text.line_of(Path(_origin(loc, layers)), loc)
+        problem = f"unknown key {shown(loc[-1])}{f' in line {line}' if line else ''}"
+        return UserError(place, problem, nearest(loc[-1], _siblings(loc[:-1], layers, model)))
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":

@@ -147,3 +147,19 @@ def shown_path(path: Path, most: int = 120) -> str:
     """Return a path for a message. A long path is cut."""
     text = str(path)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def line_of(path: Path, keys: list[str]) -> int | None:
+    """Return the line of a key of a YAML file, given with the keys above it; None if the file does not have it."""
+    try:
+        node: Any = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    line = None
+    for key in keys:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        found = next((pair for pair in pairs if pair[0].value == key), None)
+        if found is None:
+            return None
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line

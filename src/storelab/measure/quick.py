@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from storelab.core import calibration
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
@@ -61,9 +62,13 @@ def nothing_left(config: Config) -> Iterator[None]:
         with _not_to_be_stopped((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
             report("    removing what was written")
             _remove(config)
+            used = {*config.stores_to_measure, calibration.STORE}
             for store in everywhere(config).values():
                 if store.managed and (Path(config.state) / store.name).exists():
-                    deployment.release(store)
+                    if store.name in used:
+                        deployment.release(store)
+                    else:
+                        store.resume()  # it was suspended while another store was measured
             scratch.clear(config.scratch)
 
 

@@ -1,5 +1,6 @@
 """The page of `storelab quick`: its sections from tables of known numbers, as text and as HTML."""
 
+import re
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -26,6 +27,20 @@ def test_page_shows_numbers_of_tables():
         shown = sorted([float(cell.split(" [")[0].replace(" ", "")) for cell in row[2:4]] for row in rows)
         expected = sorted(table[table["workload"] == workload][columns].to_numpy().tolist())
         assert len(rows) == 12 and [pytest.approx(row, rel=6e-3) for row in expected] == shown
+
+
+def test_chart_shows_each_rate_on_a_logarithmic_axis():
+    row = {"workload": "get", "object_size_bytes": 4000, "clients": 1, "workers": 4}
+    columns = [f"throughput_{name}_mb_per_s" for name in ("low", "median", "high")]
+    values = [(9, 10, 11), (float("nan"), 1000, float("nan")), (None, None, None)]
+    table = pd.DataFrame([row | dict(zip(columns, v, strict=True)) for v in values])
+    svg = pages.chart(table.astype(dict.fromkeys(columns, float)))
+    centres = [float(text) for text in re.findall(r'<circle cx="([0-9.]+)"', svg)]
+    assert len(centres) == 2 and svg.count("download of 4 kB × 4") == 3
+    places = {label: float(x) for x, label in re.findall(r'<text x="([0-9.]+)" y="12" text-anchor="middle">(\d+)', svg)}
+    assert list(places) == ["0", "10", "100", "1000"] or list(places) == ["1", "10", "100", "1000"]
+    assert centres == [places["10"], places["1000"]] and max(centres) < pages.WIDTH
+    assert pages.chart(table.iloc[2:].astype(dict.fromkeys(columns, float))) == ""
 
 
 def test_failed_run_is_listed_with_its_reason():

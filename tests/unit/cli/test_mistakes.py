@@ -138,9 +138,13 @@ def test_benchmark_counts_what_is_not_reported(monkeypatch, capsys):
     assert "silent: " in capsys.readouterr().err and tried == ["right", "a fault", "wrong"]
 
 
-def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys):
+NO_MEMORY = (MemoryError(), ImportError("libx.so: failed to map segment from shared object", name="x"))
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=["array", "library"])
+def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys, error):
     def plan(**_):
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(cli.cli, "main", plan)
     with pytest.raises(SystemExit) as ended:

@@ -3,8 +3,9 @@
 import re
 
 import pytest
+from refusals import refusal
 
-from storelab.core import yaml_text
+from storelab.core import config, yaml_text
 from storelab.core.errors import UserError
 
 
@@ -43,3 +44,15 @@ def test_large_file_is_refused(tmp_path):
         f.truncate(yaml_text.MAX_BYTES + 1)
     with pytest.raises(UserError, match="is larger than 10 MB"):
         yaml_text.read(path)
+
+
+def test_keys_have_lines(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("a: 1\nlimits:\n  b: &b {c: 2}\n  # remark\n  d: [1]\n")
+    assert [yaml_text.line_of(path, keys) for keys in (["a"], ["limits", "b", "c"], ["limits", "d"])] == [1, 3, 5]
+    assert yaml_text.line_of(path, ["limits", "none"]) is None and yaml_text.line_of(path, ["limits", "d", "0"]) is None
+    assert yaml_text.line_of(tmp_path / "command line", ["a"]) is None
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns" / "c.yaml").write_text("name: c\n\nsweeps:\n  s:\n    workload: put\n    axis: {}\n")
+    (tmp_path / "config.yaml").write_text("campaign: c\nstores: {a: {kind: seaweedfs}}\n")
+    assert "unknown key 'axis' in line 6" in refusal(config.load, tmp_path / "config.yaml")
