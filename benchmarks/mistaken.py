@@ -76,7 +76,7 @@ def run(folder: Path, mistake: Mistake) -> tuple[object, str, str]:
     from storelab.cli import main, workflow
 
     out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
-    handlers = {told: signal.getsignal(told) for told in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     code: object = None
     os.chdir(folder)
     try:
@@ -93,8 +93,8 @@ def run(folder: Path, mistake: Mistake) -> tuple[object, str, str]:
         code = traceback.format_exc()
     finally:
         os.chdir(here)
-        for told, handler in handlers.items():
-            signal.signal(told, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return code, out.getvalue(), err.getvalue()
 
 

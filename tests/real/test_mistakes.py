@@ -49,14 +49,14 @@ def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=i
 MISTAKES = [  # arguments, words of the one line
     (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
     (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with a unit"),
-    (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
+    (["--set", "sweeps.up.axes.clients=[]", "check"], "the axis has no value"),
     (["--set", "stores_to_measure=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
     (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
     (["up"], "the name of a store is missing"),
     (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
-    (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
-    (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
+    (["--configfile", "absent.yaml", "check"], "absent.yaml: the file cannot be read"),
+    (["clean", "other", "--yes"], "there is no campaign 'other'; one of bench"),
     (["chek"], "is not a command; did you mean 'check'?"),
     (
         ["--set", "limits.stored_bytes=1 kB", "check"],
@@ -148,12 +148,12 @@ def test_failed_check_is_printed_once(tmp_path):
     env = dict(environ(), STORELAB_TOOLS=str(tmp_path), PATH=f"{BIN}:/usr/bin:/bin")
     with laboratory(SWEEPS, {"absent": {"kind": "minio"}}, stores_to_measure=["absent"]) as folder:
         (folder / "envs").symlink_to(ROOT / "envs")
-        for name, message in (("bench", "the program minio is not installed"), ("nope", "'nope' does not exist")):
+        for name, message in (("bench", "the program minio is not installed"), ("nope", "there is no campaign 'nope'")):
             command = ["make", "-s", "-o", "setup", "-o", "tex", "-f", str(ROOT / "Makefile"), "measure"]
             done = subprocess.run(
                 [*command, f"CAMPAIGN={name}"], cwd=folder, env=env, capture_output=True, text=True, timeout=120
             )
-            lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("make")]
             assert done.returncode == 2 and len(lines) == 1 and message in lines[0], done.stderr
 
 

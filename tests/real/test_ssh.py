@@ -161,7 +161,7 @@ def test_dead_host_fails_the_point(hosts, lab):
         message = failed(process)
     finally:
         hosts.start(3)
-    assert "node 2 (node3)" in message and ("connection is lost" in message or "no sign of life" in message), message
+    assert "node 2 (node3)" in message and ("connection is lost" in message or "no heartbeat" in message), message
 
 
 def test_killed_agent_leaves_nothing(hosts, lab):
@@ -173,7 +173,7 @@ def test_killed_agent_leaves_nothing(hosts, lab):
 def test_hanging_agent_is_killed(hosts, lab):
     process = measured(hosts, lab, LONG_KEY)
     hosts.on(2, "kill", "-STOP", str(agent(hosts, 2)))
-    assert "node 1 (node2) has given no sign of life for 8 s" in failed(process, 90)
+    assert "node 1 (node2) is lost: it has sent no heartbeat for 8 s" in failed(process, 90)
 
 
 def test_lost_connection_ends_both_sides(hosts, lab):

@@ -43,12 +43,12 @@ class CountingProxy:
         """Return a function that counts the requests that begin in the next bytes of one connection."""
         tail = b""
 
-        def told(data: bytes) -> int:
+        def note(data: bytes) -> int:
             nonlocal tail
             found, tail = (tail + data).count(_HEAD_END), (tail + data)[-(len(_HEAD_END) - 1) :]
             return found
 
-        return told
+        return note
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -131,7 +131,7 @@ class _ByLength(CountingProxy, ABC):
     def counter(self) -> Callable[[bytes], int]:
         held, skip = b"", self.FIRST
 
-        def told(data: bytes) -> int:
+        def note(data: bytes) -> int:
             nonlocal held, skip
             held, found = held + data, 0
             while True:
@@ -144,7 +144,7 @@ class _ByLength(CountingProxy, ABC):
                     self.kinds[kind] += 1
                     found += 1
 
-        return told
+        return note
 
 
 KINDS = {3001: "query", 3010: "open", 3013: "read", 3025: "readv"}  # XRootD protocol

@@ -30,17 +30,17 @@ def state(second, name):
 KILL, RESTART = act(5, "kill"), act(9, "restart", 9.5)
 
 
-def run_of(*events, told=(UPLOADS,), clients=None):
-    clients = clients or [{"client": rank, "end_ns": r["end_ns"]} for r in told for rank in r["clients"]]
-    run = {"start_ns": T0, "deadline_ns": T0 + 20 * S, "roles": list(told), "clients": clients, "events": list(events)}
+def run_of(*events, roles=(UPLOADS,), clients=None):
+    clients = clients or [{"client": rank, "end_ns": r["end_ns"]} for r in roles for rank in r["clients"]]
+    run = {"start_ns": T0, "deadline_ns": T0 + 20 * S, "roles": list(roles), "clients": clients, "events": list(events)}
     return run | {"point": {"fixed": {"warm_up_ns": S}}} | RECORD
 
 
 def deletions(begin, end, *events, stopped=None):
     """Return a run in which a second role works from `begin` to `end`."""
-    told = {"name": "deletions", "workload": "delete", "clients": [2], "begin_ns": ns(begin), "end_ns": ns(end)}
+    role = {"name": "deletions", "workload": "delete", "clients": [2], "begin_ns": ns(begin), "end_ns": ns(end)}
     clients = [{"client": rank, "end_ns": T0 + 20 * S} for rank in (0, 1)]
-    return run_of(*events, told=(UPLOADS, told), clients=[*clients, {"client": 2, "end_ns": ns(stopped or end)}])
+    return run_of(*events, roles=(UPLOADS, role), clients=[*clients, {"client": 2, "end_ns": ns(stopped or end)}])
 
 
 def seconds(run, last=None):

@@ -171,7 +171,7 @@ def test_other_records_beside_a_seal_stay(copy, tmp_path):
     shutil.move(tmp_path / "other", other)
     (other / "SHA256SUMS").write_text("of other records\n")
     before = sorted(other.rglob("*"))
-    assert f"{other}: contains records other" in refusal(campaign.seal, copy, True)
+    assert f"{other}: contains records that are not sealed" in refusal(campaign.seal, copy, True)
     assert sorted(other.rglob("*")) == before and looks(copy) == FINE
 
 

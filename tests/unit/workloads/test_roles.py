@@ -236,7 +236,7 @@ def test_limits_of_a_store_are_reported_at_their_place(first):
     two = {"up": PUT | {"axes": {"clients": 2}}, "down": READERS | {"axes": {}}}
     for sweep, roles, place, words, more in (
         ({"axes": {"front_ends": 3}}, {"up": PUT}, "axes.front_ends", "store a", {}),
-        ({"axes": {"accounts": 2, "buckets": 2}}, two, "axes.accounts", "role down too: engine s5cmd", {}),
+        ({"axes": {"accounts": 2, "buckets": 2}}, two, "axes.accounts", "role down too: a client of engine s5cmd", {}),
         ({}, {"up": PUT | {"axes": {"arrival_rate": 4}}}, "roles.up.axes.arrival_rate", "engine s5cmd", {}),
         ({}, {"d": DELETIONS | {"axes": {"batch": 1001}}}, "roles.d.axes.batch", "1001 objects", {}),
         ({}, ROLES, "roles.uploads", "read-only", {"stores": read_only}),
