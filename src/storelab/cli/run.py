@@ -113,7 +113,7 @@ def _jobs(folder: Path, jobs: int | None) -> list[str]:
 
 
 def _check(settings: Settings) -> None:
-    """Raise UserError if the campaign is sealed, or cannot be measured; Snakemake would start for nothing."""
+    """Raise UserError if the campaign is sealed or cannot be measured, before Snakemake starts."""
     from storelab.cli.measuring import load_for_plan, load_stores
     from storelab.core import integrity, records
     from storelab.measure import check, plan_file

@@ -128,8 +128,8 @@ def memory_error() -> UserError:
     """Return the error to report if the operating system cannot provide more memory."""
     return UserError(
         "memory",
-        "this host (or `ulimit -v`) does not have enough memory",
-        "end other programs, or use less: smaller objects, fewer `workers` or `clients`",
+        "there is not enough memory on this host, or within `ulimit -v`",
+        "end other programs, or use smaller objects, fewer `workers` or fewer `clients`",
     )
 
 

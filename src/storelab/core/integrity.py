@@ -323,7 +323,9 @@ def verify(raw: Path) -> int:
     for key in [] if sealed.is_sealed_form(raw) else heads(raw):
         if key not in points:
             known = "is the record of a point that plan.json does not have"
-            raise UserError(str(raw / key / "run.json"), known, "restore the plan that has it, or remove the record")
+            raise UserError(
+                str(raw / key / "run.json"), known, "restore the plan that contains this point, or remove the record"
+            )
         if wrong := first_error(raw / key, points[key], digest):
             raise wrong.error(hint)
     for name in found:

@@ -33,7 +33,7 @@ class Job:
     account: int = 0  # account whose keys are in the client's environment
     accounts: tuple[int, ...] = ()  # all accounts, if the client uses several in turn; `account` is the first one
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
-    extra: dict[str, Any] = field(default_factory=dict)  # facts that the workload's `before` collected for its clients
+    extra: dict[str, Any] = field(default_factory=dict)  # values that the workload's `before` collected for its clients
     ledger: Path | None = None  # path of the client's ledger in the folder of the attempt, if the client writes one
     rank: int = -1  # rank in the gang, if it differs from `client` because the point has several roles
     progress_file: Path | None = None  # file which the client rewrites with its progress; None: no progress is reported
@@ -91,7 +91,7 @@ class GangJob:
     begin_ns: int = 0  # delay after the start of the gang, for the job of a role
     roles: "list[GangJob]" = field(default_factory=list)
     earlier: list[Earlier] | None = None
-    extra: JsonObject = field(default_factory=dict)  # facts that the workload's `before` collected for its clients
+    extra: JsonObject = field(default_factory=dict)  # values that the workload's `before` collected for its clients
     nodes: list[list[int]] = field(default_factory=list)  # ranks of the clients of each node
     clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # addresses of the coordinator's clock
     clock_bound_ns: int = 0
@@ -259,7 +259,7 @@ class ClientResult:
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
     disk_read_bytes: int | None = None
-    engine: JsonObject = field(default_factory=dict)  # facts that the engine records
+    engine: JsonObject = field(default_factory=dict)  # further values that the engine records
     checks: list[Check] = field(default_factory=list)
     connections_max: int | None = None
     connections: list[Any] = field(default_factory=list)

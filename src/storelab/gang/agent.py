@@ -113,7 +113,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 class NodeFailed(Exception):
-    """The error of a node that cannot take part in a measurement. The message contains the reason."""
+    """A node cannot take part in a measurement. The message contains the reason."""
 
 
 class Agent:

@@ -25,7 +25,7 @@ SHARED_S = 20.0  # for a shared folder to show a file of another host
 
 
 class GangAborted(Exception):
-    """The error of a gang that does not start. The message contains the reason, and the missing participants."""
+    """A gang did not start. The message contains the reason, and the missing participants."""
 
 
 class Folder:

@@ -31,7 +31,9 @@ def folder(base: str | Path) -> Path:
     Raises UserError: `base` is not a folder, or another user prepared it.
     """
     if not Path(base).is_dir():
-        raise UserError("config.yaml: scratch", f"{str(base)!r} is not a folder", "give a tmpfs of this host")
+        raise UserError(
+            "config.yaml: scratch", f"{str(base)!r} is not a folder", "set a folder on a tmpfs of this host"
+        )
     return folders.private(Path(base) / f"storelab-{os.getuid()}", "config.yaml: scratch")
 
 

@@ -169,7 +169,7 @@ def _note(config: Config, store: str) -> Path:
 
 
 def _repeated_failures(config: Config, store: str) -> tuple[int, str]:
-    """Return the number of the last points of the store that failed in this run for the same reason, and the reason."""
+    """Return how many of the store's latest points failed in this run for the same reason, and this reason."""
     try:
         note = json.loads(_note(config, store).read_bytes())
         return (note["count"], note["reason"]) if note["run"] == os.environ.get(RUN) else (0, "")

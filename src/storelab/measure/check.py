@@ -437,7 +437,7 @@ def _require_protocol(point: Point, store: Store) -> None:
         place(point, "engine"),
         f"{engine} supports {' and '.join(spoken)}, but store {store.name} (kind {store.settings.kind}) uses "
         f"{store.protocol}",
-        f"sweep engine `{others[0]}`, or remove the store" if others else "remove the store",
+        f"use the engine `{others[0]}`, or remove the store" if others else "remove the store",
     )
 
 
@@ -448,7 +448,7 @@ def _obeyed(point: Point) -> None:
         able = obeyed(point.workload).get(axis.name)
         if able is not None and engine not in able and point.axes[axis.name] != axis.default:
             raise UserError(
-                place(point, axis.name), f"engine {engine} has no {axis.name}", f"sweep engine {' or '.join(able)}"
+                place(point, axis.name), f"engine {engine} has no {axis.name}", f"use the engine {' or '.join(able)}"
             )
 
 
@@ -467,7 +467,7 @@ def enough_accounts(point: Point) -> None:
         return
     why = "a ledger belongs to one account" if kept else f"a client of engine {engine.name} uses only one account"
     able = [e.name for e in engines_of(point.workload) if e.many_accounts and not kept]
-    hint = f"raise `clients` to {requested}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
+    hint = f"raise `clients` to {requested}, or lower `accounts`" + (f", or use the engine {able[0]}" if able else "")
     raise UserError(
         place(point, "accounts"), f"{requested} accounts need at least {requested} clients{role}: {why}", hint
     )
@@ -477,7 +477,7 @@ def _binned(point: Point) -> None:
     """Raise UserError if the sweep sets `bins`, but the engine of the point does not support them."""
     if "bin_ns" in point.fixed and (engine := point.axes["engine"]) not in BINNING:
         sweep = point.sweep.partition(".roles.")[0]
-        hint = f"sweep engine {' or '.join(BINNING)}, or remove `bins`"
+        hint = f"use the engine {' or '.join(BINNING)}, or remove `bins`"
         raise UserError(f"sweeps.{sweep}.bins", f"engine {engine} records each operation separately", hint)
 
 
@@ -509,5 +509,5 @@ def root_files(points: list[Point]) -> None:
                     raise UserError(
                         f"sweeps.{point.sweep}.axes.engine",
                         f"root reads TTrees, but {dataset['scale']} is an RNTuple",
-                        "sweep planned or uproot-s3fs",
+                        "use the engine planned or uproot-s3fs",
                     )

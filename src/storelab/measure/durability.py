@@ -140,7 +140,8 @@ def reading_text(reading: dict[str, Any]) -> str:
 def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int, int]]:
     """Return the time spans (ns from the start) in which at least one actor is down.
 
-    A loss that is not undone ends with the run. `acts` are from `core.campaign.faults.resolved`.
+    An outage that is not reverted lasts until the end of the run.
+    acts: result of `core.campaign.faults.resolved`.
     """
     gone: dict[str, set[str]] = {}
     out, since = [], None

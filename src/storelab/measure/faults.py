@@ -37,7 +37,7 @@ Event = dict[str, Any]
 LOOK_S = 0.1
 
 
-# The acts of a point
+# The fault actions (acts) of a point
 
 
 def name_of(point: Point) -> str:

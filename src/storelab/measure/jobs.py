@@ -124,7 +124,7 @@ def reaches(chosen: Point, store: Store) -> None:
             f"stores.{store.name}.proxy",
             f"workload {chosen.workload} by engine {chosen.axes.get('engine')} cannot use the proxy "
             f"{environment.shown(way)}",
-            f"sweep engines {', '.join(able)}, or set `proxy: none`" if able else "set `proxy: none`",
+            f"use one of the engines {', '.join(able)}, or set `proxy: none`" if able else "set `proxy: none`",
         )
 
 

@@ -49,22 +49,27 @@ def test_possible_axes_are_accepted():
 
 # workload, axes, the axis that the message names, and what it says of it
 IMPOSSIBLE = [
-    ("get", {"arrival_rate": 100}, "arrival_rate", "engine s5cmd has no arrival_rate; sweep engine obstore or loadgen"),
-    ("put", {"engine": "fsspec", "part_size": 10**7}, "part_size", "sweep engine s5cmd or obstore or loadgen"),
+    (
+        "get",
+        {"arrival_rate": 100},
+        "arrival_rate",
+        "engine s5cmd has no arrival_rate; use the engine obstore or loadgen",
+    ),
+    ("put", {"engine": "fsspec", "part_size": 10**7}, "part_size", "use the engine s5cmd or obstore or loadgen"),
     ("put", {"part_size": 10**7} | BIG, "part_size", "write it like 16 MiB"),
-    ("get", {"balance": "least_load"}, "balance", "sweep engine loadgen"),
-    ("put", {"engine": "obstore", "payload": "sha256"}, "payload", "sweep engine loadgen"),
+    ("get", {"balance": "least_load"}, "balance", "use the engine loadgen"),
+    ("put", {"engine": "obstore", "payload": "sha256"}, "payload", "use the engine loadgen"),
     ("get_range", {"range_size": 2 * 10**7}, "range_size", "20 MB"),
     ("get_range", {"offset": "9999kB"}, "offset", "a range of 4 kB at 9999kB"),
     ("events", {"clients": 4, "files": 2}, "files", "4 clients"),
-    ("events", {"engine": "planned", "cache": "all"}, "cache", "sweep engine fsspec"),
-    ("events", {"thrift": 2}, "thrift", "sweep engine planned"),
+    ("events", {"engine": "planned", "cache": "all"}, "cache", "use the engine fsspec"),
+    ("events", {"thrift": 2}, "thrift", "use the engine planned"),
     ("events", {"cache": "bytes"}, "read_ahead", "1 MiB"),
     ("events", {"read_ahead": MIB}, "read_ahead", "sweep cache readahead or"),
     ("events", {"step": 1001}, "step", "1000 events"),
     ("read_entries", {"engine": "planned", "max_range_gap": 4096}, "max_range_gap", "engine planned has no"),
-    ("read_volume", {"thrift": 3}, "thrift", "sweep engine planned"),
-    ("read_volume", {"transport": "http"}, "transport", "sweep engine planned"),
+    ("read_volume", {"thrift": 3}, "thrift", "use the engine planned"),
+    ("read_volume", {"transport": "http"}, "transport", "use the engine planned"),
     ("replay", {"merge": "gap", "max_amplification": 3}, "max_amplification", "set merge to planned"),
     ("replay", {"max_range_gap": 0}, "max_range_gap", "set merge to gap"),
     ("delete", {"batch": 1001}, "batch", "at most 1000"),
@@ -82,11 +87,11 @@ def test_impossible_axes_are_refused_at_their_place():
 def test_engine_speaks_protocol_of_store():
     for protocol, axes, axis, text in (
         ("http", {"engine": "root"}, "engine", "root supports root and file"),
-        ("http", {"engine": "root"}, "engine", "sweep engine `planned`"),
-        ("s3", {"engine": "root"}, "engine", "sweep engine `uproot-s3fs`"),
-        ("file", {"engine": "uproot-s3fs"}, "engine", "uses file; sweep engine `planned`"),
-        ("file", {"engine": "root", "max_range_gap": 0}, "max_range_gap", "sweep engine uproot-s3fs"),
-        ("file", {"engine": "root", "thrift": 1}, "thrift", "sweep engine planned"),
+        ("http", {"engine": "root"}, "engine", "use the engine `planned`"),
+        ("s3", {"engine": "root"}, "engine", "use the engine `uproot-s3fs`"),
+        ("file", {"engine": "uproot-s3fs"}, "engine", "uses file; use the engine `planned`"),
+        ("file", {"engine": "root", "max_range_gap": 0}, "max_range_gap", "use the engine uproot-s3fs"),
+        ("file", {"engine": "root", "thrift": 1}, "thrift", "use the engine planned"),
         ("file", {"engine": "planned", "transport": "http"}, "transport", "uses file"),
     ):
         one = partial(possible, "read_volume", protocol=protocol, **axes)

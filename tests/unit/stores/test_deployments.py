@@ -31,7 +31,7 @@ IMPOSSIBLE = [
     ({"servers": 3}, {"store": URL}, "axes.servers", "store a (kind s3)"),
     ({"front_ends": 99}, {}, "sweeps.s.axes.front_ends", "at most 23"),
     ({"accounts": 2}, {"store": URL}, "sweeps.s.axes.accounts", "at most 1"),
-    ({}, {"store": FILES}, "sweeps.s.axes.engine", "(kind directory) uses file; sweep engine `fsspec`"),
+    ({}, {"store": FILES}, "sweeps.s.axes.engine", "(kind directory) uses file; use the engine `fsspec`"),
     ({}, {"workload": "read_entries", "store": {"kind": "nginx"}}, "sweeps.s.axes.engine", "`planned`"),
     ({"buckets": 101}, {"store": PRESET}, "sweeps.s.axes.buckets", "100 buckets, but the sweep needs 101"),
     ({}, {"workload": "space", "store": URL}, "sweeps.s.workload", "store a (kind s3)"),

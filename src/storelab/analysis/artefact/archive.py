@@ -187,7 +187,7 @@ def _sums(path: Path, archive: zipfile.ZipFile) -> bytes:
 
 
 def _place(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path, digest: str | None) -> None:
-    """Write a member to `target` and check its SHA-256 checksum `digest` (None for the list, which has none)."""
+    """Write a member to `target` and check its SHA-256 checksum `digest` (None for the list of checksums)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _reading(path, info.filename), archive.open(info) as source, target.open("xb") as sink:
         found, _ = _copy(source, sink)

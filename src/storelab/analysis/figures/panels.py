@@ -296,7 +296,7 @@ def values_of(spec: Specification, rows: pd.DataFrame) -> int:
 
 
 def too_few(spec: Declared, table: pd.DataFrame) -> str:
-    """Return how many values a figure has that is not drawn, such as `2 values of clients`.
+    """Return the number of values of a figure that is not drawn, as a text such as `2 values of clients`.
 
     Without data, the text is empty.
     """

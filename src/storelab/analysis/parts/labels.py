@@ -1,4 +1,4 @@
-"""Labels for figures, reports and LaTeX: axes, counts, numbers and intervals as text. Pure.
+"""Labels for figures, reports and LaTeX: axes, counts, numbers and intervals as text.
 
 `core.axes` defines the words of each axis.
 """

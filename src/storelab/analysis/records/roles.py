@@ -154,7 +154,7 @@ def undone_ns(run: Mapping[str, Any]) -> int:
 
 
 def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
-    """Return the harmful acts (actor, act) that were never undone, and when the last other act was done (UTC ns)."""
+    """Return the injected faults (actor, act) that were never reverted, and the time of the last other act (UTC ns)."""
     remaining: set[tuple[str, str]] = set()
     last = 0
     for event in events(run, ACT, UNDONE):

@@ -41,7 +41,7 @@ def bucket(ns: str) -> str:
 
 
 def never_began(engines: Sequence[Mapping[str, Any]], rate: float | None) -> list[np.ndarray]:
-    """Return how long operations that never began had waited at the end, in ns: one array for each client.
+    """Return how long the operations that never began had waited at the end of the run (ns), one array per client.
 
     The clients belong to an open loop. The operations that never began are the last ones that were due. Operations are
     assigned to the clients in turn. engines: the records of the clients' engines; rate: operations of all clients that

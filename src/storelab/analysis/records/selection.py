@@ -1,4 +1,4 @@
-"""Selection of table rows by the values of their columns, and of related points of a plan. Pure.
+"""Selection of table rows by the values of their columns, and of related points of a plan.
 
 * Series: points that differ only in their part, because the sweep is measured in parts (docs/soak.md).
 * Couplings: axes that vary together in a sweep.

@@ -130,7 +130,7 @@ def closed_loop(con: duckdb.DuckDBPyConnection, source: str, rewards: Mapping[st
 
 
 def _rates(lanes: pd.DataFrame, rewards: list[str]) -> list[float]:
-    """Estimate the rates of one point from the sums of its workers. The last value is the number of operations."""
+    """Estimate the rates of one point from the totals of its workers: those named in `rewards`, then the operations."""
     sums = {name: lanes[name].to_numpy() for name in ("inside", "n", "log_sum", "log_squares")}
     if np.median(sums["inside"]) >= SHARES_FROM or _differ(sums["n"], sums["log_sum"], sums["log_squares"]):
         found = lanes[[f"shares_{name}" for name in rewards]].sum(skipna=False) / lanes["length_s"].iloc[0]

@@ -1,4 +1,4 @@
-"""Statistics of runs: medians with intervals, ratios of groups, rules, shapes of curves, trends. Pure.
+"""Statistics of runs: medians with intervals, ratios of groups, rules, shapes of curves, trends.
 
 May import: `core`.
 """

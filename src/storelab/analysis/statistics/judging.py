@@ -1,4 +1,4 @@
-"""Rules that judge a claim. Pure.
+"""Rules that judge a claim.
 
 Each rule returns a number with its interval, and the p value of the test against the claim's bound. The unit is one
 run. A rule does not decide whether a claim holds. `verdict` decides, from a p value that is corrected for the number of

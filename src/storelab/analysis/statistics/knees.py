@@ -1,4 +1,4 @@
-"""The shape of a scaling curve: where it stops rising, and whether it falls again. Pure.
+"""The shape of a scaling curve: where it stops rising, and whether it falls again.
 
 A curve is the speed y > 0 of N runs at values x > 0 of one axis; the unit is the run.
 

@@ -1,4 +1,4 @@
-"""Statistics over repetitions: a median with an interval whose coverage is stated. Pure.
+"""Statistics over repetitions: a median with an interval whose coverage is stated.
 
 The unit is one run of a point, as T. Kalibera and R. Jones recommend (*Rigorous Benchmarking in Reasonable Time*, ISMM
 2013). Medians and their intervals assume no distribution, as T. Hoefler and R. Belli recommend (*Scientific

@@ -1,10 +1,11 @@
-"""Ratio of two groups of runs, with its interval and a verdict in words. Pure.
+"""Ratio of two groups of runs, with its interval and a verdict in words.
 
 * One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms. Its interval is the exact interval of Moses,
   which inverts the Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*,
   3rd ed. 2014, sections 4.2 and 4.3). It assumes only that A and B have the same scatter up to a factor. Its coverage
-  is exact and stated. Runs can have outliers (a disturbed host). With outliers, Welch's interval on logarithms detects
-  a difference half as often; docs/statistics.md has the figures. A 95 % interval needs at least 4 runs in each group.
+  is exact and part of the result. Runs can have outliers (a disturbed host). With outliers, Welch's interval on
+  logarithms detects a difference half as often; docs/statistics.md has the figures. A 95 % interval needs at least 4
+  runs in each group.
 * All points together: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured
   in one block and may all be slow. The repetition is therefore the unit, because it is the highest level that varies
   (T. Kalibera and R. Jones, *Rigorous Benchmarking in Reasonable Time*, ISMM 2013). The logarithms are averaged over

@@ -1,4 +1,4 @@
-"""Steadiness of a window, and trends of a series, with tests that take autocorrelation into account. Pure.
+"""Steadiness of a window, and trends of a series, with tests that take autocorrelation into account.
 
 Steadiness: a window is steady if its rate has no trend, no change of level, no swing and no stall. The window is given
 as the numbers of completions in equal slices. Each shape is fitted by least squares to the slices divided by their

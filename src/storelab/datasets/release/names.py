@@ -1,4 +1,4 @@
-"""Names and small texts of a repository: keys of objects, and the manifest. Pure functions.
+"""Names and small texts of a repository: keys of objects, and the manifest. The functions have no side effects.
 
 They are the same as in CvmFS: https://github.com/cvmfs/cvmfs (2.12.0), `manifest.cc`, `upload_s3.cc`.
 May import: nothing of storelab.

@@ -155,7 +155,7 @@ def _read_lists(ntuple: Any) -> None:
 
 
 def _find_fields_below(ntuple: Any) -> None:
-    """Give each field the fields directly below it, in one pass: uproot would search all fields for each of them.
+    """Set the direct subfields of all fields in one pass, because uproot searches all fields for each of them.
 
     Fields below an anonymous field replace it, as in `uproot.behaviors.RNTuple.HasFields.fields`.
     """

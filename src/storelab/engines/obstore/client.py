@@ -306,7 +306,7 @@ class ObstoreClient(TransferClient):
         """Return the number of HTTP requests of one operation."""
 
     def more(self) -> dict[str, Any]:
-        """Return additional facts that a process reports when it ends."""
+        """Return additional values that a process reports when it ends."""
         return {}
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
@@ -341,7 +341,7 @@ class ObstoreClient(TransferClient):
         return bucket.account if bucket.account in self.job.accounts[1:] else None
 
     def _child(self, index: int, pipe: Connection) -> None:
-        """Run one process of the engine. It sends `ready`, and then its facts or its error."""
+        """Run one process of the engine. It sends `ready`, and then its results or its error."""
         processes.die_with_parent()()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:

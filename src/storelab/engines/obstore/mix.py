@@ -285,7 +285,7 @@ class Population:
         return n if n < self.next and self.place(n) == given.place and self.key(n) == key else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the facts of the mix at its end, in the format of loadgen."""
+        """Return the results of the mix, in the format of loadgen."""
         lost = {op: n for op, n in zip(self.ops, self.deck.lost, strict=True) if n}
         return {
             "there": len(self.ready),

@@ -48,7 +48,7 @@ def make(
         )
     if store and store.command_prefix(0):
         raise UserError(
-            f"{store.place}.jobs_on_servers", f"the launcher is {settings.kind}", "choose launcher.kind local"
+            f"{store.place}.jobs_on_servers", f"the launcher is {settings.kind}", "set launcher.kind to local"
         )
     seconds = point.fixed["duration_ns"] / 1e9
     if reason := credentials.too_short(os.environ, seconds):

@@ -343,7 +343,7 @@ class SshLauncher(RemoteLauncher):
         self.files = GangFiles(self.folder, remote.manifests(job))
 
     def launch(self) -> None:
-        """Connect with all hosts, and start their agents. Raise MeasurementFailed if a host cannot be used."""
+        """Connect to all hosts and start their agents. Raise MeasurementFailed if a host cannot be used."""
         self.connect()
         if problems := self.connections.named():
             raise MeasurementFailed(f"{PLACE}: {'; '.join(problems)}")

@@ -161,7 +161,7 @@ class Ceph(Managed):
             raise UserError(
                 f"{self.place}.directory",
                 f"Ceph does not support the path {way}",
-                "use a folder without blanks and , ; # = $",
+                "use a folder without spaces and without the characters , ; # = $",
             )
         return way
 

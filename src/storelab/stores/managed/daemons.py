@@ -84,7 +84,7 @@ class Daemons:
         write_json(self.file, {"schema": 1, "daemons": dict(records)})
 
     def note(self, name: str, **facts: Any) -> None:
-        """Add facts to the record of a daemon; do nothing if the daemon is not recorded."""
+        """Add values to the record of a daemon; do nothing if the daemon is not recorded."""
         records = self.records()
         if name in records:
             records[name].update(facts)

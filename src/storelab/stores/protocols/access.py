@@ -63,7 +63,7 @@ class Retention(NamedTuple):
 
 
 class NoSuchBucket(MeasurementFailed):
-    """The error of a bucket that does not exist."""
+    """A bucket does not exist."""
 
     def __init__(self, bucket: str = "", place: str = "the store"):
         name = f" {bucket!r}" if bucket else ""
@@ -71,11 +71,11 @@ class NoSuchBucket(MeasurementFailed):
 
 
 class BucketExists(Exception):
-    """The error of a bucket that already exists."""
+    """A bucket already exists."""
 
 
 class BucketNotEmpty(MeasurementFailed):
-    """The error of a bucket that is not removed because it is not empty. `first` is one of its keys."""
+    """A bucket cannot be removed because it is not empty. `first` is one of its keys."""
 
     def __init__(self, place: str, first: str):
         super().__init__(f"{place} still contains {first!r} and is not removed")
@@ -83,7 +83,7 @@ class BucketNotEmpty(MeasurementFailed):
 
 
 class AccessRefused(Exception):
-    """The error of an answer with status 403: the bucket belongs to another account, or the account lacks rights."""
+    """A request was answered with status 403: the bucket belongs to another account, or the account lacks rights."""
 
 
 class Access(ABC):

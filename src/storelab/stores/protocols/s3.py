@@ -394,7 +394,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
             if re.search(r"resolve|Name or service|nodename|Temporary failure|getaddrinfo", cause):
                 return UserError(spot, f"the name in {host} cannot be resolved", "check the spelling and DNS")
             why = "refuses the connection" if "refused" in cause else "cannot be reached"
-            return UserError(spot, f"{host} {why}", "check address and port, and that the server runs")
+            return UserError(spot, f"{host} {why}", "check the address and the port, and that the server is running")
         case SSLError():
             if "WRONG_VERSION" in text or "record layer" in text:
                 return UserError(spot, f"{host} does not use TLS", "write http:// instead of https://")

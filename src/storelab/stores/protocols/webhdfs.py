@@ -28,14 +28,14 @@ class HdfsError(OSError):
 
 
 class HdfsAbsent(FileNotFoundError):
-    """The error of a path that does not exist."""
+    """A path does not exist."""
 
     kind = ""
     status = 0
 
 
 class HdfsDenied(PermissionError):
-    """The error of a request for which the user has no rights."""
+    """The user has no permission for a request."""
 
     kind = ""
     status = 0

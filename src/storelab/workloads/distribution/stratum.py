@@ -57,7 +57,7 @@ class Failed(MeasurementFailed):
 
 
 class OutOfTime(Exception):
-    """The deadline was reached in the middle of a day."""
+    """The deadline was reached before a day of the release was complete."""
 
 
 def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: int) -> None:

@@ -69,7 +69,7 @@ def binary() -> Path:
     done = processes.run_command([*_namespace_prefix(), "true"])
     if done.returncode:
         problem = f"{NAME} needs a mount namespace, which cannot be made here ({processes.words(done)})"
-        raise UserError(PLACE, problem, "use a host or a container that may make them, or sweep engine wire")
+        raise UserError(PLACE, problem, "use a host or a container that allows user namespaces, or the engine wire")
     return Path(found)
 
 
@@ -183,7 +183,7 @@ def counters(text: str) -> Counter[str]:
 VALID = timedelta(days=30)  # validity of whitelist and certificate
 BITS = 2048
 _PLAIN = re.compile(r"[A-Za-z0-9/+=_.-]+")  # a shell reads the settings, and prints them without quotes
-_INSTEAD = "sweep engine wire"
+_INSTEAD = "use the engine wire"
 
 
 @dataclass(frozen=True)

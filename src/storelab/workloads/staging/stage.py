@@ -185,7 +185,7 @@ def manifest_of(
 ) -> dict[str, Any]:
     """Return the manifest of objects in a store.
 
-    bodies: size and SHA-256 of each content; objects: the columns `key`, `bucket` (number in `places`) and `body`
+    bodies: size and SHA-256 of each distinct body; objects: the columns `key`, `bucket` (number in `places`) and `body`
     (number in `bodies`).
     """
     return {

@@ -197,7 +197,7 @@ def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> No
 def note_dataset(
     config: "Config", store: Store, dataset: dict[str, Any], bodies: list[int], places: list[Bucket]
 ) -> None:
-    """Record a data set that is about to be uploaded. bodies: the bytes of each content."""
+    """Record a data set that is about to be uploaded. bodies: the bytes of each distinct body."""
     where = [[b.name, b.prefix] for b in places]
     line = {"dataset": dataset, "bodies": bodies, "buckets": where}
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
