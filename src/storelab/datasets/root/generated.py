@@ -320,8 +320,8 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
     """Write the file to `path` atomically, with one cluster in memory. Return a description of the file.
 
     codec: one of CODECS, at level 1. The description has the keys `tree`, `scale`, `seed`, `entries`,
-    `branches` (including counters), `clusters`, `bytes`, `sha256` of the file, `content_sha256` of the values (the same for all codecs and their
-    versions), `compression`, `uproot`. Raise UserError for an unknown scale or codec.
+    `branches` (including counters), `clusters`, `bytes`, `sha256` of the file, `content_sha256` of the values (the same
+    for all codecs and their versions), `compression`, `uproot`. Raise UserError for an unknown scale or codec.
     """
     for name, value, known in (("scale", scale, SCALES), ("codec", codec, CODECS)):
         if value not in known:
