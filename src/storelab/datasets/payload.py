@@ -46,7 +46,7 @@ def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
 
 
 def body_sums(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return [{size in bytes, sha256}] of body files."""
+    """Return the size in bytes and the SHA-256 of each body file."""
     out = []
     for path in paths:
         with open(path, "rb") as f:
@@ -70,7 +70,7 @@ def key_digits(keys: int) -> int:
 
 
 def key_name(keys: int, depth: int, n: int) -> str:
-    """Return the name of key n below its folder."""
+    """Return the name of key n, relative to its folder."""
     text = f"{n:0{key_digits(keys)}d}"
     return "".join(f"{digit}/" for digit in text[:depth]) + text
 
@@ -91,7 +91,7 @@ def keys_folder(dataset: Mapping[str, Any]) -> str:
 
 
 class WrongListing(Exception):
-    """A listing that does not match the folder. kind: class of the error, with loadgen's name."""
+    """A listing that does not match the folder. kind: the error class, with the same name as in loadgen."""
 
     def __init__(self, kind: str, words: str):
         super().__init__(words)

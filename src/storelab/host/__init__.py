@@ -1,4 +1,4 @@
-"""The local host: state reported by the kernel, the monitor, scratch folders, processes, page cache, environment.
+"""Access the local host: kernel state, monitor, scratch folders, processes, page cache, and environment.
 
-May import: `core`.
+This package imports only `core`.
 """

@@ -30,7 +30,7 @@ def name_here(stream: TextIO) -> str:
 
 
 def terminal() -> TextIO | None:
-    """Return the terminal to draw on: that of standard error, or Snakemake's; None in logs."""
+    """Return the terminal to draw on: the terminal of standard error, or Snakemake's terminal; None in logs."""
     if os.environ.get("TERM", "dumb") == "dumb":
         return None
     host, _, path = (name_here(sys.stderr) or os.environ.get(NAMED, "")).partition(":")

@@ -1,7 +1,4 @@
-"""Environment for records and for the paper's appendix: versions, kernel, CPU, memory, capacity of links.
-
-May import: `core`.
-"""
+"""Describe the environment for records and for the paper's appendix: versions, kernel, CPU, memory, and links."""
 
 import json
 import os
@@ -36,7 +33,7 @@ GIT_S = 10  # time limit of one or several commands of git
 
 @cache
 def packages() -> dict[str, str]:
-    """Return the versions of the installed packages that take part in a measurement."""
+    """Return the versions of the installed packages that affect a measurement."""
     out = {}
     for name in PACKAGES:
         try:
@@ -183,7 +180,7 @@ def link_speeds() -> dict[str, int]:
 
 
 def link_speeds_of(hosts: Sequence[str]) -> list[int | None]:
-    """Return the bits/s of the interface with the address of each host (name or address); None for other hosts."""
+    """Return the bits/s of the interface with the address of each host, or None if it is another host's address."""
     interfaces = {
         address["local"]: link["ifname"]
         for link in _listed("ip", "addr", "show")
@@ -209,7 +206,7 @@ def _driver_speed(interface: str) -> int | None:
 
 
 def _listed(program: str, *words: str) -> list[Mapping[str, Any]]:
-    """Return the output of `tc` or `ip`; [] if the program is missing or fails."""
+    """Return the output of `tc` or `ip`, or [] if the program is missing or fails."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{PLACES}")
     done = run_command([path or program, "-j", *words], 5)
     with suppress(ValueError, TypeError):

@@ -33,7 +33,7 @@ Beat = Callable[[int, Mapping[str, tuple[int, int | None]]], None]
 
 
 class Used(NamedTuple):
-    """CPU seconds so far, and resident bytes; None if this host has no process of this kind."""
+    """CPU seconds so far, and resident bytes. A value is None if this host has no process of this kind."""
 
     host_s: float
     client_s: float | None = None
@@ -196,7 +196,10 @@ class Monitor:
             self.summary = {"invalid": reason} | {name: self.summary[name] for name in kept}
 
     def _impossible(self, late_ns: int, step_ns: int) -> str:
-        """Return why the samples cannot be those of the window, or ''. late_ns: last sample; step_ns: wall clock."""
+        """Return why the samples are impossible, or ''.
+
+        late_ns: delay of the last sample; step_ns: step of the wall clock.
+        """
         seconds, most = self.summary["seconds"], self.summary["cores"] * self.summary["seconds"]
         if late_ns > LATE_NS + self.duration_ns // 20:
             return f"the last sample came {late_ns / 1e9:.1f} s after the deadline: the process was stopped"
@@ -234,7 +237,7 @@ class Monitor:
         self._used, self._used_ns = Used(busy_s, client_s, server_s, client_rss, server_rss), now_ns
 
     def _beat(self, elapsed_ns: int) -> None:
-        """Send the heartbeat: last known memory and open files of clients and daemons."""
+        """Report the last known memory and the number of open files of clients and daemons."""
         seen = {}
         for kind in ("client", "server"):
             trees = [tree for (what, _), tree in self._trees.items() if what == kind]
@@ -245,7 +248,7 @@ class Monitor:
             self.beat(elapsed_ns, seen)
 
     def _find(self) -> None:
-        """Assign processes to clients and daemons. Parent and session are read only for new ones."""
+        """Assign processes to clients and daemons. Parent and session are read only for new processes."""
         roots = {("server", name): pid for name, pid in self.actors.items()}
         roots |= {("client", str(client)): pid for client, pid in self.client_pids().items()}
         for who, pid in roots.items():

@@ -20,7 +20,10 @@ TRIED = 2**20  # bytes that are read to test whether the kernel counts them
 
 
 class PageCache:
-    """The cached pages of a store. folders: of its files; if empty (data elsewhere, in memory), it drops nothing."""
+    """The cached pages of a store.
+
+    If `folders` is empty, because the data are elsewhere or in memory, it drops nothing.
+    """
 
     def __init__(self, folders: Sequence[str]):
         self.folders = folders
@@ -77,7 +80,7 @@ class PageCache:
 
 
 def _data(descriptor: int, offset: int) -> int | None:
-    """Return where a file's data continue from this offset, because holes need no disk. None: nowhere."""
+    """Return the next offset at which a file has data, or None. Holes in a file need no disk access."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:

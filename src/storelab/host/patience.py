@@ -1,7 +1,7 @@
-"""Time limit for all operations on a store outside of measurements: they end after 60 s without progress.
+"""Limit the time of all operations on a store outside of measurements: they end after 60 s without progress.
 
-Time-outs of libraries only limit the silence between two packets. A server that sends a byte now and then, or pages
-without end, could block them forever. Standard library and `host` only.
+Timeouts of libraries limit only the time between two packets. A server that sends a byte from time to time, or endless
+pages, could block them forever.
 """
 
 import os
@@ -29,7 +29,7 @@ _traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # time and result of
 class Patience:
     """The wait for one operation. `look` raises MeasurementFailed after `seconds` without progress.
 
-    Progress is a call of `moved`, or 64 kB of `traffic`.
+    There is progress if `moved` is called, or if `traffic` changes by 64 kB.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ def call(what: str, function: Callable[[], T]) -> T:
 
 
 def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """Yield from an iterator that runs in a thread as in `call`. If it is slow, report how many items came."""
+    """Yield from an iterator that runs in a thread as in `call`. If it is slow, report the number of items so far."""
     queue: Queue[tuple[str, Any]] = Queue(10)
     closed = threading.Event()
 

@@ -30,7 +30,7 @@ class Cpu(NamedTuple):
 
 
 class Process(NamedTuple):
-    """CPU seconds of a process since its start (all threads, without children), resident bytes, parent, session."""
+    """CPU seconds of a process since its start (all threads, without children), resident bytes, parent and session."""
 
     user: float
     system: float
@@ -148,7 +148,10 @@ def _count(s: socket.socket, out: dict[int, int]) -> None:
 
 
 def process(files: Files, pid: int) -> Process | None:
-    """Return one process, None if it has ended. Fields are counted from the last bracket, as its name may have some."""
+    """Return one process, or None if it has ended.
+
+    Fields are counted from the last bracket, because names can have brackets.
+    """
     data = files.read(f"/proc/{pid}/stat")
     if not data:
         return None
@@ -162,7 +165,7 @@ def pids() -> set[int]:
 
 
 def sockets(pid: int) -> int | None:
-    """Return the number of open sockets of a process, None if not visible. It takes about 4 us per open file."""
+    """Return the number of open sockets of a process, or None if not visible. This takes about 4 us per open file."""
     folder, count = f"/proc/{pid}/fd", 0
     try:
         names = os.listdir(folder)  # noqa: PTH208 - Path creates an object for each
@@ -222,7 +225,7 @@ def disk_reads(pid: int) -> int | None:
 
 
 def ephemeral_ports() -> int | None:
-    """Return how many local ports the kernel can use for connections."""
+    """Return the number of local ports that the kernel can use for connections."""
     bounds = _numbers("/proc/sys/net/ipv4/ip_local_port_range")
     return bounds[1] - bounds[0] + 1 if bounds else None
 

@@ -52,13 +52,13 @@ def run_command(
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the end of a command's errors, or else of its output, on one line; for a crash in Go, its reason."""
+    """Return the end of a command's errors, or of its output, on one line. For a crash in Go, return its reason."""
     text = done.stderr or done.stdout
     return _crash(text.splitlines()) or " ".join(text.split())[-300:]
 
 
 def why_ended(lines: Iterable[str], count: int = 1) -> str:
-    """Return the last `count` lines of a failed program; for a crash in Go, its reason."""
+    """Return the last `count` lines of a failed program. For a crash in Go, return its reason."""
     kept = [line.strip() for line in lines if line.strip()]
     return (_crash(kept) or " | ".join(kept[-count:]))[:500]
 
@@ -94,7 +94,7 @@ def no_core_dumps() -> None:
 
 
 def stop(process: subprocess.Popen, grace_s: float = 5.0, sig: int = signal.SIGTERM) -> int:
-    """Signal a process, wait at most `grace_s` seconds, then kill it; return the exit status."""
+    """Send a signal to a process, wait at most `grace_s` seconds, then kill it. Return the exit status."""
     if process.poll() is None:
         process.send_signal(sig)
         try:

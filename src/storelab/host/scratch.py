@@ -1,7 +1,4 @@
-"""The folder on tmpfs that clients read and write and a user's campaigns share, and file systems of folders.
-
-May import: `core`.
-"""
+"""Provide the folder on tmpfs that clients read and write, and find the file systems of folders."""
 
 import fcntl
 import os

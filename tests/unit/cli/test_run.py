@@ -35,6 +35,7 @@ def started(project, monkeypatch):
     def started(*arguments: str) -> tuple[list[str], dict[str, str]]:
         found = []
         monkeypatch.setattr(module.os, "execvpe", lambda program, words, environ: found.append((words, environ)))
+        monkeypatch.setattr(module.signal, "signal", lambda *_: None)  # this process continues, and needs its handlers
         code, _, err = in_process(project, "run", *arguments)
         assert code == 0, err
         ((words, environ),) = found

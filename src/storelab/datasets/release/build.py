@@ -51,7 +51,7 @@ class Day:
                     yield Item(*json.loads(line.rstrip(",\n")))
 
     def path(self, item: Item) -> Path:
-        """Return the file with the bytes of an object."""
+        """Return the path of the file with the bytes of an object."""
         return self.folder / item.key.partition("/")[2]
 
 
@@ -107,7 +107,7 @@ class Release:
         return read_day(folder_of(folder, n))
 
     def last(self, folder: Path) -> int:
-        """Return the last complete day; 0 if there is none."""
+        """Return the number of the last complete day, or 0 if there is none."""
         if not (folder / "state.sqlite").exists():
             return 0
         with State(folder, self.settings) as state:

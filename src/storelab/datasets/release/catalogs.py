@@ -273,7 +273,7 @@ def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
 
 
 def is_catalog(key: str) -> bool:
-    """Return whether a content-addressed key is that of a catalog: digests have no capitals."""
+    """Return True if a content-addressed key belongs to a catalog. Only its suffix can be a capital letter."""
     return key.endswith(names.CATALOG)
 
 

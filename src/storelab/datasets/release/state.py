@@ -88,12 +88,12 @@ class Known:
         return self._answers("known.day >= ?", day)
 
     def missing(self, names: Iterable[str]) -> Iterator[str]:
-        """Return those of the names that are not known."""
+        """Return the names that are not known."""
         self._ask((name, 0) for name in names)
         return self._answers("known.name IS NULL")
 
     def remove(self, names: Iterable[str]) -> int:
-        """Remove the names; return how many of them were known."""
+        """Remove the names, and return how many of them were known."""
         self._ask((name, 0) for name in names)
         return self.db.execute("DELETE FROM known WHERE name IN (SELECT name FROM asked)").rowcount
 

@@ -38,7 +38,7 @@ def night(settings: Release, day: int) -> str:
 
 
 def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
-    """Yield (path below root, its state, "") of all entries, a folder before its content. Links are not followed.
+    """Yield path, state and "" of all entries below root, each folder before its content. Links are not followed.
 
     An entry that cannot be read gives (path, None, reason).
     """

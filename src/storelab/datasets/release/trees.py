@@ -130,7 +130,7 @@ class Trees:
                 _set(marker, 0o644, when)
 
     def published(self) -> None:
-        """Move all of `changed` to `there`, because it is in the repository now."""
+        """Move everything from `changed` to `there`, because it is now in the repository."""
         for entry in sorted(self.changed.iterdir()):
             if entry.name.startswith(GONE):
                 shutil.rmtree(self.there / entry.name.removeprefix(GONE))

@@ -175,7 +175,7 @@ def form_of(interpretation: Any) -> Form | None:
 
 
 def _plain(how: Any) -> bool:
-    """Return whether the numbers need no conversion except of their byte order."""
+    """Return True if the numbers need no conversion except of their byte order."""
     return how.from_dtype.names is None and how.to_dtype == how.from_dtype.newbyteorder("=")
 
 
@@ -212,7 +212,7 @@ def unpack(data: np.ndarray) -> Content:
 
 
 def embedded(basket: Any) -> Content:
-    """Return the content of a basket that uproot found in the tree's header."""
+    """Return the content of a basket that uproot found in the header of the tree."""
     offsets = basket.byte_offsets
     return Content(basket.data, None if offsets is None else offsets.astype("i4", copy=False), basket.num_entries)
 

@@ -251,7 +251,7 @@ class SelectionReader:
 
 
 def _is_unordered(branch: np.ndarray, first: np.ndarray) -> bool:
-    """Return whether a branch's first entries do not ascend in this order; shapes (n,)."""
+    """Return True if the first entries of a branch do not ascend in this order; shapes (n,)."""
     order = np.argsort(branch, kind="stable")
     return bool(((np.diff(branch[order]) == 0) & (np.diff(first[order]) < 0)).any())
 
@@ -321,6 +321,6 @@ class StepReader:
         return decoded
 
     def forget(self) -> None:
-        """Drop all baskets, before the next file or after an error that left the state unknown."""
+        """Delete all baskets, before the next file or after an error that left the state unknown."""
         self.last[:] = -1
         self.contents.clear()

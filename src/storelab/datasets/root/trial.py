@@ -35,7 +35,7 @@ GROUPS = "groups other branches, which are read separately"
 
 
 class Unfit(ValueError):
-    """The content of a branch is not what its header or counter declares."""
+    """The content of a branch differs from what its header or counter declares."""
 
 
 class Miscounted(Unfit):
@@ -86,7 +86,10 @@ class Trial:
         self.elsewhere: dict[str, str] = {}  # branch -> message about its first basket with another position
 
     def unreadable(self, step: Step | None) -> dict[str, str]:
-        """Return why branches are left out, by name. Parents of split branches without entries are skipped."""
+        """Return the reason why each unreadable branch is omitted.
+
+        Parents of split branches without entries are skipped.
+        """
         out = {}
         for code, name in enumerate(self.layout.names):
             if step:
@@ -390,7 +393,7 @@ def packed_member(classes: Any, kind: str) -> str | None:
 
 
 def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path, step: Step | None = None) -> dict[str, str]:
-    """Return why not every reader can read branches of uproot's TTree in this local file, by branch."""
+    """Return, for each branch of this local file that not every reader can read, the reason."""
     trial = Trial(tree.name, int(tree.num_entries), objects, layout, path)
     with trial.file.file:
         return trial.unreadable(step)

@@ -182,20 +182,20 @@ def test_units(text, kind, value):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said"),
+    ("text", "kind", "message"),
     [
         ("0.5 B", "size", "'0.5 B' is not a whole number of bytes (write it like 100 MB, 4 kB or 1 MiB)"),
         ("0.1 ns", "duration", "'0.1 ns' is not a whole number of ns (write it like 10 s, 500 ms or 2 min)"),
         ("1 bit/s", "rate", "'1 bit/s' is not a whole number of bytes (write it like 1 Gbit/s or 100 MB/s)"),
-        ("1 S", "duration", "unit 'S' of '1 S' is not known (did you mean 's'?)"),
-        ("1 foo", "duration", "unit 'foo' of '1 foo' is not known (write it like 10 s, 500 ms or 2 min)"),
+        ("1 S", "duration", "the unit 'S' of '1 S' is unknown (did you mean 's'?)"),
+        ("1 foo", "duration", "the unit 'foo' of '1 foo' is unknown (write it like 10 s, 500 ms or 2 min)"),
         ("foo", "rate", "'foo' is not a rate with a unit (write it like 1 Gbit/s or 100 MB/s)"),
     ],
 )  # fmt: skip
-def test_what_is_said_of_a_wrong_unit(text, kind, said):
+def test_wrong_unit_has_problem_and_hint(text, kind, message):
     with pytest.raises(UserError) as error:
         units.parse(text, kind, "place")
-    assert (error.value.problem, error.value.hint) == (said.split(" (")[0], said.split(" (")[1][:-1])
+    assert (error.value.problem, error.value.hint) == (message.split(" (")[0], message.split(" (")[1][:-1])
 
 
 @pytest.mark.parametrize(

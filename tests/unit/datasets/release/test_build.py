@@ -333,7 +333,7 @@ def test_wrong_settings_are_refused():
         ({"tree": tree | {"versions": ["../1"]}}, "is outside the tree"),
         ({"tree": tree | {"versions": ["a/b", "a-b"]}}, "same folder"),
         ({"tree": tree | {"versions": []}}, "at least 1"),
-        ({"chunks": {"minimum": "8 MiB"}}, "do not ascend"),
+        ({"chunks": {"minimum": "8 MiB"}}, "not in ascending order"),
         ({"chunks": {"minimum": "16 B"}}, "32 B"),
         ({"bytes_a_day": "0 B"}, "is 0"),
         ({"chunk": {}}, "Extra inputs"),
