@@ -6,6 +6,7 @@ import platform
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from storelab import __version__
 from storelab.core import records
 from storelab.core.engines import PACKAGES
 from storelab.core.redaction import without_tokens
-from storelab.host.processes import run_command
+from storelab.host.processes import die_with_parent, run_command
 
 INTERFACES = Path("/sys/class/net")
 PLACES = "/usr/sbin:/sbin"  # folders of `tc` and `ip`, which may be missing in a user's PATH
@@ -86,8 +87,17 @@ def _git(root: Path, *words: str | bytes, until: float | None = None, feed: byte
     options = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false", "-c", "core.bigFileThreshold=4m"]
     limit_s = GIT_S if until is None else max(0.0, until - time.monotonic())
     command = ["git", "--no-optional-locks", *options, "-C", str(root), *words]
+    # As bytes, because the text mode of `run_command` changes ends of lines.
+    main = threading.current_thread() is threading.main_thread()
     try:
-        done = subprocess.run(command, input=feed, capture_output=True, timeout=limit_s, check=False)
+        done = subprocess.run(
+            command,
+            input=feed,
+            capture_output=True,
+            timeout=limit_s,
+            preexec_fn=die_with_parent() if main else None,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     # `diff --no-index` returns 1 for files that differ
