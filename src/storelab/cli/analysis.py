@@ -39,25 +39,34 @@ def _report_files(paths: list[Path]) -> None:
 @json_option
 def verify(campaign_dir: Path, as_json: bool) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
+    from storelab.host import environment
+
     campaign = load(campaign_dir)
     found_seal = integrity.seal_of(campaign.raw)
+    commits = [str((run.get("environment") or {}).get("git_commit") or "") for run in campaign.runs.values()]
+    unknown = environment.unknown_commits(commits)
     measured, failed, files = len(campaign.runs), len(campaign.failures), len(integrity.raw_files(campaign.raw))
     if as_json:
+        values = {"measured": measured, "failed": failed, "files": files, "unknown_commits": unknown}
         sealed = found_seal["time"] if found_seal else None
-        print_json("verify", folder=str(campaign_dir), measured=measured, failed=failed, files=files, sealed=sealed)
+        print_json("verify", folder=str(campaign_dir), sealed=sealed, **values)
         return
     state = f"sealed {found_seal['time']}" if found_seal else "not sealed"
     click.echo(f"{campaign_dir}: {measured} points measured, {failed} failed, {files} files intact, {state}")
+    if unknown:
+        points = sum(commit.removesuffix("-dirty") in unknown for commit in commits)
+        click.echo(f"note: not in this repository: {', '.join(unknown)}, the recorded commits of {points} points")
 
 
 @click.command()
 @folder_argument
 @click.option("--with-failures", is_flag=True, help="Seal the campaign even if points failed.")
+@click.option("--dirty", is_flag=True, help="Seal the campaign even if the code had uncommitted changes.")
 @json_option
-def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
+def seal(campaign_dir: Path, with_failures: bool, dirty: bool, as_json: bool) -> None:
     """Seal a complete campaign. After that, it is not measured again and its records do not change."""
     earlier, merged = integrity.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
-    found = seal_campaign(campaign_dir, with_failures)
+    found = seal_campaign(campaign_dir, with_failures, dirty)
     points, failed, time = found["points"], found["failed"], found["time"]
     if as_json:
         values = {"points": points, "failed": failed, "sealed": time, "already": earlier is not None}

@@ -261,6 +261,9 @@ class Verify(Answer):
     failed: int = Field(description="Number of points that failed.")
     files: int = Field(description="Number of raw files, all with the recorded checksum.")
     sealed: str | None = Field(description=f"When the campaign was sealed, {TIME}; null if it is not sealed.")
+    unknown_commits: list[str] = Field(
+        description="Commits in the records that this checkout does not have; empty outside of a checkout."
+    )
 
 
 class Seal(Answer):

@@ -311,8 +311,9 @@ def _series_values(s: "Series", found: "History") -> dict[str, Any]:
 @history.command(epilog=example("storelab history add site"))
 @folder_argument
 @click.option("--with-failures", is_flag=True, help="Add the campaign even if points failed.")
+@click.option("--dirty", is_flag=True, help="Add the campaign even if the code had uncommitted changes.")
 @json_option
-def add(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
+def add(campaign_dir: Path, with_failures: bool, dirty: bool, as_json: bool) -> None:
     """Seal a complete campaign, and rename results/CAMPAIGN to results/CAMPAIGN@DATE, a new entry of its history.
 
     The next measurement of the campaign starts from the beginning. Entries are never replaced or removed.
@@ -320,7 +321,7 @@ def add(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
     from storelab.analysis.history import entries
 
     folder = campaign_dir
-    entry = entries.add(folder, with_failures)
+    entry = entries.add(folder, with_failures, dirty)
     count = len(entries.folders(entry.with_name(entry.name.partition(entries.SIGN)[0])))
     if as_json:
         print_json("history add", folder=str(entry), entry=entry.name.partition(entries.SIGN)[2], entries=count)

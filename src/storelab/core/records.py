@@ -482,6 +482,11 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
     write_summed(folder / (LATER if (folder / "run.json").exists() else FAILED), failure)
 
 
+def changes_file(raw: Path, sha256: str) -> Path:
+    """Return the file with the uncommitted changes of the code, by their checksum in the records."""
+    return raw / "changes" / f"{sha256}.diff"
+
+
 def sealed(raw: Path) -> bool:
     """Return True if the records of a campaign are sealed, so that nothing can be added."""
     return (raw / "SEAL").exists()

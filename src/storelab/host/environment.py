@@ -5,21 +5,31 @@ import os
 import platform
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from storelab import __version__
+from storelab.core import records
 from storelab.core.engines import PACKAGES
-from storelab.host.processes import run_command
+from storelab.core.redaction import without_tokens
+from storelab.host.processes import die_with_parent, run_command
 
 INTERFACES = Path("/sys/class/net")
 PLACES = "/usr/sbin:/sbin"  # folders of `tc` and `ip`, which may be missing in a user's PATH
 # Hardware interfaces and bonds of them have one of these files; veth, bridges and tunnels do not.
 REAL = ("device", "bonding")
+# Files of a checkout that determine what is measured. Configuration is not listed, because `plan.json` has it.
+CODE = ("src", "loadgen", "rules", "profiles", "Snakefile")
+MAX_CHANGES = 1_000_000  # maximum size in bytes of a difference that is kept
+GIT_S = 10  # time limit of one or several commands of git
 
 
 @cache
@@ -42,26 +52,110 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def git_commit() -> str:
-    """Return the commit of the checkout that the package runs from, with `-dirty` if it was changed.
+@dataclass(frozen=True)
+class Checkout:
+    """The state of a checkout: its commit with `-dirty` if CODE was changed, and the changes as a text for `git apply`.
 
-    Return '' outside of a checkout. Folders further up are not searched, because they may be another repository.
+    `problem` is the reason why the changes are not kept.
+    """
+
+    commit: str
+    changes: str = ""
+    sha256: str = ""
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values for the environment of a record."""
+        about = {"sha256": self.sha256, "not_kept": self.problem}
+        changes = {name: value for name, value in about.items() if value}
+        return {"git_commit": self.commit} | ({"git_changes": changes} if changes else {})
+
+
+def _root() -> Path | None:
+    """Return the checkout that the package runs from, or None.
+
+    Folders further up are not searched, because they may be another repository.
     """
     root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return ""
-    describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    # git refuses a checkout of another user without safe.directory. fsmonitor could start a program of that user.
-    options = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false"]
-    done = run_command(["git", *options, "-C", root, *describe], 10)
-    return "" if done.returncode else done.stdout.strip()
+    return root if (root / ".git").exists() else None
+
+
+def _git(root: Path, *words: str | bytes, until: float | None = None, feed: bytes = b"") -> bytes | None:
+    """Return the output of git, or None if it failed, is missing, or ran until the time `until` (monotonic)."""
+    # git refuses a checkout of another user without safe.directory. The other options and --no-ext-diff, --no-textconv
+    # start no program that the configuration of that checkout names.
+    options = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false", "-c", "core.bigFileThreshold=4m"]
+    limit_s = GIT_S if until is None else max(0.0, until - time.monotonic())
+    command = ["git", "--no-optional-locks", *options, "-C", str(root), *words]
+    # As bytes, because the text mode of `run_command` changes ends of lines.
+    main = threading.current_thread() is threading.main_thread()
+    try:
+        done = subprocess.run(
+            command,
+            input=feed,
+            capture_output=True,
+            timeout=limit_s,
+            preexec_fn=die_with_parent() if main else None,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # `diff --no-index` returns 1 for files that differ
+    return done.stdout if done.returncode == 0 or (done.returncode == 1 and "--no-index" in words) else None
+
+
+def checkout() -> Checkout:
+    """Return the commit and the changes of the checkout that the package runs from; empty outside of a checkout.
+
+    It is read once for each process, because a process does not load its code again.
+    """
+    root = _root()
+    return _checkout(root) if root else Checkout("")
+
+
+@cache
+def _checkout(root: Path) -> Checkout:
+    described = _git(root, "describe", "--always", "--abbrev=12", "--exclude=*")
+    if described is None:
+        return Checkout("")
+    commit, dirty = (name := described.decode().strip()), f"{name}-dirty"
+    until = time.monotonic() + GIT_S
+    status = _git(root, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", *CODE)
+    if not status:
+        return Checkout(commit) if status == b"" else Checkout(dirty, problem="`git status` failed or took too long")
+    new = [line[3:] for line in status.split(b"\0") if line.startswith(b"?? ")]
+    diff: tuple[str, ...] = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--full-index")
+    parts = [_git(root, *diff, "HEAD", "--", *CODE, until=until)]
+    parts += [_git(root, *diff, "--no-index", "--", "/dev/null", path, until=until) for path in new]
+    if None in parts:
+        return Checkout(dirty, problem="`git diff` failed or took too long")
+    changes = b"".join(part or b"" for part in parts)
+    if len(changes) > MAX_CHANGES:
+        limit = f"more than {MAX_CHANGES / 1e6:g} MB"
+        problem = f"they have {len(changes) / 1e6:.1f} MB, {limit}"
+        return Checkout(dirty, sha256=records.sha256_of(changes), problem=problem)
+    text = without_tokens(changes.decode(errors="replace"))
+    return Checkout(dirty, text, records.sha256_of(text.encode()))
+
+
+def unknown_commits(commits: Iterable[str]) -> list[str]:
+    """Return those of the recorded commits that the checkout does not have.
+
+    Return [] outside of a checkout, without git, and in a shallow clone, because it lacks older commits.
+    """
+    root, names = _root(), sorted({name.removesuffix("-dirty") for name in commits} - {""})
+    if not root or not names or _git(root, "rev-parse", "--is-shallow-repository") != b"false\n":
+        return []
+    asked = "".join(f"{name}^{{commit}}\n" for name in names)
+    lines = (_git(root, "cat-file", "--batch-check", feed=asked.encode()) or b"").decode().splitlines()
+    return [name for name, line in zip(names, lines, strict=False) if line.endswith(" missing")]
 
 
 def capture() -> dict[str, Any]:
     """Return versions, kernel, CPU and memory, but no host name, user or path, because records are published."""
     return {
         "storelab": __version__,
-        "git_commit": git_commit(),
+        **checkout().to_json(),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "platform": _distribution(),

@@ -116,6 +116,7 @@ def measure(
             outcome.fill = fill | {"end_percent": filling.used_percent(store)}
         accept(attempt, outcome)
         made = recorded(attempt, outcome)
+        record.keep_changes(config.raw)
         record.put_in_place(made, work, config.raw / chosen.key, why)
     return made
 

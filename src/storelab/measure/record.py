@@ -132,6 +132,13 @@ def record_of_point(
     )
 
 
+def keep_changes(raw: Path) -> None:
+    """Keep the uncommitted changes of the code, which the record names by their checksum."""
+    found = environment.checkout()
+    if found.changes and not (path := records.changes_file(raw, found.sha256)).exists():
+        records.write_atomic(path, found.changes.encode())
+
+
 def front_end_links(store: Store, job: GangJob) -> list[int] | None:
     """Return the capacity of each front-end's link in bits/s, from the configuration or from this host.
 

@@ -27,6 +27,7 @@ from storelab.cli.answers import ANSWERS
 from storelab.cli.reference import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
 from storelab.gang import inspect
+from storelab.host import environment
 from storelab.measure import doctor
 from storelab.stores.base import Status
 
@@ -154,7 +155,7 @@ def test_doctor_of_nodes(monkeypatch):
     assert not answer["fit"] and answer["findings"] == []
 
 
-def test_verify_and_seal(tmp_path):
+def test_verify_and_seal(tmp_path, monkeypatch):
     copy = copied("one_each", tmp_path / "copy")
     answer = asked("verify", "--campaign-dir", copy)
     assert (answer["measured"], answer["failed"], answer["sealed"]) == (3, 0, None)
@@ -162,6 +163,12 @@ def test_verify_and_seal(tmp_path):
     first, again = (asked("seal", "--campaign-dir", copy) for _ in range(2))
     assert (first["already"], again["already"]) == (False, True) and first["sealed"] == again["sealed"]
     assert asked("verify", "--campaign-dir", copy)["sealed"] == first["sealed"]
+    for unknown in ([], ["0" * 40]):
+        monkeypatch.setattr(environment, "unknown_commits", lambda commits, unknown=unknown: unknown)
+        assert asked("verify", "--campaign-dir", copy)["unknown_commits"] == unknown
+        code, out, _ = command_line.storelab("verify", "--campaign-dir", str(copy))
+        note = [f"note: not in this repository: {'0' * 40}, the recorded commits of 3 points"] if unknown else []
+        assert code == 0 and out.splitlines()[1:] == note
 
 
 def test_verdict_has_the_rows_of_the_table(campaign):

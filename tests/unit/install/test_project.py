@@ -173,11 +173,11 @@ def test_wheel_in_another_repository_has_no_commit(tmp_path, monkeypatch):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "mine"]):
         subprocess.run([*git, *command], check=True)
-    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?", environment.git_commit())
+    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?", environment.checkout().commit)
     place = tmp_path / ".venv/lib/python3.11/site-packages/storelab/host/environment.py"
     place.parent.mkdir(parents=True)
     monkeypatch.setattr(environment, "__file__", str(place))
-    assert environment.git_commit() == ""
+    assert environment.checkout().commit == ""
 
 
 def test_version_is_in_one_place_with_notes():

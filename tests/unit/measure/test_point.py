@@ -10,6 +10,7 @@ from small_plan import configured
 from storelab.analysis.records.campaign import seal
 from storelab.core import folders, plan, records
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import environment
 from storelab.measure import deployment, jobs, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
@@ -36,6 +37,8 @@ def campaign(tmp_path, monkeypatch):
 
 def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(left_over, "MAX_OBJECTS", 10**6)  # a fast disk takes 30 000 in a second
+    changed = environment.Checkout("0a1b-dirty", "--- a/src\n", "5" * 64)
+    monkeypatch.setattr(environment, "checkout", lambda: changed)
     config, points = campaign
     (chosen,) = points
     run = point.point(config, points, chosen.key).to_json()
@@ -44,6 +47,8 @@ def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
     assert run.items() <= kept.items()
     assert all(check["ok"] for check in run["checks"]) and run["engine"]["name"] == "fsspec"
     assert {"monitor.0.parquet", "ops.0.parquet", "ops.1.parquet"} <= {path.name for path in folder.iterdir()}
+    assert kept["environment"]["git_changes"] == {"sha256": "5" * 64}
+    assert records.changes_file(config.raw, "5" * 64).read_text() == "--- a/src\n"
     assert "[1/1] a put" in capsys.readouterr().err
 
     written = [path for path in (tmp_path / "files").rglob("put/**/*") if path.is_file()]

@@ -12,6 +12,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.core.records import Budget
 from storelab.engines.contract import Check
+from storelab.host import environment
 from storelab.measure import record
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -54,6 +55,21 @@ def test_record_holds_each_part_at_its_place():
         assert set(one) == set(client(0).to_json()) - {"checks", "t0_ns", "begin_ns", "deadline_ns"}
         assert one["start_ns"] == 5 * S + number and one["client"] == number
         assert one["engine"] == {"hung": 0, "hung_s": 0.0, "errors": {}, "pauses": {"longest": []}, "mine": number}
+
+
+def test_record_keeps_changes_of_the_code_once(tmp_path, monkeypatch):
+    changed = environment.Checkout("0a1b-dirty", "--- a/src\n", "5" * 64)
+    monkeypatch.setattr(environment, "checkout", lambda: changed)
+    assert of_point(client(0)).environment["git_changes"] == {"sha256": "5" * 64}
+    record.keep_changes(tmp_path)
+    (kept,) = (tmp_path / "changes").iterdir()
+    assert kept == records.changes_file(tmp_path, "5" * 64) and kept.read_text() == "--- a/src\n"
+    kept.write_text("kept")
+    record.keep_changes(tmp_path)
+    assert kept.read_text() == "kept"
+    monkeypatch.setattr(environment, "checkout", lambda: environment.Checkout("0a1b"))
+    record.keep_changes(tmp_path / "clean")
+    assert not (tmp_path / "clean").exists()
 
 
 def test_run_above_throughput_limit_is_refused():

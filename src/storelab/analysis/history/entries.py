@@ -122,7 +122,7 @@ def measured(raw: Path) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(starts) // 10**9))
 
 
-def add(folder: Path, with_failures: bool = False) -> Path:
+def add(folder: Path, with_failures: bool = False, dirty: bool = False) -> Path:
     """Seal a campaign, rename its folder so that it is an entry of the history, and return the new folder.
 
     `site` is renamed to `site@2026-11-23`, or to `site@2026-11-23.2` if this is the second entry of the day. Raises
@@ -135,7 +135,7 @@ def add(folder: Path, with_failures: bool = False) -> Path:
         )
     read_plan(folder)
     day = measured(folder / "raw")[:10]
-    seal_campaign(folder, with_failures)
+    seal_campaign(folder, with_failures, dirty)
     for number in range(1, MAX_ENTRIES):
         target = folder.with_name(f"{folder.name}{SIGN}{day}{f'.{number}' if number > 1 else ''}")
         if not os.path.lexists(target):

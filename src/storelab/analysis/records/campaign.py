@@ -99,15 +99,16 @@ def load(folder: Path) -> Campaign:
     return Campaign(folder, plan, runs, failures)
 
 
-def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
+def seal(folder: Path, with_failures: bool = False, dirty: bool = False) -> dict[str, Any]:
     """Seal a complete campaign and return its seal.
 
     The records are packed into a few files (`core/sealed.py`), whose checksums are covered by `raw/SEAL`. A sealed
     campaign is only verified. If an older version of storelab sealed it, it is converted to the new form. If the
     process is killed, either the old or the new form is complete, and the next call continues.
 
-    Raises UserError if points are missing, if points failed (unless `with_failures` is set), if records were altered,
-    or if another process seals or measures the campaign.
+    Raises UserError if points are missing, if points failed (unless `with_failures` is set), if points were measured
+    with uncommitted changes of the code (unless `dirty` is set and the changes are kept), if records were altered, or
+    if another process seals or measures the campaign.
     """
     with folders.campaign_lock(folder, exclusive=True, required=True):
         _recover(folder)
@@ -126,6 +127,8 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
                 ),
                 "measure again, or seal --with-failures",
             )
+        if not old:
+            _refuse_dirty(campaign, dirty)
         now = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "storelab": __version__}
         counts = {"points": len(campaign.points), "failed": len(campaign.failures)}
         new = {"schema": integrity.SEAL_SCHEMA, **now, **counts}
@@ -134,6 +137,29 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
         _write_sealed(folder, new)
         _exchange(folder)
         return integrity.seal_of(raw) or new
+
+
+def _refuse_dirty(campaign: Campaign, dirty: bool) -> None:
+    """Raise UserError if a point was measured with uncommitted changes, or, with `dirty`, with changes that are lost.
+
+    Records of older versions do not have the changes, and can be sealed with `dirty`.
+    """
+    found = {key: env for key, run in campaign.runs.items() if (env := run.get("environment") or {}) and _is_dirty(env)}
+    again = "commit the changes and measure again"
+    for key, env in found.items():
+        commit, changes = env["git_commit"].removesuffix("-dirty"), env.get("git_changes")
+        if not dirty:
+            count = f"({len(found)} of {len(campaign.points)} points)"
+            problem = f"was measured with uncommitted changes of the code of commit {commit} {count}"
+            raise UserError(str(campaign.raw / key), problem, f"{again}, or seal --dirty")
+        if changes and not records.changes_file(campaign.raw, changes.get("sha256", "")).exists():
+            problem = f"its changes of the code of commit {commit} were not kept"
+            reason = changes.get("not_kept") or "their file is missing"
+            raise UserError(str(campaign.raw / key), f"{problem}: {reason}", again)
+
+
+def _is_dirty(environment: Mapping[str, Any]) -> bool:
+    return str(environment.get("git_commit")).endswith("-dirty")
 
 
 def _recover(folder: Path) -> None:
