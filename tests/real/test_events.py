@@ -104,7 +104,7 @@ def test_wrong_files_and_steps_are_errors(reader, staged):
     assert failed(result) == {"reads", "crc32"} and set(result.ops["error"]) == {"ChecksumMismatch"}
     result, _ = run(reader(url, "events", {}, key="nothing-here"), 0.5)
     assert failed(result) == {"reads"} and len(set(result.ops["error"])) == 1
-    with pytest.raises(UserError, match="1001 events are more than the 1000 of the file"):
+    with pytest.raises(UserError, match="a step of 1001 events is longer than the file, which has 1000"):
         reader(url, "events", {"step": 1001})
 
 

@@ -62,7 +62,7 @@ def summary(lines: bytes) -> dict:
             "1001 B at sequential are not in an object of 1000 B",
         ),
         ({"endpoints": [{"url": "nowhere", "region": "r", "addressing": "path"}]}, "http(s)://host[:port]"),
-        ({"objects": {}}, "objects: none"),
+        ({"objects": {}}, "objects: there are none"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, change, says):

@@ -259,7 +259,7 @@ def test_a_disk_that_takes_nothing_is_one_line(disk, state):
     folder, *states = disk
     words = (
         "no space left on device; free space on this disk",
-        "read-only file system; give a folder on a writable disk",
+        "read-only file system; use a folder on a writable disk",
     )[state]
     at = ("--campaign-dir", str(folder / "c"))
     subprocess.run([str(BIN / "storelab"), "tables", *at], cwd=ROOT, check=True, capture_output=True)

@@ -183,7 +183,7 @@ def test_refused_requests_are_a_result(lab, seaweedfs, keys, engine):
 
 @pytest.mark.heavy
 def test_without_success_nothing_was_measured(lab, seaweedfs, keys, engine):
-    with refusing(seaweedfs, 1) as proxy, pytest.raises(MeasurementFailed, match=r"something moved.*SlowDown"):
+    with refusing(seaweedfs, 1) as proxy, pytest.raises(MeasurementFailed, match=r"operations completed.*SlowDown"):
         lab(at(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
 
 

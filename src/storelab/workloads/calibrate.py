@@ -95,7 +95,7 @@ class LocalClient(Client):
                 "requests_per_operation": {},
             },
             checks=[
-                Check("something moved", n > 0, f"{sum(counts)} operations"),
+                Check("operations completed", n > 0, f"{sum(counts)} operations"),
                 Check("content", self.moved(), "the data of the last operations"),
             ],
         )

@@ -76,7 +76,7 @@ def test_objects_are_read_once(prepared):
         run(one)
         result = one.result()
         assert one.exit_status == missing
-        names = ("something moved", "exit status", "summary", "content")
+        names = ("operations completed", "exit status", "summary", "content")
         assert {c.name: c.ok for c in result.checks} == dict.fromkeys(names, True)
         assert Counter(result.ops["error"]) == Counter({None: 6 - missing, "NoSuchKey": missing})
         assert result.engine["cut_off"] == 0 and sum(result.ops["bytes"]) == 1000 * (6 - missing)

@@ -106,7 +106,7 @@ class TransferClient(Client):
             **facts,
         }
         moved = Check(
-            "something moved",
+            "operations completed",
             good > 0,
             self._why_nothing() if not good else next(iter(self.messages.values()), f"{good} operations"),
         )

@@ -60,7 +60,7 @@ def test_bins_count_operations_before_the_deadline(tmp_path, lasting):
             lasting(client, ms * MS)
             client.run(0, DEADLINE)
             ops, checks = client.result().ops, {c.name: c.ok for c in client.result().checks}
-            assert checks == {"something moved": True, "content": True}
+            assert checks == {"operations completed": True, "content": True}
             assert set(ops["op"]) == {op} and set(ops["client"]) == {4} and set(ops["status"]) == {0}
             for worker in (0, 1):
                 rows = [row for w, *row in zip(ops["worker"], ops["count"], ops["end_ns"], strict=True) if w == worker]
@@ -80,7 +80,7 @@ def test_missing_and_wrong_content_fails_checks(tmp_path):
         body = client.body
         assert body[:3] == bytes([0, 1, 2]) and len(body) == 1000 and body[251:253] == bytes([0, 1])
         checks = {c.name: c for c in client.result().checks}
-        assert not checks["something moved"].ok and checks["something moved"].detail.startswith("0 ")
+        assert not checks["operations completed"].ok and checks["operations completed"].detail.startswith("0 ")
         assert checks["content"].ok
         if operation == "write":
             client.file(0).write_bytes(body[:-1])
