@@ -287,7 +287,7 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
     lost = missing(raw, keys, failed_counts=True)
     number = number if lost or number else verify(raw)
     if lost:
-        problem = f"was not measured ({len(lost)} of {len(keys)} points)"
+        problem = f"was not measured; {len(lost)} of {len(keys)} points are missing"
         raise UserError(str(raw / lost[0]), problem, go_on(raw.parent.name, plan.get("file")))
     return number
 

@@ -413,8 +413,9 @@ def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
     used = busy * cores / 100
     other = used - client - (server or 0.0)
     text += f" of {_n(cores)} cores"
-    text += ", the server's part is not known" if s.shared and server is None else ""
-    if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
+    if s.shared and server is None:
+        text += f", the rest by the server, the kernel or other programs ({_n(other)}; the server's part is not known)"
+    elif 100 * other / cores > OTHERS:
         text += f", {_n(other)} used by the kernel and by other programs"
     return used, client, server, text
 
