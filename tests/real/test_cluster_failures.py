@@ -18,7 +18,7 @@ from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gon
 from common import BIN, environ, laboratory
 from managed import until
 from paths import ROOT
-from process_table import command_lines, folder_of
+from process_table import command_lines, folder_of, read
 
 from storelab.gang.testbed.slurm import MARK
 
@@ -212,7 +212,7 @@ def test_renewed_token_is_used_and_kept_secret(testbed, lab, tmp_path):
     assert done.returncode == 1 and f"the token in {file} ended" in done.stderr and "renew it" in done.stderr
     assert watch.tokens - {""} == {first, second} and watch.modes == {0o600} and not watch.told
     written = [p for place in (lab / "results", testbed) for p in place.rglob("*") if p.is_file()]
-    assert len(written) > 20 and not [p for p in written if any(s.encode() in p.read_bytes() for s in (first, second))]
+    assert len(written) > 20 and not [p for p in written if any(s.encode() in read(p) for s in (first, second))]
     assert not scratch(lab) and not secrets_left(lab)
 
 
