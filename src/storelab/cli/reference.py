@@ -138,6 +138,9 @@ WHOLE_NUMBER = r"^\s*[+-]?[0-9_]+(\.0*)?\s*$"  # texts that pydantic converts to
 NUMBER = r"^\s*[+-]?[0-9_.]+([eE][+-]?[0-9_]+)?\s*$"  # texts that it converts to a float: also 1e-3 in YAML 1.1
 
 
+CLOSED = {"additionalProperties": False}
+
+
 class LayerSchema(GenerateJsonSchema):
     """The schema of one file of the configuration, which others complete: no key is required, no mapping too small."""
 
@@ -148,7 +151,7 @@ class LayerSchema(GenerateJsonSchema):
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         out = super().dict_schema(schema)
         out.pop("minProperties", None)
-        return {"additionalProperties": False, **out} if "patternProperties" in out else out
+        return {**CLOSED, **out} if "patternProperties" in out else out
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
         return {**super().int_schema(schema), "type": ["integer", "string"], "pattern": WHOLE_NUMBER}
@@ -179,7 +182,7 @@ def _store_schema(definitions: dict[str, typing.Any]) -> dict[str, typing.Any]:
     return {
         "type": "object",
         "properties": keys | {"kind": {"enum": [*kinds], "description": "Kind of the store."}},
-        "additionalProperties": False,
+        **CLOSED,
         "allOf": [_if("kind", kind, {"$ref": f"#/$defs/{name}"}) for kind, name in kinds.items()],
     }
 
@@ -202,9 +205,6 @@ def _axis_schema(axis: Axis) -> dict[str, typing.Any]:
     default = units.format_size(axis.default) if axis.kind == "size" else axis.default
     values = {"type": "array", "minItems": 1, "items": one}
     return {"description": axis.help, "default": default, "anyOf": [one, values]}
-
-
-CLOSED = {"additionalProperties": False}
 
 
 class _Axes:
@@ -235,12 +235,9 @@ class _Axes:
 
     def _definition(self, axis: Axis) -> str:
         """Return the name of the definition, which is new unless another workload has the same axis."""
-        schema = _axis_schema(axis)
-        for number in itertools.count(1):
-            name = f"axis.{axis.name}" + (f".{number}" if number > 1 else "")
-            if self.definitions.setdefault(name, schema) == schema:
-                return name
-        raise AssertionError
+        schema, name = _axis_schema(axis), f"axis.{axis.name}"
+        names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
+        return next(name for name in names if self.definitions.setdefault(name, schema) == schema)
 
 
 def _add_old_names(schema: dict[str, typing.Any], definitions: dict[str, typing.Any]) -> None:

@@ -55,7 +55,7 @@ sweeps.two.roles.readers.axes.buckets=1; sweeps.two.roles.readers.begin=10; swee
 sweeps.two.roles.a_b.workload=get; sweeps.two.roles.readers.axis=1; files.mine.pth=a; files.mine.path='';
 mixes.reads.get=-1; mixes.reads.got=1; sizes.s.fixed=10; sizes.s.sigma=6; faults.f=[];
 faults.f=[{at: 10, act: kill, actor: x}]; faults.f=[{at: 1s, act: kil, actor: x}]; release.factr=1; release.tree=x;
-release.chunks.minimum=8; figures.fig.table=thoughput; figures.Fig.table=throughput; claims.c.rule=slop;
+release.chunks.minimum=8; figures.fig.table=throughputs; figures.Fig.table=throughput; claims.c.rule=slop;
 claims.c.below_link=0; claims.C.rule=slope""",
 )
 
