@@ -289,7 +289,11 @@ def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
 
 @click.command()
 @config_argument
-@click.option("--after-error", is_flag=True, help="Do nothing if no point was tried, and print no reason: the errors were printed before.")
+@click.option(
+    "--after-error",
+    is_flag=True,
+    help="Do nothing if no point was tried, and print no reason: the errors were printed before.",
+)
 @click.pass_obj
 def collect(settings: Settings, after_error: bool) -> None:
     """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""

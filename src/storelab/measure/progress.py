@@ -114,8 +114,8 @@ def _typical_overhead(config: Config) -> float:
 def note_overhead(config: Config, chosen: Point, begun_ns: int) -> None:
     """Append the time in seconds that a point took in addition to its duration, whether it failed or not.
 
-    The point took the time since `begun_ns`. In a run, it took the time since the end of the run's previous point, which
-    includes the start of its process.
+    The time starts at `begun_ns`, or in a run at the end of its previous point, so that it includes the start of the
+    process.
     """
     run, now_ns = os.environ.get(attempts.RUN), clock.now_ns()
     ends = [int(note.get("ended_ns") or 0) for note in _notes(config) if run and note.get("run") == run]

@@ -103,4 +103,7 @@ def test_down_names_the_campaign_that_uses_tmpfs(lab):
     """A campaign with another state folder holds no lock of this one."""
     with scratch.using(lab, lab / "results/other"):
         code, out, err = in_process(lab, "down", "--all")
-    assert (code, err) == (0, "") and out == f"files on tmpfs are kept, because they are in use by {lab}/results/other\n"
+    assert (code, err) == (
+        0,
+        "",
+    ) and out == f"files on tmpfs are kept, because they are in use by {lab}/results/other\n"
