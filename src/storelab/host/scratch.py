@@ -1,4 +1,4 @@
-"""Provide the folder on tmpfs that clients read and write, and find the file systems of folders."""
+"""Provide the scratch folder of the clients on a tmpfs, and find the file systems of folders."""
 
 import fcntl
 import os
@@ -14,13 +14,13 @@ USER = ".used-by-"  # begin of the names of files that name a process and its ca
 
 
 def existing(path: Path) -> Path:
-    """Return the path itself or the nearest folder above it that exists."""
+    """Return the path if it exists, otherwise its nearest parent folder that exists."""
     return next(p for p in (path, *path.parents) if p.exists())
 
 
 def filesystem(path: Path) -> str:
     """Return the type of the file system that contains `path`, e.g. `ext4`; `?` if it is unknown."""
-    import psutil  # here, because it is slow to import and planning does not need it
+    import psutil  # slow to import, and planning does not need it
 
     real = existing(path).resolve()
     fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
@@ -28,9 +28,9 @@ def filesystem(path: Path) -> str:
 
 
 def folder(base: str | Path) -> Path:
-    """Return storelab's folder in `base`, a tmpfs of this host.
+    """Return the scratch folder in `base`, a tmpfs of this host. Make it if it is missing.
 
-    Raises UserError: `base` is not a folder, or another user prepared it.
+    Raise UserError if `base` is not a folder, or if the scratch folder belongs to another user.
     """
     if not Path(base).is_dir():
         raise UserError(
@@ -41,7 +41,10 @@ def folder(base: str | Path) -> Path:
 
 @contextmanager
 def using(base: str | Path, campaign: Path | None = None) -> Iterator[Path]:
-    """Protect the folder from `clear` while the block runs. `campaign` is the folder that `campaigns` then returns."""
+    """Lock the scratch folder against `clear` during the block, and provide its path.
+
+    `campaigns` then returns `campaign`, the folder of the campaign that uses it.
+    """
     while True:
         path = folder(base) / ".used"
         try:
@@ -51,7 +54,7 @@ def using(base: str | Path, campaign: Path | None = None) -> Iterator[Path]:
         with lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
-                continue  # it was just removed
+                continue  # another process has just removed it
             note = path.with_name(f"{USER}{os.getpid()}")
             if campaign:
                 note.write_text(str(campaign.absolute()))
@@ -74,7 +77,7 @@ def campaigns(base: str | Path) -> list[str]:
 
 
 def clear(base: str | Path) -> bool:
-    """Remove the folder with all files of clients. Return False, and keep it, while any campaign uses it."""
+    """Remove the scratch folder with all files. Return False without removing it if a campaign uses it."""
     path = folder(base)
     try:
         lock = folders.lock_file(path / ".used")
@@ -85,7 +88,7 @@ def clear(base: str | Path) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        for entry in path.iterdir():  # the lock last: a process that uses the folder waits for it until all is removed
+        for entry in path.iterdir():  # the lock is removed last, because other processes wait for it
             if entry.name == ".used":
                 continue
             if entry.is_dir() and not entry.is_symlink():
@@ -93,6 +96,6 @@ def clear(base: str | Path) -> bool:
             else:
                 entry.unlink(missing_ok=True)
         (path / ".used").unlink(missing_ok=True)
-        with suppress(OSError):  # another process made its lock just now
+        with suppress(OSError):  # another process has just made a new lock
             path.rmdir()
     return True
