@@ -134,8 +134,8 @@ def machine_schema() -> str:
     return json.dumps(whole, indent=1) + "\n"
 
 
-WHOLE_NUMBER = r"^\s*[+-]?[0-9_]+(\.0*)?\s*$"  # texts that pydantic converts to an integer
-NUMBER = r"^\s*[+-]?[0-9_.]+([eE][+-]?[0-9_]+)?\s*$"  # texts that it converts to a float: also 1e-3 in YAML 1.1
+WHOLE_NUMBER = r"^\s*[0-9_+-]+(\.0*)?\s*$"  # texts that pydantic converts to an integer: also -1_000
+NUMBER = r"^\s*[0-9_.+-]+([eE][0-9_+-]+)?\s*$"  # texts that it converts to a float: also 1e-3, a text in YAML 1.1
 
 
 CLOSED = {"additionalProperties": False}
