@@ -244,7 +244,8 @@ def down(settings: Settings, name: str | None, all_: bool, planned: bool) -> Non
     if all_ or planned:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
-                click.echo("files on tmpfs are kept, because another of your campaigns uses them")
+                others = ", ".join(scratch.campaigns(config.scratch)) or "another of your processes"
+                click.echo(f"files on tmpfs are kept, because they are in use by {others}")
 
 
 @click.command()
