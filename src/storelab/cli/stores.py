@@ -111,10 +111,11 @@ def _complete_kind(_: click.Context, __: click.Parameter, incomplete: str) -> li
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install the software for these KINDs. Installed software is not changed.
 
-    A KIND is a store (seaweedfs: a second version, for upgrades), an engine or its library (loadgen, davix, root), a
-    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), sshd (OpenSSH's server), or squid (the HTTP
-    cache of the workload launch). Debian packages are installed in the system. All other software is installed in the
-    folder that the environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
+    A KIND is a store (seaweedfs: a second version, for upgrades), a newer version of a store (ceph-18.2, xrootd-5.8),
+    an engine or its library (loadgen, davix, root), a testbed (slurm, condor), slurm-plugin (Snakemake's executor for
+    Slurm), sshd (OpenSSH's server), or squid (the HTTP cache of the workload launch). Debian packages are installed in
+    the system. All other software is installed in the folder that the environment variable STORELAB_TOOLS names. Its
+    default is storelab's folder in your cache folder.
     """
     import time
 
