@@ -52,7 +52,7 @@ def places() -> list[dict[str, Any]]:
         return list(yaml_text.read(file))
 
 
-def standing(place: dict[str, Any]) -> pd.DataFrame:
+def select_printed(place: dict[str, Any]) -> pd.DataFrame:
     """Return the rows and columns of printed numbers that a place selects."""
     return select(load(place["table"]), place.get("rows", {}))[place["columns"]]
 
