@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: RelayServer
 
     def _reply(self, method: str, body: bytes = b"") -> None:
-        """Answer the request; refuse it without the token."""
+        """Answer the request. Without the right token, answer with status 404."""
         if hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.server.token}"):
             status, body = self.server.files.answer(method, self.path.removeprefix("/"), body)
         else:
@@ -162,7 +162,7 @@ class PipeServer:
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         try:
             return self.files.answer(method, path, body)
-        except OSError as error:  # of this host, for example a full disk
+        except OSError as error:  # an error of this host, for example a full disk
             return 500, str(error).encode()
 
     def _greeted(self) -> bool:

@@ -281,7 +281,7 @@ class Acts:
         return message
 
     def _downgrade(self, name: str) -> str:
-        """Undo the upgrade of a daemon, if it runs the other version now."""
+        """Restart an upgraded daemon with its configured version, if it still runs the other version."""
         self.store.versions.pop(name, None)
         runs = self.store.daemons.records().get(name, {}).get("argv")
         return "" if runs == list(self.store.daemon(name).argv) else self._run_as(name, None)

@@ -36,7 +36,7 @@ from storelab.analysis.tables.earlier import MEASURED, printed_name
 from storelab.analysis.tables.verdicts import NOT_KNOWN
 from storelab.core.axes.root_files import FILE_SIZE
 
-WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # for the caption of a table that has these marks
+WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # end of the caption of a table with these marks
 NAMED = 3  # up to this number, kinds of work of a system are named; otherwise only their number is given
 
 

@@ -18,7 +18,7 @@ from storelab.core import yaml_text
 from storelab.core.axes import ALL
 
 FINDINGS = Path(__file__).with_name("claims.yaml")
-ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
+ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # setting of a measurement of 2013
 NAMES = (
     "hepix_2010_storage_lab",
     "systems_2015",

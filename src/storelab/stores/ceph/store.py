@@ -101,7 +101,7 @@ class Ceph(Managed):
         if s.osd_size < MIN_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "set 1 GB or more")
 
-    # The cluster behind the daemons
+    # The cluster
 
     def cluster(self) -> dict[str, Any]:
         path = self.data / "cluster.json"
@@ -263,7 +263,8 @@ class Ceph(Managed):
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"
         if name == "mgr":
             return self._mgr_works
-        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"  # up in the map of all daemons
+        # healthy if it is up in the map of all daemons
+        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"
 
     def _mgr_works(self) -> bool:
         with suppress(OSError, ValueError, LookupError, TypeError):

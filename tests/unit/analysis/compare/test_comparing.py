@@ -188,7 +188,7 @@ def test_single_point_is_the_whole(tmp_path):
     [
         (["{}/nowhere", "{}/one"], "is not a measured campaign"),
         (["{}/one:delta", "{}/half"], "one:delta: is not a store with a run in this campaign; use one of: alpha, beta"),
-        (["{}/one"], "give also B"),
+        (["{}/one"], "add B, or compare"),
         (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
         (["{}/one:alpha", "{}/probes"], "has no run with a rate"),
         (["{}/half", "{}/reads"], "have no comparable point"),
