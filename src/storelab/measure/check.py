@@ -423,7 +423,7 @@ def _validate_part(point: Point, store: Store) -> None:
         raise UserError(
             place(point, "transport"),
             f"http needs S3 or HTTP, but store {store.name} (kind {store.settings.kind}) uses {store.protocol}",
-            "sweep transport `default`, or remove the store",
+            "set the axis transport to `default`, or remove the store",
         )
 
 

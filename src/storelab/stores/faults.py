@@ -219,7 +219,7 @@ class Acts:
     def _restart(self, name: str) -> str:
         """Restart a daemon with the same command. A running daemon is stopped first; a hanging daemon is killed.
 
-        Notes in the daemon's record that do not describe the process are kept.
+        Values in the daemon's record that are not about the process do not change.
         """
         daemons = self.store.daemons
         mine = [h for h in self.journal.harms() if h["actor"] == name and h["act"] in UNDOES["restart"]]

@@ -126,7 +126,7 @@ class _Pool:
 
 
 def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> list[Place]:
-    """Return these (file, folder) in a random reading order, each file once, at most `most` files."""
+    """Return at most `most` of these files in a random reading order. files: pairs (file, folder)."""
     folder_of = dict(files)
     folders: dict[Hashable, list[Place]] = {}
     for file, folder in files:

@@ -226,7 +226,7 @@ class Replicate(Publish):
 
 
 class CollectGarbage(Publish):
-    """The workload that deletes the objects of a repository that only older days need."""
+    """The workload that collects garbage: it deletes objects of a repository that none of the kept days needs."""
 
     def validate(self, point: Point) -> None:
         self.one_release(point)
