@@ -10,6 +10,8 @@ from pathlib import Path
 from storelab.core import folders
 from storelab.core.errors import UserError
 
+USER = ".used-by-"  # begin of the names of files that name a process and its campaign
+
 
 def existing(path: Path) -> Path:
     """Return the path if it exists, otherwise its nearest parent folder that exists."""
@@ -38,8 +40,11 @@ def folder(base: str | Path) -> Path:
 
 
 @contextmanager
-def using(base: str | Path) -> Iterator[Path]:
-    """Lock the scratch folder against `clear` during the block, and provide its path."""
+def using(base: str | Path, campaign: Path | None = None) -> Iterator[Path]:
+    """Lock the scratch folder against `clear` during the block, and provide its path.
+
+    `campaigns` then returns `campaign`, the folder of the campaign that uses it.
+    """
     while True:
         path = folder(base) / ".used"
         try:
@@ -50,8 +55,25 @@ def using(base: str | Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
                 continue  # another process has just removed it
-            yield path.parent
+            note = path.with_name(f"{USER}{os.getpid()}")
+            if campaign:
+                note.write_text(str(campaign.absolute()))
+            try:
+                yield path.parent
+            finally:
+                if campaign:
+                    note.unlink(missing_ok=True)
             return
+
+
+def campaigns(base: str | Path) -> list[str]:
+    """Return the folders of the campaigns whose processes now use the folder."""
+    found = set()
+    for note in folder(base).glob(f"{USER}*"):
+        if Path("/proc", note.name.removeprefix(USER)).exists():  # else a killed process left it
+            with suppress(OSError):  # its process has just ended
+                found.add(note.read_text())
+    return sorted(found - {""})
 
 
 def clear(base: str | Path) -> bool:
