@@ -62,14 +62,14 @@ def test_generated_pages_are_up_to_date():
 
 
 def test_docs_check_names_old_pages(tmp_path, monkeypatch):
-    def asked(*options: str) -> Result:
+    def run_docs(*options: str) -> Result:
         return CliRunner().invoke(reference.docs, options)
 
     monkeypatch.chdir(tmp_path)
-    assert asked("--check").exit_code == 1
-    assert asked().exit_code == 0
-    assert asked("--check").exit_code == 0
+    assert run_docs("--check").exit_code == 1
+    assert run_docs().exit_code == 0
+    assert run_docs("--check").exit_code == 0
     page = tmp_path / "docs" / "machine.md"
     page.write_text(page.read_text() + "x")
-    found = asked("--check")
+    found = run_docs("--check")
     assert found.exit_code == 1 and "machine.md" in found.stderr and "configuration.md" not in found.stderr
