@@ -70,6 +70,8 @@ func classify(err error) (class string, status int) {
 		return wrong.class, 0
 	case untrusted(err):
 		return "CertificateNotTrusted", 0
+	case strings.Contains(err.Error(), "tls: "): // the type of an alert of the server is private to crypto/tls
+		return "TlsFailed", 0
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "ConnectionRefused", 0
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

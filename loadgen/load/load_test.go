@@ -618,6 +618,9 @@ func TestTLS(t *testing.T) {
 	if rows, out := l.run(0.2); len(rows) < 3 || out.Errors != 0 {
 		t.Errorf("not verified: %+v", out)
 	}
+	if class, _ := classify(fmt.Errorf("remote error: tls: certificate required")); class != "TlsFailed" {
+		t.Errorf("an alert of the server is of class %s", class)
+	}
 	end["verify"], end["ca_file"] = true, "nowhere"
 	if _, err := New(l.job()); err == nil {
 		t.Error("a missing CA file passes")

@@ -296,3 +296,12 @@ def test_steps_of_an_axis_stay_equal_where_it_is_short(made, tab):
     for axis in linear:
         values = [float(text) for text in axis]
         assert len(values) > 1 and len({round(b - a, 6) for a, b in pairwise(values)}) == 1, axis
+
+
+def test_no_line_of_the_grid_crosses_a_printed_value(made, tab):
+    tab.open(made["broad"])
+    tab.go("#print")
+    texts = ".chart .mark-text.role-mark text"
+    tab.until(f"document.querySelectorAll('{texts}').length", 60)
+    looks = tab.evaluate(f"[...document.querySelectorAll('{texts}')].map((t) => getComputedStyle(t).paintOrder)")
+    assert {look.split()[0] for look in looks} == {"stroke"}

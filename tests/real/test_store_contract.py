@@ -30,8 +30,10 @@ SETTINGS = {
     "hdfs": {"servers": 2},
     "garage": {"servers": 3, "redundancy": "replica-3"},
 }
+NEWER = {"ceph": "18.2", "xrootd": "5.8", "xrootd-http": "5.8"}  # versions of Debian 13
 CASES = {kind: {"kind": kind, **SETTINGS.get(kind, {})} for kind in stores.KINDS if stores.load(kind).managed}
 CASES["xrootd-http"] = {"kind": "xrootd", "protocol": "http"}
+CASES |= {f"{case}-{version}": CASES[case] | {"version": version} for case, version in NEWER.items()}
 # Systems whose accounts own what they make; in others every key reaches every bucket, or keys do not exist.
 OWNERS = ("seaweedfs", "ceph", "versitygw", "minio", "garage")
 ADMIN_FIRST = ("seaweedfs", "minio")  # account 0 is not kept out of what the others own
@@ -68,6 +70,13 @@ ANSWERS = {
     "xrootd-http": {("ranges", "multi-range 1500"): NO, ("checksums", "adler32 by Want-Digest"): YES},
     "garage": {("ranges", "single range"): YES, ("ranges", "multi-range 2"): NO, ("objects", "put, get, head"): YES},
     "rclone": {("ranges", "single range"): DIFFERS},  # the bytes are right, the status is that of a whole object
+}
+for answers_by_case in (RANGES, TOPICS, ANSWERS):
+    answers_by_case |= {f"{case}-{NEWER[case]}": answers_by_case[case] for case in NEWER if case in answers_by_case}
+RANGES["xrootd-http-5.8"] = [byteranges.RIGHT] * 3
+ANSWERS["xrootd-http-5.8"] = {
+    **{("ranges", f"{which} range"): YES for which in ("open", "suffix", "unsatisfiable")},
+    ("ranges", "range beyond the end"): YES,
 }
 # What is asked of a mounted file system in a short time has the answer yes, but for this.
 MOUNTED_NO = {"glusterfs": set(), "openafs": {"extended attributes"}}

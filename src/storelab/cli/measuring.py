@@ -257,7 +257,7 @@ def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any]
 
     store = deployed(store, point.axes)
     deployment.connect(config, store, accounts=point.axes.get("accounts", 1))
-    with scratch.using(config.scratch):
+    with scratch.using(config.scratch, config.campaign_dir):
         staging.ensure(config, store, dataset, again)
 
 
@@ -289,7 +289,11 @@ def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
 
 @click.command()
 @config_argument
-@click.option("--after-error", is_flag=True, help="Do nothing if no point was tried: the error was printed before.")
+@click.option(
+    "--after-error",
+    is_flag=True,
+    help="Do nothing if no point was tried, and print no reason: the errors were printed before.",
+)
 @click.pass_obj
 def collect(settings: Settings, after_error: bool) -> None:
     """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""
@@ -303,10 +307,10 @@ def collect(settings: Settings, after_error: bool) -> None:
     if after_error and len(integrity.missing(config.raw, keys, failed_counts=True)) == len(keys):
         return
     with attempts.nothing_measured(config):
-        _collect(config, points)
+        _collect(config, points, after_error)
 
 
-def _collect(config: "Config", points: "list[Point]") -> None:
+def _collect(config: "Config", points: "list[Point]", after_error: bool) -> None:
     """Do what `collect` does. No point of the campaign is measured at the same time."""
     from storelab.measure import check as checks
     from storelab.measure import collect as collecting
@@ -330,9 +334,9 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := integrity.missing(config.raw, [p.key for p in points]):
-        reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
+        reason = "" if after_error else f": {records.read_json(config.raw / failed[0] / 'failed.json')['reason']}"
         count = f"{len(failed)} of {len(points)} points failed"
-        click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)
+        click.echo(f"{config.name}: {count}, the first is {failed[0]}{reason}", err=True)
         click.echo(
             "to repeat the failed points, run the campaign again; with measure=false, the paper is built without them "
             "and lists them",

@@ -80,8 +80,11 @@ def quick(
         _refuse_misspelt(endpoint, list(config.stores))
     # A managed store stays in the configured state folder, because it may be running. Each point locks this folder.
     lock = nullcontext() if managed else measuring_lock(Path(config.state))
+    if managed:
+        with measuring_lock(Path(config.state)):
+            pass  # wait for another measurement before the plan is checked
     with hints, lock, working_folder() as folder:
-        page = measured(settings, folder, name, store, managed)
+        page, failed = measured(settings, folder, name, store, managed)
         if keep:
             kept = next((folder / "results").iterdir())
             shutil.rmtree(kept / "work", ignore_errors=True)
@@ -92,6 +95,8 @@ def quick(
         click.echo(f"{output}", err=True)
     if keep:
         click.echo(f"{keep}: records and tables; `storelab compare {keep} OTHER` compares them", err=True)
+    if failed:
+        raise MeasurementFailed(f"quick: points failed: {len(failed)}; the page has the reasons")
 
 
 def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
@@ -116,14 +121,18 @@ def _refuse_misspelt(endpoint: str, names: list[str]) -> None:
         raise UserError("quick", f"{shown(endpoint)} is not a URL or a store in config.yaml", hint)
 
 
-def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any] | None, managed: bool = False) -> Any:
-    """Measure the campaign `quick` in `folder`, and return the page with its results.
+def measured(
+    settings: Settings, folder: Path, name: str, store: dict[str, Any] | None, managed: bool = False
+) -> tuple[Any, list[str]]:
+    """Measure the campaign `quick` in `folder`. Return the page with its results, and the keys of failed points.
 
     `store` has the settings of the endpoint; it is None for a configured store, which may be managed.
     """
     from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
+    from storelab.core import integrity
     from storelab.core import plan as planning
+    from storelab.host.console import report
     from storelab.measure import quick as measuring
     from storelab.workloads import WORKLOADS
 
@@ -143,8 +152,10 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any] 
         config = config.model_copy(update={"state": str(folder / "state")})
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
+    report("    making the page")
     tables.build(config.campaign_dir)
-    return pages.page(config.campaign_dir, store["endpoint"] if store else name, seconds)
+    page = pages.page(config.campaign_dir, store["endpoint"] if store else name, seconds)
+    return page, integrity.missing(config.raw, [p.key for p in points])
 
 
 def near_null(settings: Settings) -> dict[str, Any]:

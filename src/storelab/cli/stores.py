@@ -105,10 +105,11 @@ class _Install(click.Command):
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install the software for these KINDs. Installed software is not changed.
 
-    A KIND is a store (seaweedfs: a second version, for upgrades), an engine or its library (loadgen, davix, root), a
-    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), sshd (OpenSSH's server), or squid (the HTTP
-    cache of the workload launch). Debian packages are installed in the system. All other software is installed in the
-    folder that the environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
+    A KIND is a store (seaweedfs: a second version, for upgrades), a newer version of a store (ceph-18.2, xrootd-5.8),
+    an engine or its library (loadgen, davix, root), a testbed (slurm, condor), slurm-plugin (Snakemake's executor for
+    Slurm), sshd (OpenSSH's server), or squid (the HTTP cache of the workload launch). Debian packages are installed in
+    the system. All other software is installed in the folder that the environment variable STORELAB_TOOLS names. Its
+    default is storelab's folder in your cache folder.
     """
     import time
 
@@ -243,7 +244,8 @@ def down(settings: Settings, name: str | None, all_: bool, planned: bool) -> Non
     if all_ or planned:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
-                click.echo("files on tmpfs are kept, because another of your campaigns uses them")
+                others = ", ".join(scratch.campaigns(config.scratch)) or "another of your processes"
+                click.echo(f"files on tmpfs are kept, because they are in use by {others}")
 
 
 @click.command()

@@ -53,7 +53,7 @@ def test_long_lists_of_files_are_not_printed(capsys):
 
 
 def test_generated_pages_are_up_to_date():
-    old = [name for name, page in reference.pages().items() if (ROOT / "docs" / name).read_text() != page]
+    old = [name for name, page in reference.pages().items() if (ROOT / name).read_text() != page]
     assert not old, "run `storelab docs`"
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from answer_server import answering
+from botocore.exceptions import SSLError
 from refusals import NONE, refusal
 
 from storelab.host import patience
 from storelab.stores import make
+from storelab.stores.protocols import s3
 from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.stores.s3 import Settings
 
@@ -232,6 +234,22 @@ def test_wrong_certificates_have_the_right_hint(keys, tmp_path):
         with answering(lambda request: (200, {}, LIST), both) as port:
             found = store(endpoint=f"https://localhost:{port}", ca_file=str(tmp_path / "root"))
             assert words in refusal(found.up) if words else found.up() is None, words
+
+
+def test_refused_tls_has_the_reason():
+    for text, reason in (
+        (
+            "SSL validation failed for https://h/ [SSL: UNSUPPORTED_PROTOCOL] unsupported protocol (_ssl.c:1)",
+            "(unsupported p",
+        ),
+        (
+            "SSL validation failed for https://h/ [SSL] legacy sigalg disallowed or unsupported (_ssl.c:1)",
+            "(legacy sigalg ",
+        ),
+        ("SSL validation failed for https://h/ something new", "TLS with https://h fails; storelab needs TLS 1.2"),
+    ):
+        error = SSLError(endpoint_url="https://h/", error=text)
+        assert reason in str(s3.explain(error, "stores.mine"))
 
 
 def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):

@@ -1,12 +1,22 @@
 """Find the error class and the HTTP status of an error that a library or program of an engine raised or printed."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from storelab.core.errors import text_of
 
-# Messages of Rust libraries (obstore) and Go programs (s5cmd) for the same network failures. The first match is used.
+# Messages of Rust (obstore), Go (s5cmd), OpenSSL (fsspec) and Neon (davix) for the same network failures. The first
+# match is used.
+TLS = (
+    (
+        "CertificateNotTrusted",
+        ("InvalidCertificate", "certificate verif", "CERTIFICATE_VERIFY_FAILED", "failed to verify certificate"),
+    ),
+    ("TlsFailed", ("AlertReceived", "PeerIncompatible", "tls: ", "SSL handshake", "[SSL]", "[SSL:")),
+)
 NETWORK = (
+    *TLS,
     ("ConnectionRefused", ("ConnectionRefused", "connection refused")),
     ("ConnectionReset", ("ConnectionReset", "connection reset")),
     ("Timeout", ("TimedOut", "kind: Timeout", "timeout")),
@@ -21,6 +31,16 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 # error classes which mean that the endpoint did not answer
 NO_ANSWER = ("ConnectionRefused", "NameNotResolved", "Timeout")
 # Start of the debug output of a library (obstore).
+_TLS_REASON = re.compile(r"(?:InvalidCertificate|AlertReceived|PeerIncompatible)\((?:\s*Other(?:Error)?\()*\s*(\w+)")
+_TLS_REASONS = {
+    "CaUsedAsEndEntity": "the server uses a CA certificate as its own certificate, which this engine refuses",
+    "ExpiredContext": "the server's certificate has expired",
+    "NotValidYetContext": "the server's certificate is not yet valid",
+    "NotValidForNameContext": "the server's certificate is for other names",
+    "UnknownIssuer": "the issuer of the server's certificate is not trusted",
+    "CertificateRequired": "the server requires a certificate of the client",
+    "ProtocolVersion": "the server supports only other versions of TLS",
+}
 _DEBUG = re.compile(r"\s*(?:Debug source:|source: \w+\s*[({]|\w+ \{ \w+:).*", re.DOTALL)
 
 
@@ -31,14 +51,21 @@ def error_message(error: BaseException) -> str:
 
 
 def words(error: BaseException) -> str:
-    """Return the message of an exception without the debug output of libraries, or its class if it has no message."""
-    return (" ".join(_DEBUG.sub("", text_of(error)).split()).strip(" :") or type(error).__name__)[:300]
+    """Return the message of an exception without the debug output of libraries, or its class if it has no message.
+
+    The reason of a TLS failure, which obstore has only in its debug output, comes first.
+    """
+    whole = text_of(error)
+    text = " ".join(_DEBUG.sub("", whole).split()).strip(" :") or type(error).__name__
+    if found := _TLS_REASON.search(whole):
+        text = f"{_TLS_REASONS.get(found[1], found[1])}: {text}"
+    return text[:300]
 
 
-def network(text: str) -> str | None:
-    """Return the class of the network failure that a message describes, or None."""
+def network(text: str, known: Sequence[tuple[str, Sequence[str]]] = NETWORK) -> str | None:
+    """Return the class of the network failure in `known` that a message describes, or None."""
     low = text.lower()
-    return next((name for name, words in NETWORK if any(w.lower() in low for w in words)), None)
+    return next((name for name, words in known if any(w.lower() in low for w in words)), None)
 
 
 def named(kind: str, text: str) -> str:
@@ -67,7 +94,8 @@ def classify(error: BaseException) -> tuple[str, int]:
         if isinstance(status, int):  # requests, aiohttp, davix
             return getattr(link, "error_class", None) or type(link).__name__, status
         link = link.__cause__
-    return getattr(error, "kind", None) or type(error).__name__, 0
+    encrypted = network(text_of(error), TLS) if re.search("SSL|Certificate", kind.__name__) else None
+    return encrypted or getattr(error, "kind", None) or type(error).__name__, 0
 
 
 def obstore(error: BaseException) -> tuple[str, int]:

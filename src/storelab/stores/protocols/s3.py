@@ -410,7 +410,9 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
             if names := re.search(r"doesn't match (?:either of )?(.+)", text):
                 problem = f"the certificate of {host} is for other names: {names[1][:100]}"
                 return UserError(spot, problem, "set `endpoint` to a name of the certificate, or `addressing` to path")
-            return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
+            why = re.search(r"\[SSL[^\]]*\] ([^(\"']+)", text)
+            problem = f"TLS with {host} fails" + (f" ({why[1].strip()})" if why else "")
+            return UserError(spot, problem, "storelab needs TLS 1.2 or newer, and has no client certificate for S3")
         case ReadTimeoutError():
             return MeasurementFailed(f"{place}: {host} accepted the request, but does not answer (time-out)")
         case ConnectionClosedError():

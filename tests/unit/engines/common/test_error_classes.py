@@ -1,10 +1,16 @@
 """Error classes and HTTP statuses, from what the libraries raise."""
 
+import subprocess
+
+import obstore as obstore_library
 import pytest
+from answer_server import answering
 
 from storelab.engines.common import error_classes
 from storelab.engines.common.error_classes import classify, network, obstore
 from storelab.engines.common.selections import WrongData
+from storelab.stores.protocols import filesystems, s3_clients
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 S3 = "Generic S3 error: "
 ANSWERED = S3 + "Error performing {m} http://h/b/k in 1ms - Server returned non-2xx status code: {s}: {body}"
@@ -60,6 +66,40 @@ def test_causes_are_classified():
     assert classify(translated) == ("SlowDown", 503)
     assert classify(WrongData("ChecksumMismatch", "…")) == ("ChecksumMismatch", 0)
     assert classify(TimeoutError()) == ("TimeoutError", 0)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_tls_failures_have_one_class(tmp_path, monkeypatch, known):
+    """OpenSSL accepts a known certificate that `openssl req -x509` makes; Rust's library never does."""
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=x -keyout key -out crt -addext"
+    subprocess.run([*command.split(), "subjectAltName=IP:127.0.0.1"], cwd=tmp_path, check=True, capture_output=True)
+    both = tmp_path / "both.pem"
+    both.write_text((tmp_path / "key").read_text() + (tmp_path / "crt").read_text())
+    keys = Credentials("key", "secret")
+    for name, value in keys.environ().items():
+        monkeypatch.setenv(name, value)
+    with answering(lambda request: (200, {}, b"0123" if request.method == "GET" else b""), both) as port:
+        end = Endpoint(f"https://127.0.0.1:{port}", ca_file=str(tmp_path / "crt") if known else None)
+        fs = filesystems.data(end, keys.environ(), 1)
+        with pytest.raises(Exception, match="error sending request") as caught:
+            obstore_library.get(s3_clients.store(end, "b", {"timeout": "5s"}), "k")
+        assert classify(caught.value) == ("CertificateNotTrusted", 0)
+        message = error_classes.named("CertificateNotTrusted", error_classes.words(caught.value))
+        assert message.startswith("CertificateNotTrusted: the server uses a CA certificate as its own")
+        assert "{" not in message
+        if known:
+            assert fs.cat_file("b/k") == b"0123"
+        else:
+            with pytest.raises(Exception, match="self-signed") as caught:
+                fs.cat_file("b/k")
+            assert classify(caught.value) == ("CertificateNotTrusted", 0)
+
+
+def test_tls_failures_of_programs():
+    go, neon = 'Get "https://h/b/k": remote error: tls: protocol version not supported', "SSL handshake failed: legacy"
+    assert network(go) == network(neon) == network("AlertReceived( CertificateRequired )") == "TlsFailed"
+    go, neon = "tls: failed to verify certificate: x509", "Server certificate verification failed: issuer"
+    assert network(go) == network(neon) == "CertificateNotTrusted"
 
 
 def test_message_is_one_line_without_debug_text():
