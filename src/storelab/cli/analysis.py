@@ -232,7 +232,7 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
 
 @click.command()
-@click.argument("names", metavar="CAMPAIGN...", nargs=-1, required=True)
+@click.argument("names", metavar="CAMPAIGN...", nargs=-1, required=True, shell_complete=campaigns.complete)
 @click.option(
     "--output",
     metavar="DIR",
@@ -257,7 +257,7 @@ def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_
 
 
 @click.command()
-@click.argument("what", metavar="[CAMPAIGN] WHAT...", nargs=-1, required=True)
+@click.argument("what", metavar="[CAMPAIGN] WHAT...", nargs=-1, required=True, shell_complete=campaigns.complete)
 @click.option(
     "--campaign-dir",
     type=click.Path(path_type=Path, file_okay=False),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, campaigns, example, output_file, pass_settings
-from storelab.cli.campaigns import folder_argument
+from storelab.cli.campaigns import complete, folder_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import records
 from storelab.core.errors import Exit, UserError
@@ -27,8 +27,8 @@ RULES = ("newest", "newest-overall", "change", "change-overall")  # values of `h
 
 
 @click.command()
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="[B]", required=False)
+@click.argument("a", metavar="A", shell_complete=complete)
+@click.argument("b", metavar="[B]", required=False, shell_complete=complete)
 @click.option(
     "--stores",
     metavar="A,B",

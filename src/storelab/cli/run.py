@@ -18,11 +18,15 @@ from typing import Any
 import click
 
 from storelab.cli import Settings, campaigns, workflow
-from storelab.core.errors import UserError, require_known, shown
+from storelab.core.errors import NO_PROJECT, UserError, require_known, shown
 
 FORWARD = "envs/forward.sh"  # it forwards signals to Snakemake and all processes below it
 WORD = re.compile(r"[A-Za-z][\w./-]*")  # Snakemake does not change such a value
 PROFILES = Path("profiles")
+
+
+def _complete_profile(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return campaigns.beginning(incomplete, _profiles())
 
 
 @click.command()
@@ -35,7 +39,11 @@ PROFILES = Path("profiles")
     "Measurements always run one at a time.",
 )
 @click.option(
-    "--profile", default="local", show_default=True, help="The profile of Snakemake: a folder in profiles/, or a path."
+    "--profile",
+    default="local",
+    show_default=True,
+    shell_complete=_complete_profile,
+    help="The profile of Snakemake: a folder in profiles/, or a path.",
 )
 @click.option("--no-paper", is_flag=True, help="Only measure and collect; make no tables, no figures, paper and page.")
 @click.option("--configfile", multiple=True, metavar="FILE", help="An additional YAML file, as before the command.")
@@ -57,8 +65,7 @@ def run(
     Ctrl-C.
     """
     if not Path("Snakefile").is_file():
-        hint = "go to your project folder, or create one with `storelab init FOLDER`"
-        raise UserError("run", "there is no Snakefile in this folder", hint)
+        raise UserError("run", "there is no Snakefile in this folder", NO_PROJECT)
     if settings.main != Path("config.yaml"):
         problem = f"--config {settings.main} is not possible, because the Snakefile reads config.yaml"
         raise UserError("run", problem, "rename the file, or add it with --configfile")
@@ -98,9 +105,12 @@ def _profile_folder(name: str) -> Path:
     for folder in (PROFILES / name, Path(name)):
         if name and (folder / "config.yaml").is_file():
             return folder
-    known = sorted(p.parent.name for p in PROFILES.glob("*/config.yaml") if p.parent.name != "default")
-    require_known("--profile", name, known, f"there is no profile {shown(name)}", "one of")
+    require_known("--profile", name, _profiles(), f"there is no profile {shown(name)}", "one of")
     raise UserError("--profile", f"there is no profile {shown(name)}", "give a folder with a config.yaml")
+
+
+def _profiles() -> list[str]:
+    return sorted(p.parent.name for p in PROFILES.glob("*/config.yaml") if p.parent.name != "default")
 
 
 def _jobs(folder: Path, jobs: int | None) -> list[str]:
@@ -124,8 +134,10 @@ def _check(settings: Settings) -> None:
         hint = f"measure it with another name (name=mine), or rebuild its paper: make paper CAMPAIGN={config.campaign}"
         raise UserError(str(config.raw), "the campaign is sealed and cannot be measured again", hint)
     plan_file.refuse_differences(config, points)
-    if integrity.missing(config.raw, [p.key for p in points]):
+    todo = integrity.missing(config.raw, [p.key for p in points])
+    if todo:
         check.everything(config, points, WORKLOADS, load_stores(config))
+    click.echo(f"{config.name}: {len(todo)} of {len(points)} points are to be measured; starting Snakemake", err=True)
 
 
 def config_words(values: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
 from storelab.core.campaign.release import Chunks, Release, Tree
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, StoreEntry, Wait, given
-from storelab.core.errors import UserError, nearest, require_known, shown
+from storelab.core.errors import NO_PROJECT, UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
 
 
@@ -169,6 +169,8 @@ def read_layers(
 
     Raises UserError.
     """
+    if main.name == "config.yaml" and not main.exists():
+        raise UserError(str(main), "does not exist", NO_PROJECT)
     layers: Layers = [
         (str(main), read_yaml(main)),
         *((str(p), read_yaml(p)) for p in extra),

@@ -133,6 +133,7 @@ def memory_error() -> UserError:
     )
 
 
+NO_PROJECT = "go to your project folder, or create one with `storelab init FOLDER`"  # hint without a config.yaml
 INSTALL_CLIENTS = "run `make setup`, or without a checkout `pip install 'storelab[measure]'`"  # stores and clients
 LAB = ("IPython", "ipywidgets", "jupyterlab", "nbclient", "nbconvert")  # modules of the extra `lab`
 

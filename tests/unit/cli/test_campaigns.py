@@ -123,6 +123,16 @@ def test_no_campaign_and_no_configuration_is_one_line(tmp_path):
     assert code == 2 and "none is given, and there is no config.yaml here" in err
 
 
+def test_folder_without_a_project_is_reported(tmp_path):
+    for words, place in ((("verify", "one"), "no config.yaml here"), (("doctor",), "config.yaml: does not exist")):
+        code, _, err = in_process(tmp_path, *words)
+        assert code == 2 and place in err and "`storelab init FOLDER`" in err and err.count("\n") == 1, err
+
+
+def test_part_of_a_campaign_is_refused(project):
+    refused(lambda: find(Settings(), "results/one/raw"), "results/one/raw: is a part of a campaign", "give results/one")
+
+
 def names_of(*words: str) -> tuple[str, list[str]]:
     """Return the folder and the names that `storelab figures` gets."""
     outer = cli.make_context("storelab", [*words[: words.index("figures")], "figures"])

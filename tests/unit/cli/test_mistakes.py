@@ -1,13 +1,17 @@
 """A user's mistakes on the command line and in files: one line with place, value and hint, exit code 2."""
 
+import io
 import json
 from pathlib import Path
 
 import mistaken
 import pytest
+from laboratory import in_process
 from mistaken import Mistake
+from paths import ROOT
 
 from storelab import cli
+from storelab.cli import quick
 
 TEXTS = [  # a campaign file, and words of the message
     (b"name: x\nname: y\n", "campaigns/small.yaml, line 2", "'name'", "line 1"),
@@ -45,6 +49,9 @@ COMMANDS = [
     (("size", "--link", "0 Gbit/s", "--client-link", "1 Gbit/s"), "--link: '0 Gbit/s'"),
     (("chek",), "'chek'", "'check'"),
     (("check", "--fast"), "check: ", "'--fast'", "`storelab check --help`"),
+    (("check", "--set", "scale=2"), "check: ", "before the command: `storelab --set KEY=VALUE check …`"),
+    (("plan", "small", "scale=2"), "plan: ", "`storelab --set scale=2 plan …`"),
+    (("help", "run"), "help: ", "`storelab COMMAND --help`"),
 ]
 STORES = [  # settings of the store `far`, and words of the message
     ({"endpoint": "https://a b"}, "stores.far.endpoint: 'https://a b'"),
@@ -113,6 +120,22 @@ def test_mistakes_name_place_and_value(tmp_path):
         axes = [f"sweeps.{name}.axes.engine={engine}" for name in ("up", "down")]
         cases += [(line(here, *settings(["stores_to_measure=[far]", *axes]), "check", files=main), *words)]
     assert not missing(cases)
+
+
+def test_question_without_a_terminal_is_a_mistake(tmp_path, monkeypatch):
+    mistaken.laid_out(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, _, err = in_process(tmp_path, "clean", "small")
+    assert code == 2 and "clean: there is no terminal to answer the question; confirm with --yes" in err
+
+
+def test_wrong_endpoint_is_reported_before_anything_is_prepared(monkeypatch):
+    monkeypatch.setattr(quick, "measured", lambda *_: pytest.fail("the measurement was prepared"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for url, problem in (("https://a b", "'https://a b' is not a URL"), ("https://s3.invalid", "no credentials found")):
+        code, out, err = in_process(ROOT, "quick", url)
+        assert code == 2 and not out and err.startswith(f"storelab: quick: {problem}") and err.count("\n") == 1, err
 
 
 def test_pasted_tokens_are_not_printed_back(tmp_path):
