@@ -44,7 +44,7 @@ def test_no_place_of_the_system_is_touched(kind, tmp_path):
     assert {place: place.stat().st_mtime_ns for place in before} == before
 
 
-def test_brick_that_comes_back_gets_what_it_missed(tmp_path):
+def test_returning_brick_gets_missed_writes(tmp_path):
     store = managed.made("one", managed.settings_of("glusterfs"), tmp_path)
     bodies = {f"k{i}": b"%d" % i * 50_000 for i in range(12)}
     with managed.running(store):

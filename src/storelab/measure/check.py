@@ -72,7 +72,7 @@ def hosts(config: Config, points: list[Point], stores: Mapping[str, Store]) -> l
         return []
     needed = max(math.ceil(summarise([p], p.store).scratch_bytes / choose.nodes_of(config, p)) for p in points)
     rows, _ = inspect.nodes(config, stores, needed)
-    named = zip(config.launcher.hosts, rows, strict=False)  # a gang may have fewer
+    named = zip(config.launcher.hosts, rows, strict=False)  # a gang can have fewer hosts than the list
     return [UserError("launcher.hosts", f"{host}: {row['problem']}") for host, row in named if row["problem"]]
 
 
@@ -99,7 +99,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
     return store
 
 
-# The plan, its stores and this host
+# Checks of the plan, the stores and this host
 
 
 def _calibrations_last(points: list[Point]) -> list[Point]:
@@ -427,7 +427,7 @@ def _validate_part(point: Point, store: Store) -> None:
         raise UserError(
             place(point, "transport"),
             f"http needs S3 or HTTP, but store {store.name} (kind {store.settings.kind}) uses {store.protocol}",
-            "sweep transport `default`, or remove the store",
+            "set the axis transport to `default`, or remove the store",
         )
 
 

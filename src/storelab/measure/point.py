@@ -47,7 +47,7 @@ def point(
         return None
     store = check.one_point(config, points, chosen)
     deployment.use(config, [chosen])
-    config.campaign_dir.mkdir(parents=True, exist_ok=True)  # it is locked
+    config.campaign_dir.mkdir(parents=True, exist_ok=True)  # the folder must exist, because it is locked
     with (
         attempts.measuring_lock(Path(config.state)),
         folders.campaign_lock(config.campaign_dir),

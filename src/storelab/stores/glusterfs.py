@@ -27,7 +27,7 @@ from storelab.stores.managed.network import NAMES
 from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, is_stopped, listens, mounted
 
 VOLUME = "storelab"
-PORT = 24007  # of glusterd; bricks use ports from 49152 on
+PORT = 24007  # port of glusterd; bricks use ports from 49152 on
 # Number of bricks of a set, arguments of `volume create`, and number of bricks of a set that can be lost.
 SETS = {
     "none": (1, (), 0),

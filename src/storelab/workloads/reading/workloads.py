@@ -39,7 +39,7 @@ BUCKETS = replace(
     help="Number of buckets, each with a copy of the file; client i reads copy i mod n. 1: all clients share one copy.",
 )
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
-READER_AXES = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # axes after LATER
+READER_AXES = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # follow the axes in LATER
 READER = (
     "Reader: `uproot-s3fs`: uproot, with ranges merged over a fixed gap; `planned`: storelab's read planner and "
     "decoder; `root`: ROOT; `davix`: vector reads of davix, and storelab's decoder."
