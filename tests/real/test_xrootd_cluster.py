@@ -97,7 +97,7 @@ def test_other_authority_is_not_trusted(cluster, tmp_path):
         asking.served(cluster.address_of("s1"), cluster.settings.port, str(tmp_path / "other.pem"))
 
 
-def test_lost_server_is_reported_and_comes_back(cluster):
+def test_lost_server_is_reported_and_restarted(cluster):
     bucket = bucket_for(cluster, "lost")
     keys = [f"k{i}" for i in range(12)]
     for key in keys:

@@ -3,6 +3,7 @@
 This module may import every package. A command imports what it needs when it runs, so that other commands start fast.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -262,7 +263,7 @@ def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any]
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY")
+@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY", shell_complete=campaigns.complete)
 @click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
 def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
@@ -345,7 +346,7 @@ def _collect(config: "Config", points: "list[Point]", after_error: bool) -> None
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=campaigns.complete)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
@@ -357,9 +358,16 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
 
     config = campaigns.configured(settings, campaign).load()
     if not yes:
-        click.confirm(
-            f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?", abort=True
-        )
+        question = f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?"
+        try:
+            agreed = click.confirm(question)
+        except click.Abort as abort:
+            if sys.stdin.isatty():
+                raise
+            raise UserError("clean", "there is no terminal to answer the question", "confirm with --yes") from abort
+        if not agreed:
+            click.echo(f"nothing was removed from {', '.join(config.stores_to_measure)}", err=True)
+            raise click.Abort
     with attempts.nothing_measured(config):
         failed = _clean(config)
     if failed:

@@ -21,13 +21,14 @@ from urllib.parse import urlsplit
 import click
 
 from storelab.cli import Settings, output_file
+from storelab.cli.campaigns import complete_store
 from storelab.core.errors import MeasurementFailed, UserError, nearest, shown
 
 CAMPAIGN = "quick"
 
 
 @click.command()
-@click.argument("endpoint")
+@click.argument("endpoint", shell_complete=complete_store)
 @click.option(
     "--keep",
     metavar="FOLDER",
@@ -78,6 +79,8 @@ def quick(
         name, managed, store = store_name(endpoint), False, {"kind": "s3", "endpoint": endpoint} | given
         hints = spelled(name)
         _refuse_misspelt(endpoint, list(config.stores))
+        with spelled(name):
+            _check_endpoint(name, store, Path(config.state))
     # A managed store stays in the configured state folder, because it may be running. Each point locks this folder.
     lock = nullcontext() if managed else measuring_lock(Path(config.state))
     if managed:
@@ -112,6 +115,18 @@ def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
         hint = "measure a campaign on it, for example `storelab run site`"
         raise UserError("quick", f"the store {name!r} uses {store.protocol}, not S3", hint)
     return store
+
+
+def _check_endpoint(name: str, settings: dict[str, Any], state: Path) -> None:
+    """Raise UserError if the URL is wrong or the keys are missing, before anything is prepared or printed."""
+    from storelab import stores
+
+    try:
+        endpoint = stores.make(name, stores.parse(settings), state)
+    except ValueError:  # a wrong option: the whole configuration reports it with its key
+        return
+    _ = endpoint.urls
+    endpoint.credentials()
 
 
 def _refuse_misspelt(endpoint: str, names: list[str]) -> None:
@@ -240,7 +255,7 @@ def watched(folder: Path) -> Iterator[None]:
 
     command = [sys.executable, "-m", "storelab.cli.quick", str(folder)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    environ = environment.explicit(os.environ)  # without credentials
+    environ = environment.explicit(os.environ)  # this process does not need credentials
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, **quiet) as waiting:
         assert waiting.stdin
         try:

@@ -174,7 +174,7 @@ def speaker():
     listening.close()
 
 
-def test_server_is_asked_in_its_own_protocol(speaker):
+def test_server_gets_requests_in_its_protocol(speaker):
     half = len(STATISTICS) // 2
     port = speaker(answer(4000, STATISTICS[:half]) + answer(0, STATISTICS[half:]))
     assert asking.served("127.0.0.1", port)["opens"] == 7
