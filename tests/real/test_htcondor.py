@@ -216,7 +216,7 @@ def test_ctrl_c_removes_the_jobs(pool, lab):
     assert not on(pool, pool, "condor_q", "-af", "ClusterId").stdout.strip()
 
 
-def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
+def test_scheduler_can_be_away_for_a_while(pool, lab):
     """The master starts it again, and it finds its jobs again."""
     configure(lab, {"up": PUT | {"duration": "12 s", "axes": {"clients": 2, "workers": 1}}})
     process = begin(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))

@@ -110,7 +110,7 @@ def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
         assert abs((bottom - at) / (bottom - top) - (value - values[0]) / (values[-1] - values[0])) < 0.02
 
 
-def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made, tab):
+def test_hover_shows_values_and_clicks_open_runs(made, tab):
     tab.open(made["reference"], "#figure/throughput_download")
     tab.drawn()
     places = tab.evaluate(
@@ -135,7 +135,7 @@ def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made,
     quiet(tab, made["reference"])
 
 
-def test_filters_and_scale_stand_in_the_address_and_hold_everywhere(made, tab):
+def test_filters_and_scale_are_in_the_address_of_all_views(made, tab):
     path = made["reference"]
     tab.open(path, "#table/throughput")
     every = count(tab, "main tbody tr")

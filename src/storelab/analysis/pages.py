@@ -336,11 +336,11 @@ def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
     for name, answers in rows.groupby("deployment", sort=False):
         requested.setdefault(frozenset(zip(answers["topic"], answers["check"], strict=True)), []).append(str(name))
     tables = [(names, _answers(rows[rows["deployment"].isin(names)], names)) for names in requested.values()]
-    evidence: dict[tuple[str, ...], list[str]] = {}  # deployment, topic, answer, evidence -> questions
+    evidence: dict[tuple[str, ...], list[str]] = {}  # (deployment, topic, answer, evidence) -> questions
     for r in rows[rows["answer"].isin(["no", "differs", "unclear", "error"])].itertuples(index=False):
         text = " ".join(str(r.evidence).split()).replace("|", "\\|")[:400]
         evidence.setdefault((r.deployment, r.topic, r.answer, text), []).append(r.check)
-    shared: dict[tuple[str, ...], list[str]] = {}  # questions, answer, evidence -> deployments
+    shared: dict[tuple[str, ...], list[str]] = {}  # (questions, answer, evidence) -> deployments
     for (name, _, answer, text), checks in evidence.items():
         shared.setdefault(("; ".join(checks), answer, text), []).append(name)
     unclear = [(", ".join(names), *cells) for cells, names in shared.items()]

@@ -20,7 +20,7 @@ from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
 from storelab.host import console
 
-MAX_LISTED = 6  # file names that are printed
+MAX_LISTED = 6  # maximum number of printed file names
 
 
 def _report_files(paths: list[Path]) -> None:
@@ -287,8 +287,9 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
         campaign_dir, what = campaigns.find(settings, what[0]).folder, what[1:]
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
-    named = [campaign_dir or settings.configured_folder(), *(Path(text).parent.parent for text in what)]
-    for folder in dict.fromkeys(named):
+    of_files = [Path(text).parent.parent for text in what]
+    named = [] if all(map(members.is_campaign, of_files)) else [campaign_dir or settings.configured_folder()]
+    for folder in dict.fromkeys([*named, *of_files]):
         make_missing_tables(folder)
     for text in what:
         found = module.found(text, folders, results, settings.configured_folder())
@@ -320,7 +321,7 @@ def live(campaign_dir: Path, port: int, address: str) -> None:
 
     listening, token = addresses.listen(address, port), addresses.token_for(address)
     click.echo(f"storelab: {campaign_dir.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
-    os.nice(10)  # so that the server does not disturb the measurement
-    from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
+    os.nice(10)  # low priority, because the server must not disturb the measurement
+    from storelab.analysis.report.live import serve  # imported here, because it takes seconds on a busy machine
 
     serve.run(campaign_dir, listening, token)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
 
 ENDING = ".crate.zip"
-LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # an SPDX identifier
+LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # pattern of an SPDX identifier
 
 
 @click.command()

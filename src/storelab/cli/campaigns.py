@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 ENDINGS = (".yaml", ".yml")
-MAX_NAMES = 12  # names in a message
+MAX_NAMES = 12  # maximum number of names in a message
 PAPERS = "papers"  # folder in results/ that is not a campaign
-OLDER = "given_dir"  # key of a context: the value of --campaign-dir
-LEFT = "first_name"  # key of a context: a word that is not a campaign
+OLDER = "given_dir"  # key in the context of click: the value of --campaign-dir
+LEFT = "first_name"  # key in the context of click: a first word that is not a campaign
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ def _file_with_name(root: Path, name: str) -> str | None:
     from storelab.core import config
 
     names = _files(root)
-    for stem in sorted(names, key=lambda stem: stem != name):  # nearly always, the file has the same name
+    for stem in sorted(names, key=lambda stem: stem != name):  # usually the file has the same name, so try it first
         try:
             if config.read_yaml(root / "campaigns" / f"{stem}.yaml").get("name") == name:
                 return stem
-        except UserError:  # a fault in the file of another campaign
+        except UserError:  # the file of another campaign has an error
             continue
     return None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from storelab.analysis.compare import Side
     from storelab.analysis.history.series import History, Series
 
-SUBCOMMAND = "history_subcommand"  # key of a context: whether a command of the group is called
+SUBCOMMAND = "history_subcommand"  # key in the context of click: True if a command of the group is called
 FAIL_ON = ("slower", "slower-overall")
 KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # suffixes of the files that `history` writes
 RULES = ("newest", "newest-overall", "change", "change-overall")  # values of `history --fail-on`
@@ -95,7 +95,7 @@ def compare(
     if len(names) != 2:
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
-        raise UserError("compare", f"only {a} is given", "give also B, or two stores of A: --stores first,second")
+        raise UserError("compare", f"only {a} is given", "add B, or compare two stores of A: --stores first,second")
     first, second = (_side(settings, text, store) for text, store in zip((a, b or a), names, strict=True))
     if len(day_names) == 1:
         raise UserError(

@@ -255,7 +255,7 @@ def watched(folder: Path) -> Iterator[None]:
 
     command = [sys.executable, "-m", "storelab.cli.quick", str(folder)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    environ = environment.explicit(os.environ)  # without credentials
+    environ = environment.explicit(os.environ)  # this process does not need credentials
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, **quiet) as waiting:
         assert waiting.stdin
         try:

@@ -20,8 +20,8 @@ import click
 from storelab.cli import Settings, campaigns, workflow
 from storelab.core.errors import NO_PROJECT, UserError, require_known, shown
 
-FORWARD = "envs/forward.sh"  # it forwards signals to Snakemake and all processes below it
-WORD = re.compile(r"[A-Za-z][\w./-]*")  # Snakemake does not change such a value
+FORWARD = "envs/forward.sh"  # script that forwards signals to Snakemake and all its child processes
+WORD = re.compile(r"[A-Za-z][\w./-]*")  # values that Snakemake does not change
 PROFILES = Path("profiles")
 
 
@@ -70,7 +70,8 @@ def run(
         problem = f"--config {settings.main} is not possible, because the Snakefile reads config.yaml"
         raise UserError("run", problem, "rename the file, or add it with --configfile")
     if importlib.util.find_spec("snakemake") is None:
-        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")  # printed with the extra to install
+        # `main` prints this error with the extra to install
+        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
     folder = _profile_folder(profile)
     named, values = _split(words)
     chosen = campaigns.configured(settings.adding(configfile, values), named)
@@ -79,7 +80,7 @@ def run(
     snakemake = [sys.executable, "-m", "storelab.cli.snakemake", "--profile", str(folder), *_jobs(folder, jobs)]
     if chosen.extra:
         snakemake += ["--configfile", *map(str, chosen.extra)]
-    paper = "paper" if shutil.which("latexmk") else "figures"  # without LaTeX, everything except the PDF
+    paper = "paper" if shutil.which("latexmk") else "figures"  # without LaTeX, make everything except the PDF
     targets = ["measured"] if no_paper else [paper, "write_report"]
     storelab = shlex.join([sys.executable, "-m", "storelab", *chosen.options()])
     without_failed = [*snakemake, "--config", *config_words({**values, "measure": False}), "--", *targets]
@@ -152,7 +153,7 @@ def config_words(values: Mapping[str, Any]) -> list[str]:
     def text(value: Any) -> str:
         if isinstance(value, str) and WORD.fullmatch(value):
             return value
-        return workflow.JSON + json.dumps([value])  # a list, because Snakemake strips quotation marks
+        return workflow.JSON + json.dumps([value])  # as a list, because Snakemake strips quotation marks
 
     return [f"{key}={text(value)}" for key, value in values.items()]
 

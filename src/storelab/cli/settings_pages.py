@@ -101,7 +101,7 @@ LABELS = {  # type -> its name in the tables
     faults.Actors: "text or list of text",
 }
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "any"}
-Row = tuple[str, str, str, str]  # name, type, default, meaning
+Row = tuple[str, str, str, str]  # (name, type, default, meaning)
 
 
 def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:

@@ -20,7 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-MIN_WIDTH = 110  # characters; in a narrower table, rich would break the cells into several lines
+MIN_WIDTH = 110  # minimum width of a table in characters; with less, rich would wrap the cells
 
 
 @click.command()

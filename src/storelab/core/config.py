@@ -272,8 +272,9 @@ def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
 
 
 def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> UserError:
-    """Return pydantic's first error as an error on one line: the file with the key, the key, the value and the hint."""
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing key
+    """Convert the first error of pydantic to a UserError with the file, the key, the value and a hint."""
+    # report an unknown key first, because it can explain a missing key
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MAX_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":

@@ -24,7 +24,8 @@ from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
-_SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")  # no option, and nothing that a shell changes
+# excludes options, and characters that a shell interprets
+_SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")
 MAX_NAME = 64  # maximum number of characters of a name, which becomes part of paths
 # maximum bytes of a path, and of a folder's name: Linux allows 4096 and 255, and storelab appends to the path
 MAX_PATH, MAX_PART = 1000, 255
@@ -40,7 +41,7 @@ def _unit(kind: str, value: Any) -> int:
         if kind == "duration" and number > MAX_NS:
             raise UserError("", f"{shown(value)} is too long", "set at most 30 d")
         if number > MAX_BYTES:
-            raise UserError("", f"{shown(value)} is larger than any store", "set a smaller size")
+            raise UserError("", f"{shown(value)} is too large", "set a smaller size")
         return number
     except UserError as error:
         raise ValueError(f"{error.problem}; {error.hint}") from None
@@ -216,7 +217,7 @@ SshHost = Annotated[
     str, BeforeValidator(_ssh_host), _json(type="string", pattern=f"^{_SSH_HOST.pattern}$", maxLength=253)
 ]
 FolderPath = Annotated[str, BeforeValidator(_path), _JSON_TEXT]
-Once = AfterValidator(_once)  # of a list
+Once = AfterValidator(_once)  # a list without repeated values
 Scalar = Annotated[Any, BeforeValidator(_scalar), WithJsonSchema(_JSON_SCALAR)]
 # one scalar, or a list of scalars
 Scalars = Annotated[Any, BeforeValidator(_scalars), json_list(**_JSON_SCALAR)]
@@ -260,7 +261,7 @@ def _histogram(value: Any) -> dict[str, list[int]]:
     if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
         if not isinstance(value["count"], list) or len(value["size"]) != len(value["count"]):
             raise ValueError("`size` and `count` are not lists of the same length; give one count for each size")
-        rows = list(zip(value["size"], value["count"], strict=True))  # it already has this form
+        rows = list(zip(value["size"], value["count"], strict=True))  # the value is already converted
     else:
         rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
     if not rows or len(rows) > MAX_ROWS:

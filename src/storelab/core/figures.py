@@ -190,7 +190,7 @@ def _number(text: str, kind: str) -> Any:
     """
     try:
         return float(text) if kind == "percent" else int(text)
-    except ValueError:  # also for a number with thousands of digits
+    except ValueError:  # not a number, or one with thousands of digits
         return text
 
 

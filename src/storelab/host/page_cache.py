@@ -16,7 +16,7 @@ from storelab.host import proc
 PLACES = 64  # number of checked positions, evenly distributed over all bytes
 KERNEL = Path("/proc/sys/vm/drop_caches")
 ALL = b"3"  # pages, dentries and inodes
-TRIED = 2**20  # bytes of the file in the test of `counted`
+TRIED = 2**20  # size in bytes of the test file in `counted`
 
 
 class PageCache:

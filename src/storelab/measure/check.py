@@ -30,7 +30,7 @@ from storelab.gang import inspect
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
-from storelab.measure import cold, deployment, faults, jobs, plan_file
+from storelab.measure import cold, deployment, distance, faults, jobs, plan_file
 from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -75,7 +75,7 @@ def hosts(config: Config, points: list[Point], stores: Mapping[str, Store]) -> l
         return []
     needed = max(math.ceil(summarise([p], p.store).scratch_bytes / choose.nodes_of(config, p)) for p in points)
     rows, _ = inspect.nodes(config, stores, needed)
-    named = zip(config.launcher.hosts, rows, strict=False)  # a gang may have fewer
+    named = zip(config.launcher.hosts, rows, strict=False)  # a gang can have fewer hosts than the list
     return [UserError("launcher.hosts", f"{host}: {row['problem']}") for host, row in named if row["problem"]]
 
 
@@ -102,7 +102,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
     return store
 
 
-# The plan, its stores and this host
+# Checks of the plan, the stores and this host
 
 
 def _calibrations_last(points: list[Point]) -> list[Point]:
@@ -185,6 +185,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         _able(config, p, stores[p.store], workloads[p.workload])
         jobs.reaches(p, stores[p.store])
+        distance.require(p, stores[p.store], place(p, distance.AXIS))
         deployment.refuse_second(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
@@ -332,6 +333,9 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             engines.load(CATALOGUE[name].program)()
     for point in points:
         workloads.workload_of(point).require(point)
+    for part in in_parts(points):
+        if part.axes.get(distance.AXIS):
+            distance.proxy_program(place(part, distance.AXIS))
     for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
     for point in {plan.deployment(p): p for p in _calibrations_last(points)}.values():
@@ -443,7 +447,7 @@ def _validate_part(point: Point, store: Store) -> None:
         raise UserError(
             place(point, "transport"),
             f"http needs S3 or HTTP, but store {store.name} (kind {store.settings.kind}) uses {store.protocol}",
-            "sweep transport `default`, or remove the store",
+            "set the axis transport to `default`, or remove the store",
         )
 
 

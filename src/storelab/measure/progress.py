@@ -28,7 +28,7 @@ from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
 from storelab.measure import attempts
 
-MAX_OVERHEAD_S = 86400.0  # seconds (a day); a larger value comes from a damaged line
+MAX_OVERHEAD_S = 86400.0  # a day in seconds; larger values come from damaged lines
 KEPT_NOTES = 50  # number of points whose overhead is read
 MAX_OF_RUN = 15  # number of points of this run on which the estimate depends, so that it follows a busy machine
 

@@ -23,7 +23,8 @@ from storelab.stores.base import Store
 ENGINE = ("name", "version", "settings", "requests_per_operation")
 # Patterns of error classes and messages for a missing object or bucket.
 GONE = re.compile(r"NoSuchKey|NoSuchBucket|NotFound|\b(?:Http)?404\b")
-APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # fields that are equal in the results of all clients
+# fields of a result that are not copied to the client's entry in the record
+APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")
 
 
 def reads_staged(point: Point) -> bool:

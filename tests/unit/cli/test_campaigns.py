@@ -60,7 +60,7 @@ def test_campaign_is_found_by_name_file_and_folder(project, text, folder, file):
         refused(found.required_overrides, "campaign old", "no file in campaigns/")
 
 
-def test_folder_elsewhere_is_its_campaign(project, tmp_path):
+def test_folder_at_another_path_is_its_campaign(project, tmp_path):
     (tmp_path / "far" / "one" / "raw").mkdir(parents=True)
     for text in ("far/one", str(tmp_path / "far" / "one")):
         assert Settings().choosing(find(Settings(), text).required_overrides()).load().campaign_dir.samefile("far/one")

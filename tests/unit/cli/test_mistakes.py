@@ -84,7 +84,7 @@ def line(folder: Path, *arguments: str, files: dict[str, bytes] | None = None, r
         (folder / name).write_bytes(data)
     code, out, err = mistaken.run(folder, mistake)
     answer = mistaken.judged(code, out, err, 0.0)
-    return err if answer.outcome == "told" else f"{answer.outcome} {code} {out} {err}"
+    return err if answer.outcome == "reported" else f"{answer.outcome} {code} {out} {err}"
 
 
 def settings(values: list[str]) -> list[str]:
@@ -99,8 +99,8 @@ def missing(cases: list[tuple]) -> list[tuple]:
 def test_each_kind_of_mistake_is_one_line(tmp_path):
     wrong = []
     for mistake in mistaken.inputs(len(mistaken.FAMILIES), 7):
-        answer = mistaken.told(tmp_path / "here", mistake)
-        if answer.outcome != "told":
+        answer = mistaken.run_mistake(tmp_path / "here", mistake)
+        if answer.outcome != "reported":
             wrong.append((mistake, answer))
     assert not wrong
 

@@ -62,7 +62,7 @@ def test_project_has_all_files_of_the_rules(tmp_path):
     assert included and included <= here.keys()
 
 
-def test_new_project_keeps_records_and_ignores_the_rest(tmp_path):
+def test_new_project_commits_records_and_ignores_the_rest(tmp_path):
     project.init(tmp_path / "lab")
     assert (tmp_path / "lab" / "README.md").read_text().startswith("# lab: a project of storelab\n")
     git = ["git", "-C", str(tmp_path / "lab")]

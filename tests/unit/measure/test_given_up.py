@@ -65,7 +65,7 @@ def numbered(word="died"):
     return (MeasurementFailed(f"client {i} {word} after {i}.5 s in attempt {i:08x}") for i in range(1000))
 
 
-def test_store_is_given_up_after_similar_failures(config, points, monkeypatch, capsys):
+def test_store_is_skipped_after_similar_failures(config, points, monkeypatch, capsys):
     tried, stopped = failing(monkeypatch, numbered()), []
     monkeypatch.setattr(attempts, "_stop", lambda: stopped.append(1))
     run_all(config, points, "a")

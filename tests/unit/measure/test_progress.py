@@ -56,7 +56,7 @@ def test_state_follows_the_stages_of_a_point(config, points, monkeypatch):
     assert (last["stage"], last["outcome"], last["reason"]) == ("ended", "measured", None)
 
 
-def test_state_says_how_a_point_ended(config, points):
+def test_state_has_how_a_point_ended(config, points):
     with pytest.raises(MeasurementFailed), following(config, points):
         raise MeasurementFailed("client 0: it broke")
     assert live.read(config.campaign_dir)["outcome"] == "failed"
@@ -117,7 +117,7 @@ def test_full_disk_ends_no_measurement(config, points, monkeypatch):
     assert live.read(config.campaign_dir)["stage"] == "store"
 
 
-def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
+def test_progress_off_writes_nothing(config, points, monkeypatch):
     monkeypatch.setattr(jobs, "_job_of_clients", lambda *_: gang_job())
     assert jobs.job_of_point(config, points, points[0], None, {}, "a").reports_progress is True
     monkeypatch.setenv(live.OFF, "off")

@@ -94,7 +94,7 @@ def test_without_go_programs_obstore_measures(monkeypatch):
     assert not config.calibrate and engines == {"None", "obstore", "['uproot-s3fs', 'planned']"}
 
 
-def test_quick_measures_in_its_own_folder_whatever_is_set(monkeypatch, tmp_path):
+def test_quick_measures_in_its_own_folder(monkeypatch, tmp_path):
     """With the configured state it would wait for its own lock, and stop the user's stores."""
     from storelab.cli import Settings
 

@@ -22,7 +22,8 @@ ADDED = {  # columns that records of older schemas lack
     "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
     "monitor": {"files": "BIGINT"},
 }
-LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from the time when an operation was due, else from its start
+# latency counts from the due time of an operation, otherwise from its start
+LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"
 
 
 def share(low: str, high: str) -> str:

@@ -55,8 +55,8 @@ TABLE_COLUMNS = {  # columns of each table, in addition to the axes
 }
 TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, CAPABILITIES)))
 EXTREMES = ("least", "most")
-EACH = "each"  # stands for all values that are compared, in ascending order
-PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value for which this fraction was measured
+EACH = "each"  # all compared values, in ascending order
+PART = re.compile(r"most / (\d+)")  # a fraction of the largest value for which this fraction was measured too
 STORE: Final = "store"  # possible subjects of a claim
 ROOT_FILE: Final = "file"
 BY_SPEED = ("worst", "best")  # the compared values with the lowest and the highest median

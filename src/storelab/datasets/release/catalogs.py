@@ -275,7 +275,7 @@ def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
 
 
 def is_catalog(key: str) -> bool:
-    """Return True if a key is that of a catalog, which has the suffix C. Other characters of a key are not capital."""
+    """Return True if a key is that of a catalog, which ends with the suffix C."""
     return key.endswith(names.CATALOG)
 
 

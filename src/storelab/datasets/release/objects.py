@@ -68,7 +68,8 @@ def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, st
     stream, held, ended = iter(blocks), bytearray(), False
     looked = minimum  # there is no cut before byte `looked` of `held`
     while True:
-        while not ended and len(held) <= min(looked + step, maximum):  # one more byte: the end of the data is not a cut
+        # read one byte more, because the end of the data is not a cut
+        while not ended and len(held) <= min(looked + step, maximum):
             block = next(stream, None)
             ended = block is None
             held += block or b""

@@ -43,7 +43,10 @@ class Pages:
 
     @classmethod
     def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
-        """Return the pages of these top-level fields (default: all). Raise decode.Broken if their list is damaged."""
+        """Return the pages of these top-level fields (default: all).
+
+        Raise decode.Broken if a list of pages is damaged.
+        """
         _read_lists(ntuple)
         _find_fields_below(ntuple)
         fields = {f.name: f for f in ntuple.fields}

@@ -112,7 +112,7 @@ class Ceph(Managed):
         """Return the command line of one of Ceph's programs."""
         return [*self.enter_release(), str(self.find_program(name))]
 
-    # The cluster behind the daemons
+    # The cluster
 
     def cluster(self) -> dict[str, Any]:
         path = self.data / "cluster.json"
@@ -279,7 +279,8 @@ class Ceph(Managed):
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"
         if name == "mgr":
             return self._mgr_works
-        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"  # up in the map of all daemons
+        # healthy if it is up in the map of all daemons
+        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"
 
     def _mgr_works(self) -> bool:
         with suppress(OSError, ValueError, LookupError, TypeError):

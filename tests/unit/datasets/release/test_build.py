@@ -309,7 +309,7 @@ def test_mistakes_are_user_errors(tmp_path):
         release.day(1, tmp_path / "file")
 
 
-def test_full_disk_is_an_error_and_day_goes_on(tmp_path, monkeypatch):
+def test_full_disk_is_an_error_and_day_continues(tmp_path, monkeypatch):
     def full(self, data, suffix=""):
         raise OSError(errno.ENOSPC, "No space left on device", "data/ab/cd")
 
