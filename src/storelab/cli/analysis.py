@@ -280,8 +280,9 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
         campaign_dir, what = campaigns.find(settings, what[0]).folder, what[1:]
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
-    named = [campaign_dir or settings.configured_folder(), *(Path(text).parent.parent for text in what)]
-    for folder in dict.fromkeys(named):
+    of_files = [Path(text).parent.parent for text in what]
+    named = [] if all(map(members.is_campaign, of_files)) else [campaign_dir or settings.configured_folder()]
+    for folder in dict.fromkeys([*named, *of_files]):
         make_missing_tables(folder)
     for text in what:
         found = module.found(text, folders, results, settings.configured_folder())

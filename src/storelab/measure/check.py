@@ -29,7 +29,7 @@ from storelab.gang import inspect
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
-from storelab.measure import cold, deployment, faults, jobs, plan_file
+from storelab.measure import cold, deployment, distance, faults, jobs, plan_file
 from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -182,6 +182,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         _able(config, p, stores[p.store], workloads[p.workload])
         jobs.reaches(p, stores[p.store])
+        distance.require(p, stores[p.store], place(p, distance.AXIS))
         deployment.refuse_second(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
@@ -312,6 +313,9 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             engines.load(CATALOGUE[name].program)()
     for point in points:
         workloads.workload_of(point).require(point)
+    for part in in_parts(points):
+        if part.axes.get(distance.AXIS):
+            distance.proxy_program(place(part, distance.AXIS))
     for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
     for point in {plan.deployment(p): p for p in _calibrations_last(points)}.values():

@@ -21,7 +21,7 @@ from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, cold, deployment, durability, faults, jobs, progress, record
+from storelab.measure import attempts, check, cold, deployment, distance, durability, faults, jobs, progress, record
 from storelab.stores.base import ServerRequests, Store
 from storelab.workloads.staging import filling
 
@@ -108,8 +108,9 @@ def measure(
         job = jobs.job_of_point(config, points, chosen, store, manifests, work.name)
         attempt = Attempt(config, points, chosen, store, job, work, cold.CacheCheck(config, store, chosen, job), state)
         try:
-            prepare(attempt)
-            outcome = run(attempt, spare)
+            with distance.added(config, chosen, store, job):
+                prepare(attempt)
+                outcome = run(attempt, spare)
         finally:
             workloads.workload_of(chosen).cleanup(job)
         if fill:

@@ -43,6 +43,10 @@ def test_missing_tables_are_made(cloned):
     assert made == "storelab: results/mine: had no tables; 35 tables were made from its records"
     code, out, err = in_process(cloned, "figures", "results/mine", "threads", "--kind", "pdf")
     assert code == 0 and "threads.pdf" in out and not err
+    shutil.copytree(cloned / "results/mine/raw", cloned / "results/reference/raw")  # the configured campaign
+    code, out, err = in_process(cloned, "explain", "results/mine/figures/threads.pdf")
+    assert code == 0 and "rows      results/mine/tables/" in out and not err, "the other figures are not needed"
+    assert not (cloned / "results/reference/tables").exists(), "the path names the campaign"
 
 
 def test_long_lists_of_files_are_not_printed(capsys):

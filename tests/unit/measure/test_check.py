@@ -9,9 +9,10 @@ from refusals import NONE, check_refused, refusal
 from small_plan import URL, configured
 from store_on_paper import StoreOnPaper
 
+from storelab import install
 from storelab.core import plan
 from storelab.core.errors import UserError
-from storelab.measure import check
+from storelab.measure import check, distance
 from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads import WORKLOADS
@@ -102,6 +103,28 @@ def test_engines_that_cannot_use_the_proxy(tmp_path, monkeypatch):
         assert message.startswith("stores.a.proxy: ") == refused, (engine, settings, message)
         assert refused or message == NONE
         assert "secret" not in message
+
+
+def test_only_managed_stores_without_redirections_become_distant(tmp_path, monkeypatch):
+    far = made(tmp_path, sweep(round_trip_ms=20))
+    for facts, refused in (
+        ({}, "has its own distance"),
+        ({"managed": True}, ""),
+        ({"managed": True, "protocol": "webhdfs"}, "no proxy can delay"),
+        ({"managed": True, "protocol": "file"}, "no proxy can delay"),
+        ({"managed": True, "protocol": "root", "several": True}, "no proxy can delay"),
+        ({"managed": True, "protocol": "root"}, ""),
+    ):
+        config, points = far
+        message = refusal(distance.require, points[0], StoreOnPaper(config, "a", **facts), "here")
+        assert message.startswith("here: ") and refused in message if refused else message == NONE, (facts, message)
+    assert rights(far).startswith("sweeps.s.axes.round_trip_ms: store a is not managed")
+    assert rights(made(tmp_path, sweep(round_trip_ms=0))) == NONE
+    monkeypatch.setattr(install, "tools_folder", lambda: tmp_path / "empty")
+    monkeypatch.setenv("PATH", "")
+    config, points = far
+    message = refusal(check.programs, points, {"a": StoreOnPaper(config, "a")})
+    assert message.startswith("sweeps.s.axes.round_trip_ms: the program linkproxy is not installed")
 
 
 def test_front_ends_and_accounts_within_those_of_store(tmp_path):
