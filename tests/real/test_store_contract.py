@@ -160,6 +160,7 @@ class TestContract:
         status, deployment = store.status(), store.deployment()
         assert leaders(store) == pids and set(pids) == set(store.daemon_actors(deployment["front_ends"]))
         assert status.state == "up" and status.version == store.version() == deployment["version"] != ""
+        assert status.version.startswith(getattr(store.settings, "version", None) or "")
         assert deployment["system"] == store.system and sum(deployment["daemons"].values()) == len(leaders(store))
         assert deployment["front_ends"] == (len(store.front_ends()) or 1)
         assert len(store.endpoints(1)) == 1 and str(store.folder) not in str(deployment)

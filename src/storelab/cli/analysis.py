@@ -18,6 +18,7 @@ from storelab.cli.campaigns import folder_argument, names_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
+from storelab.host import console
 
 MAX_LISTED = 6  # maximum number of printed file names
 
@@ -84,6 +85,7 @@ def tables(campaign_dir: Path) -> None:
     """Check the checksums of a campaign's raw records, and make tables/*.csv from them."""
     from storelab.analysis.tables import build as module
 
+    console.announce(f"{campaign_dir.name}: making the tables")
     _report_files(module.build(campaign_dir))
 
 
@@ -92,6 +94,7 @@ def make_missing_tables(folder: Path) -> None:
     if (folder / "raw" / integrity.PLAN).exists() and not any((folder / "tables").glob("*.csv")):
         from storelab.analysis.tables import build as module
 
+        console.announce(f"{folder.name}: making the tables")
         made = module.build(folder)
         click.echo(f"storelab: {folder}: had no tables; {len(made)} tables were made from its records", err=True)
 
@@ -122,6 +125,7 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
     make_missing_tables(campaign_dir)
+    console.announce(f"{campaign_dir.name}: drawing {len(names or every)} figures")
     if names:
         _report_files(write.build(campaign_dir, names, jobs, kinds))
         return
@@ -152,6 +156,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     from storelab.analysis import latex as module
 
     known("latex", names, module.TEX, "file")
+    console.announce(f"{campaign_dir.name}: writing the LaTeX files")
     _report_files(module.build(campaign_dir, names or None, paper_dir))
     from storelab.analysis.latex import parts
 
@@ -175,6 +180,7 @@ def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""
     from storelab.analysis.latex import typeset
 
+    console.announce(f"{campaign_dir.name}: typesetting the paper")
     click.echo(typeset.build(campaign_dir, layout))
 
 
@@ -184,6 +190,7 @@ def report(campaign_dir: Path) -> None:
     """Write report.html: summary, verdicts, figures, tables and all points, in one file that works without network."""
     from storelab.analysis.report import build as module
 
+    console.announce(f"{campaign_dir.name}: making the page")
     path = module.build(campaign_dir)
     click.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 

@@ -14,6 +14,7 @@ import click
 from storelab.cli import Settings, campaigns
 from storelab.core import config, records
 from storelab.core.errors import UserError, shown
+from storelab.host import console
 
 if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
@@ -48,6 +49,7 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
         hint = f"measure it first: `storelab run {configured}`"
         raise UserError(f"campaign {folder.name}", f"has no records in {folder / 'raw'}", hint)
     loaded = load(folder)
+    console.announce(f"{folder.name}: making again what does not match the records, and packing")
     _make(loaded)
     root = settings.main.parent
     project_files = project.files(root) if (root / "Snakefile").is_file() else project.files()
@@ -127,6 +129,7 @@ def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
     click.echo(f"{target}: {state}: {files} files, all checksums match")
     if no_rebuild:
         return
+    console.announce(f"{target}: making tables and figures again, to compare them")
     rebuilt = module.rebuild(campaign_dir, _cores())
     click.echo(f"{campaign_dir}: rebuilt from its records: {rebuilt.tables} tables, bit-identical to the packed ones")
     identical = rebuilt.same_pictures

@@ -137,7 +137,9 @@ def _check(settings: Settings) -> None:
     plan_file.refuse_differences(config, points)
     todo = integrity.missing(config.raw, [p.key for p in points])
     if todo:
-        check.everything(config, points, WORKLOADS, load_stores(config))
+        stores = load_stores(config)
+        check.everything(config, points, WORKLOADS, stores)
+        check.free_ports([p for p in points if p.key in {*todo}], stores)
     click.echo(f"{config.name}: {len(todo)} of {len(points)} points are to be measured; starting Snakemake", err=True)
 
 

@@ -21,6 +21,12 @@ def report(line: str) -> None:
     print(*map(printable, without_tokens(line).split("\n")), sep="\n", file=sys.stderr, flush=True)
 
 
+def announce(line: str) -> None:
+    """Print what a command of many seconds begins to do, if standard error is a terminal: not for the rules."""
+    if sys.stderr.isatty():
+        report(f"    {line}")
+
+
 def name_here(stream: TextIO) -> str:
     """Return `<host>:<path>` of the terminal of a stream; '' if the stream is not a terminal."""
     try:

@@ -89,6 +89,10 @@ class Chroot:
             raise UserError(place, f"{self.what} is not installed", f"run `storelab install {self.name}` as root")
         return found
 
+    def contains(self, program: Path) -> bool:
+        """Return whether a program is one of this folder."""
+        return program.is_relative_to(self.folder(tools_folder()))
+
     def enter(self) -> tuple[str, ...]:
         """Return the command prefix that runs one of the programs in a separate mount namespace.
 

@@ -12,6 +12,7 @@ import resource
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from storelab.measure import cold, deployment, distance, faults, jobs, plan_file
 from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.daemon import within
+from storelab.stores.managed.daemons import holder
 from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
@@ -227,6 +230,23 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
                     "set their `port` further apart",
                 )
             taken[port] = name
+
+
+def free_ports(points: list[Point], stores: Mapping[str, Store]) -> None:
+    """Raise UserError if another process uses the first port of a store that a run has to start.
+
+    Without this check, every point of the store would fail with this error.
+    """
+    for name in {p.store: None for p in points if changed(stores[p.store], p.axes)[0] == p.store}:
+        store, settings = stores[name], stores[name].settings
+        if not isinstance(store, Managed) or getattr(settings, "address", "") != LOOPBACK or not store.ports():
+            continue
+        port = store.ports()[0][0]
+        if store.daemons.elsewhere() or store.daemons.running():
+            continue
+        if not within(1.0, partial(free, LOOPBACK, port), pause=0.02):  # as `check_ports` of a store that starts
+            hint = f"stop that process, or set {store.place}.port to another block"
+            raise UserError(f"{store.place}.port", f"port {port} is in use{holder(port)}", hint)
 
 
 def places(stores: Mapping[str, Store]) -> None:

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from command_line import in_process
 from paths import ROOT
 
+import campaigns
 from storelab.analysis.latex import typeset
 from storelab.cli import analysis, reference
 from storelab.core.errors import UserError
@@ -73,3 +74,18 @@ def test_docs_check_names_old_pages(tmp_path, monkeypatch):
     page.write_text(page.read_text() + "x")
     found = run_docs("--check")
     assert found.exit_code == 1 and "machine.md" in found.stderr and "configuration.md" not in found.stderr
+
+
+def test_long_commands_announce_their_work(tmp_path, monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setattr("storelab.host.console.announce", lines.append)
+    folder = campaigns.copied("one_each", tmp_path / "one")
+    for name in ("throughput.csv", "points.csv"):
+        (folder / "tables" / name).unlink(missing_ok=True)
+    for words in (("tables",), ("report",), ("latex",)):
+        in_process(tmp_path, *words, str(folder))
+    assert [line.partition(": ")[2] for line in lines] == [
+        "making the tables",
+        "making the page",
+        "writing the LaTeX files",
+    ]

@@ -1,6 +1,7 @@
 """The rules of `storelab check`: each refuses the first value beyond what it accepts."""
 
 import os
+import socket
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -318,6 +319,18 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
         asked |= sweep(object_size="1 MB") if staged else {}
         campaign = made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"})
         check_refused("limits.stored_bytes: sweep w", expected, check.limits, *campaign)
+
+
+def test_port_in_use_is_refused_before_any_point(tmp_path, port_block):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port_block))
+        taken.listen()
+        for more, words in (({}, f"port {port_block} is in use"), ({"address": "127.0.0.2"}, NONE)):
+            kind = {"kind": "seaweedfs", "port": port_block} | more
+            config = configured(state=str(tmp_path), stores={"a": kind}, stores_to_measure=["a"])
+            points = plan.make(config, WORKLOADS)
+            assert words in refusal(check.free_ports, points, all_stores(config))
+    assert refusal(check.free_ports, points, all_stores(config)) == NONE
 
 
 def test_addresses_and_folders_of_managed_stores(tmp_path):

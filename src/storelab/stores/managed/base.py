@@ -96,13 +96,12 @@ class Managed(Store):
         """Return the program that prints the version. Raises UserError with `storelab install …` if it is missing."""
         return self.find_program(self.binary or self.settings.kind)
 
-    @property
-    def release(self) -> Chroot | None:
-        """The folder with the version that is set; None for the programs of this host.
+    def release(self, version: str | None = None) -> Chroot | None:
+        """Return the folder with a version (default: the one that is set); None for the programs of this host.
 
         Raises UserError if storelab cannot install this version.
         """
-        version = getattr(self.settings, "version", None)
+        version = version or getattr(self.settings, "version", None)
         if version is None or not self.releases:
             return None
         if version not in self.releases:
@@ -113,15 +112,15 @@ class Managed(Store):
             )
         return self.releases[version]
 
-    def find_program(self, name: str) -> Path:
+    def find_program(self, name: str, version: str | None = None) -> Path:
         """Return one of the system's programs. Raises UserError with `storelab install …` if it is missing."""
-        if release := self.release:
+        if release := self.release(version):
             return release.path(name, self.place)
         return program(name, self.installed_by or self.settings.kind, self.place)
 
     def require_release(self) -> None:
         """Raise UserError if this user cannot run the programs of the version that is set, in the store's folders."""
-        if not self.release:
+        if not self.release():
             return
         for path in (self.folder, self.data):
             if path.is_relative_to("/usr"):
@@ -138,9 +137,10 @@ class Managed(Store):
                 "run storelab as root, or leave `version` out",
             )
 
-    def enter_release(self) -> tuple[str, ...]:
+    def enter_release(self, version: str | None = None) -> tuple[str, ...]:
         """Return the command prefix of the system's programs, which is empty for the programs of this host."""
-        return self.release.enter() if self.release else ()
+        release = self.release(version)
+        return release.enter() if release else ()
 
     def require(self) -> None:
         """Check that this user can run the store on this machine.
@@ -540,7 +540,8 @@ class Managed(Store):
 
     def ask_version(self, program: Path) -> str:
         """Return the version that the program prints; '' if it prints none."""
-        command = [*self.enter_release(), program, self.version_flag]
+        release = next((r for r in self.releases.values() if r.contains(program)), None)
+        command = [*(release.enter() if release else ()), program, self.version_flag]
         done = processes.run_command(command, 30, environment(self.folder, {}))
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
@@ -642,8 +643,8 @@ class Managed(Store):
         """Return the program of this version. Raises UserError if it does not exist."""
         raise UserError(
             self.place,
-            f"only one version of {self.system} is available here, not {version}",
-            "upgrade a store of kind seaweedfs, or write the fault as a `command`",
+            f"a running {self.system} cannot be upgraded to {version}",
+            "upgrade a store of kind seaweedfs or xrootd, or write the fault as a `command`",
         )
 
     def require_version(self, version: str, place: str) -> None:

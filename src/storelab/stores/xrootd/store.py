@@ -294,20 +294,25 @@ class XRootD(Managed):
             return self.data / "objects"
         return self.data / f"server-{node[1:]}" if node.startswith("s") else self.spool(node) / "objects"
 
-    def _configuration(self, node: str) -> str:
+    def program_of(self, version: str) -> Path:
+        return self.find_program("xrootd", version)
+
+    def _configuration(self, node: str, version: str | None = None) -> str:
         """Return the name of a configuration file. It has a hash, so that the command line shows changed settings."""
-        text = self.text(node) + (self.settings.version or "")  # programs have the same path in all versions
+        text = self.text(node) + (version or self.settings.version or "")  # programs have the same path in all versions
         return f"{node}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.cfg"
 
     def daemon(self, name: str) -> Daemon:
         node, port = self.node_of(name), self.settings.port
         host, user, root = self.address_of(node), self._user(), self.root()
-        binary = self.find_program("cmsd" if name.startswith(("manager-", "cmsd-")) else "xrootd")
-        if self.release:  # its user may not read the tools folder
+        version = self.versions.get(name, self.settings.version)
+        binary = self.find_program("cmsd" if name.startswith(("manager-", "cmsd-")) else "xrootd", version)
+        if self.release(version):  # its user may not read the tools folder
             binary = Path("/usr/bin", binary.name)
-        argv = (str(binary), "-I", "v4", "-c", f"{root}/{self._configuration(node)}")
+        argv = (str(binary), "-I", "v4", "-c", f"{root}/{self._configuration(node, version)}")
         places = (str(self.spool(node)), str(self.objects(node)), root)
-        enter = (*self.enter_release(), "/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
+        ids = (str(user.pw_uid), str(user.pw_gid))
+        enter = (*self.enter_release(version), "/bin/sh", "-c", ENTER, "sh", *places, *ids)
         space, tls = self.namespace, self.settings.tls
         return Daemon(
             name,
@@ -361,7 +366,9 @@ class XRootD(Managed):
         # The server gives clients the address of its host name. It needs a hosts file, because no name server can be
         # reached from the namespace.
         hosts = f"127.0.0.1 localhost\n{self.address_of(node)} {socket.gethostname()}\n"
-        for name, text in ((self._configuration(node), self.text(node)), ("hosts", hosts)):
+        versions = (self.settings.version, *self.releases)  # daemons may be upgraded later
+        files = dict.fromkeys((self._configuration(node, version) for version in versions), self.text(node))
+        for name, text in (files | {"hosts": hosts}).items():
             if not (spool / name).exists() or (spool / name).read_text() != text:
                 (spool / name).write_text(text)
                 (spool / name).chmod(0o644)
