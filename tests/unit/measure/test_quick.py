@@ -71,6 +71,8 @@ def test_three_failures_in_a_row_end_it(monkeypatch, capsys):
 def test_failed_points_end_quick_with_exit_code_1(monkeypatch, tmp_path):
     shutil.copy(ROOT / "config.yaml", tmp_path)
     (tmp_path / "campaigns").symlink_to(ROOT / "campaigns")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     for failed, expected in (
         ([], (0, "")),
         (["a", "b"], (1, "storelab: quick: points failed: 2; the page has the reasons\n")),

@@ -286,7 +286,7 @@ class History:
     series: list[Series] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per series for `compare.described` and `compare.in_common`: store, workload, axes, metric."""
+        """Return store, workload, axes and metric, one row per series, as `compare.described` expects them."""
         rows = [{"store": s.store, "workload": s.workload, **s.axes, "metric": s.metric} for s in self.series]
         types = {c: t for e in self.entries for c, t in axis_columns(e.side.plan).items()}
         return pd.DataFrame(rows, columns=["store", "workload", *self.columns, "metric"]).astype(types)

@@ -119,7 +119,7 @@ def release_spread() -> tuple[float, ...]:
 
 
 def release_at_end() -> tuple[float, ...]:
-    """Return the least number of files, and the least volume in GB, of the nightly release at the end."""
+    """Return the printed lower bounds of the number of files and the volume in GB at the end of the nightly release."""
     return _nightly("unique files at the end", "volume at the end")
 
 

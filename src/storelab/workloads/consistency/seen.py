@@ -230,7 +230,7 @@ class Ledger:
     ) -> None:
         """Add a try with a wrong answer.
 
-        lasted_ns: time until it was right; None if it was always wrong while it was watched.
+        lasted_ns: time until the answer was right; None if it was still wrong when the watch ended.
         """
         with self.lock:
             self.count(scenario, same, "tried")
