@@ -269,11 +269,9 @@ def plan_of(raw: Path) -> dict[str, Any]:
     if problem := records.damage(path):
         raise UserError(str(path), problem, hint)
     plan: dict[str, Any] = records.read_json(path)
-    try:
-        for point in plan["points"]:
-            point["key"], point["store"], point["workload"], point["axes"].keys(), point["rep"]
-    except (KeyError, TypeError, AttributeError):
-        raise UserError(str(path), "contains no points: the file is damaged", hint) from None
+    wrong = record_values.problem_of_plan(plan) if isinstance(plan, dict) else "is not a plan: the file is damaged"
+    if wrong:
+        raise UserError(str(path), wrong, hint)
     return renamed.of_plan(plan)
 
 
