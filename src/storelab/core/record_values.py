@@ -1,4 +1,4 @@
-"""Check that the values of a `run.json` and of a `plan.json` are possible.
+"""Check that the values of the JSON files of a campaign are possible.
 
 Checksums do not show impossible values if a record was edited and its checksums were made again.
 """
@@ -64,6 +64,14 @@ SHAPE: dict[str, Any] = {
     **dict.fromkeys(("observed", "durability", "fill", "fault", "cold"), dict),
 }
 
+# Shape of the parts of `failed.json` and `later.json` that the analysis uses.
+FAILURE_SHAPE: dict[str, Any] = {
+    "point!": {**dict.fromkeys(("store!", "workload!"), str), "axes!": dict, "rep!": COUNT},
+    "time_ns!": COUNT,
+    "reason!": str,
+    "detail": dict,
+    "earlier": SHAPE["earlier"],
+}
 # Shape of the parts of `plan.json` that the analysis uses.
 PLAN_SHAPE: dict[str, Any] = {
     "schema": COUNT,
@@ -81,6 +89,11 @@ PLAN_SHAPE: dict[str, Any] = {
     "stores": dict,
     "limits": dict,
 }
+
+
+def problem_of_failure(failure: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the values of a failed attempt, or None."""
+    return _misshaped("", failure, FAILURE_SHAPE)
 
 
 def problem_of_plan(plan: Mapping[str, Any]) -> str | None:

@@ -76,6 +76,44 @@ def test_clients_must_agree_with_point_and_files():
     assert record_values.problem(RUN | roles) is None
 
 
+POINT = {"key": "s/get/rep~001", "store": "s", "workload": "get", "axes": {}, "rep": 1, "order": 1}
+WORKLOADS = {"get": {"axes": [{"name": "engine", "column": "engine"}]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"points": [POINT, POINT]}, "contains the point s/get/rep~001 twice"),
+        ({"points": [POINT | {"key": "s/../../x"}]}, "`points.0.key` cannot be 's/../../x'"),
+        ({"points": [POINT | {"key": None}]}, "`points.0.key` cannot be None"),
+        ({"points": [POINT | {"rep": "1"}]}, "`points.0.rep` cannot be '1'"),
+        ({"points": [POINT | {"workload": "put"}]}, "`points.0.workload` cannot be 'put'"),
+        ({"points": None}, "`points` cannot be None"),
+        ({"workloads": {"get": {}}}, "`workloads.get.axes` cannot be None"),
+        ({"workloads": {"get": {"axes": [5]}}}, "`workloads.get.axes.0` cannot be 5"),
+        ({"campaign": []}, "`campaign` cannot be []"),
+    ],
+)
+def test_impossible_plan_is_named(change, words):
+    problem = record_values.problem_of_plan({"points": [POINT], "workloads": WORKLOADS} | change)
+    assert problem == words if words is None else words in problem
+
+
+def test_impossible_failure_is_named():
+    failure = {"point": POINT, "time_ns": 5, "reason": "x", "detail": {}}
+    assert record_values.problem_of_failure(failure) is None
+    for name, value in (
+        ("point", 1),
+        ("time_ns", "x"),
+        ("time_ns", None),
+        ("reason", None),
+        ("detail", []),
+        ("reason", 1),
+    ):
+        assert f"`{name}` cannot be {value!r}" in record_values.problem_of_failure(failure | {name: value})
+
+
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_json_without_a_number_is_damaged(word):
     text = json.dumps(RUN).replace("-0.01", word)

@@ -140,6 +140,19 @@ def test_edited_operations_stop_build(fresh, change, words):
         refused(fresh, words)
 
 
+def test_edited_failure_stops_build(tmp_path):
+    make(tmp_path, failed=("put",), sweeps={"up": {"workload": "put", "duration": "4 s"}}, repetitions=1)
+    path = next((tmp_path / "raw").rglob("failed.json"))
+    failure = {k: v for k, v in records.read_json(path).items() if k not in records.SUM_KEYS}
+    for change, words in (
+        ({"reason": None}, "`reason` cannot be None"),
+        ({"point": failure["point"] | {"rep": 9}}, "is the record of another point"),
+    ):
+        records.write_summed(path, failure | change)
+        integrity.write_sums(tmp_path / "raw")
+        refused(tmp_path, words)
+
+
 def test_missing_parquet_file_stops_build(fresh):
     next((fresh / "raw").rglob("ops.0.parquet")).unlink()
     refused(fresh, r"ops\.0\.parquet.*missing")
