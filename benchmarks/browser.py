@@ -1,7 +1,7 @@
-"""A headless Chromium that tests and benchmarks use to open pages of storelab.
+"""Control a headless Chromium, in which tests and benchmarks open pages of storelab.
 
-It opens a page, records the requests and console messages of the page, types, clicks and takes pictures. The network is
-off for pages that are files. It uses the DevTools protocol over a pipe, and therefore needs no port.
+It opens a page, records its requests and console messages, types, clicks and takes pictures. Pages in files are opened
+without a network. It uses the DevTools protocol over a pipe, and therefore needs no port.
 """
 
 import base64
@@ -42,7 +42,7 @@ def program() -> str | None:
 
 
 class Page:
-    """One tab.
+    """A tab of the browser.
 
     requests: addresses that the page requested, without the page itself; errors: its error messages and exceptions.
     """
@@ -121,7 +121,7 @@ class Page:
         return self.visit(f"{path.resolve().as_uri()}{fragment}", size, dark)
 
     def visit(self, url: str, size: tuple[int, int] = (1400, 900), dark: bool = False) -> float:
-        """Show any address, like `open`."""
+        """Show a page by its URL, like `open`."""
         self.call("Page.navigate", url="about:blank")
         self.until("location.href === 'about:blank'")
         self.requests, self.errors = [], []

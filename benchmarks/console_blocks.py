@@ -133,7 +133,8 @@ def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int |
     tools = folder / ".venv" / "bin"
     env = bare_environ() | LESS
     env["PATH"] = f"{tools}:{env['PATH']}"
-    with tempfile.TemporaryFile("w+") as output:  # with a pipe, we would wait for every process that keeps it open
+    # a file, because with a pipe this would wait for every process that has it open
+    with tempfile.TemporaryFile("w+") as output:
         begun = psutil.Popen(
             ["bash", "-c", script],
             cwd=folder,

@@ -25,7 +25,7 @@ PARTS = {
     "paper_s": ("write_latex", "typeset_paper"),
     "report_s": ("write_report",),
 }
-LEAST = ["CONFIG=repetitions=1", "CAMPAIGN=least", "measure"]  # arguments of make with --smoke
+LEAST = ["CONFIG=repetitions=1", "CAMPAIGN=least", "measure"]  # targets and settings of make with --smoke
 SWEEPS = {"up": {"workload": "put", "duration": "600 ms", "warm_up": "100 ms"}}
 Job = tuple[str, float, float]  # rule, begin and end in seconds
 

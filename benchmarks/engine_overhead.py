@@ -1,8 +1,8 @@
-"""Measure put_4kB, put_100MB, get_4kB and get_100MB: storelab's rate divided by that of s5cmd run by hand.
+"""Measure put_4kB, put_100MB, get_4kB and get_100MB: storelab's rate divided by that of s5cmd without storelab.
 
-By hand: `timeout -s INT T s5cmd … run FILE`; the rate is the number of operations that `--stat` counts as successful,
-divided by T. storelab: one client of a gang; the rate is the number of recorded operations divided by T. Both use the
-same server, body files and objects. They are interleaved, and their order changes with every repetition.
+Without storelab: `timeout -s INT T s5cmd … run FILE`; the rate is the number of operations that `--stat` counts as
+successful, divided by T. storelab: one client of a gang; the rate is the number of recorded operations divided by T.
+Both use the same server, body files and objects. They are interleaved, and their order changes with every repetition.
 """
 
 import itertools

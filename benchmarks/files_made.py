@@ -22,7 +22,7 @@ Truth = dict[str, Any]
 
 @dataclass
 class Case:
-    """A file with its tree and its truth: branch -> entries. refused: if not empty, a text of the expected refusal."""
+    """A file with its tree and its true content: branch -> entries. refused: part of the expected error, or ''."""
 
     path: Path
     tree: str | None
@@ -131,7 +131,7 @@ def renamed(path: Path, pairs: dict[bytes, bytes]) -> None:
 
 
 def doubled(path: Path) -> Truth:
-    """Write a file in which two names appear twice each: of two numbers, and of lists and texts."""
+    """Write a file in which two branch names occur twice: one for two numbers, one for lists and texts."""
     kinds = {"xa": "f8", "xb": "i4", "ya": "var * float32", "yb": "string"}
 
     def content(at, n):

@@ -1,4 +1,4 @@
-"""Test whether reading back a ledger catches a store that loses or changes objects, without accusing an honest store.
+"""Test that reading back a ledger finds the lost and changed objects of a store, and no faults of a correct store.
 
 The figures are counts, not times: a busy machine only makes the benchmark slower.
 """
@@ -24,7 +24,7 @@ AXES = {"engine": "loadgen", "object_size": "1 kB", "clients": 2, "workers": 8, 
 PUTS = {k: v for k, v in AXES.items() if k != "keys_per_worker"} | {"ledger": "kept"}
 LIES = ("drop", "flip", "stale", "resurrect", "all")
 EVERY = 1000
-TRIES = 20  # of a seed until a false answer remains: deleted objects that come back are soon overwritten
+TRIES = 20  # maximum tries until a false answer remains, because objects that come back are soon overwritten
 
 
 def _config(folder: Path, stores: dict[str, Any], used: str, name: str, sweep: dict[str, Any]) -> Config:
@@ -76,11 +76,11 @@ def lossy(n: int, seconds: float) -> dict[str, list[float]]:
                     with LossyProxy(url, lies, EVERY, seed=1000 * more + i) as proxy:
                         found = _reading(folder, proxy.url, f"lossy{i}-{more}", seconds * (1 + min(more, 4)), workload)
                         proxy.stop()
-                    if standing := sum(proxy.standing.values()):
+                    if remaining := sum(proxy.remaining.values()):
                         break
                     without += 1
-                caught += standing == sum(found.values()) > 0
-                say(f"lossy: {i + 1} of {n}: {lies}, {workload}: {proxy.standing} remain, found {found}")
+                caught += remaining == sum(found.values()) > 0
+                say(f"lossy: {i + 1} of {n}: {lies}, {workload}: {proxy.remaining} remain, found {found}")
                 with LossyProxy(url, "none", EVERY, seed=i) as proxy:
                     alarms += bool(_reading(folder, proxy.url, f"honest{i}", seconds, workload))
         finally:

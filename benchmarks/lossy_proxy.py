@@ -1,4 +1,4 @@
-"""A proxy in front of a store that breaks its promises (`loadgen/cmd/lossyproxy`), and its false answers."""
+"""Run a proxy that loses or changes objects (`loadgen/cmd/lossyproxy`) in front of a store, and read its faults."""
 
 import json
 import subprocess
@@ -12,14 +12,15 @@ from storelab.install import program
 class LossyProxy:
     """A lossy proxy: `with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`.
 
-    After `stop()`, `proxy.told` has all false answers by kind, and `proxy.standing` those that no later write repaired.
+    After `stop()`, `false_answers` has the numbers of false answers by kind, and `remaining` the numbers of those that
+    no later write repaired.
     """
 
     def __init__(self, url: str, lies: str, every: int = 1000, seed: int = 1):
         self.command = [str(program("lossyproxy", "loadgen", "lossy_proxy")), "-target", urlsplit(url).netloc]
         self.command += ["-lies", lies, "-every", str(every), "-seed", str(seed)]
-        self.told: dict[str, int] = {}
-        self.standing: dict[str, int] = {}
+        self.false_answers: dict[str, int] = {}
+        self.remaining: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self.process: subprocess.Popen[str] = subprocess.Popen(
@@ -36,7 +37,7 @@ class LossyProxy:
         if self.process.poll() is None:
             self.process.terminate()
             sums = self._read_line()
-            self.told, self.standing = sums["told"], sums["standing"]
+            self.false_answers, self.remaining = sums["all"], sums["unrepaired"]
             self.process.wait(timeout=10)
 
     def __exit__(self, *_: object) -> None:

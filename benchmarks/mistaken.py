@@ -1,6 +1,6 @@
-"""Mistaken inputs, wrong by construction: errors that users make in files and on the command line.
+"""Generate wrong input in files and on the command line, as users could write it by mistake.
 
-`inputs` draws them from the schema. `told` runs one in this process and returns the outcome. Each input breaks a
+`inputs` draws them from the schema. `run_mistake` runs one in this process and returns the outcome. Each input breaks a
 documented rule, and its generator knows which one. storelab must report it on one line, with exit code 2.
 """
 
@@ -55,15 +55,15 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Told:
-    """The outcome of a mistake: `told`, `silent` (exit code 0), `traceback`, `unclear` (not one line), `slow`."""
+class Outcome:
+    """The outcome of a mistake: `reported`, `silent` (exit code 0), `traceback`, `unclear` (not one line), `slow`."""
 
     outcome: str
     detail: str
 
 
 def laid_out(folder: Path) -> None:
-    """Write a correct configuration, in which one thing is then made wrong."""
+    """Write a correct configuration, which `Mistake.files` then changes."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "campaigns").mkdir(parents=True)
     (folder / "config.yaml").write_text(MAIN)
@@ -98,21 +98,21 @@ def run(folder: Path, mistake: Mistake) -> tuple[object, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def judged(code: object, out: str, err: str, seconds: float) -> Told:
+def judged(code: object, out: str, err: str, seconds: float) -> Outcome:
     """Return the outcome of a mistake. out, err: the printed text."""
     lines = [line for line in err.splitlines() if line.strip()]
     if isinstance(code, str) or "Traceback" in err + out:
-        return Told("traceback", str(code if isinstance(code, str) else err)[-400:])
+        return Outcome("traceback", str(code if isinstance(code, str) else err)[-400:])
     if code == 0:
-        return Told("silent", out[-200:])
+        return Outcome("silent", out[-200:])
     if seconds > MOST_S:
-        return Told("slow", f"{seconds:.1f} s")
+        return Outcome("slow", f"{seconds:.1f} s")
     line = lines[-1] if lines else ""
     plain = len(lines) == 1 and line.startswith("storelab: ") and line.count(": ") >= 2 and len(line) < 1000
-    return Told("told" if code == 2 and plain else "unclear", err[-400:])
+    return Outcome("reported" if code == 2 and plain else "unclear", err[-400:])
 
 
-def told(folder: Path, mistake: Mistake) -> Told:
+def run_mistake(folder: Path, mistake: Mistake) -> Outcome:
     """Write the configuration, make it wrong, run the command, and return the outcome."""
     laid_out(folder)
     for name, data in mistake.files.items():
@@ -122,13 +122,13 @@ def told(folder: Path, mistake: Mistake) -> Told:
     return judged(code, out, err, time.process_time() - begun)
 
 
-def counts(folder: Path, number: int, seed: int) -> tuple[Counter[str], list[tuple[Mistake, Told]]]:
+def counts(folder: Path, number: int, seed: int) -> tuple[Counter[str], list[tuple[Mistake, Outcome]]]:
     """Return how many of `number` mistaken inputs had each outcome, and those that were not reported properly."""
     found, bad = Counter[str](), []
     for mistake in inputs(number, seed):
-        answer = told(folder, mistake)
+        answer = run_mistake(folder, mistake)
         found[answer.outcome] += 1
-        if answer.outcome != "told":
+        if answer.outcome != "reported":
             bad.append((mistake, answer))
     return found, bad
 

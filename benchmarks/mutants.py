@@ -1,9 +1,9 @@
-"""Plant faults and count those that a unit test sees: a seeded sample of small changes in most of the package.
+"""Plant faults (small random changes of the code) and count those that a unit test detects.
 
 `mutants_killed` is the share of faults for which a unit test fails, without those that change nothing. A fault in a
 line that no test runs counts as survived. `.storelab/mutants/survivors.txt` lists the survivors with place, before and
 after (with `--save` also `results/mutants.survivors.txt`). `.storelab/mutants/kills.jsonl` has one line for each fault,
-with every test that sees it (with `--quick` only the first); `mutation/kills.py` reads it. mutation/equivalent.txt
+with every test that detects it (with `--quick` only the first); `mutation/kills.py` reads it. mutation/equivalent.txt
 lists the faults that change nothing, with the reason. `false_alarms`: how many of the same tries failed without a
 fault.
 """
@@ -30,7 +30,7 @@ WORKERS = 2
 WORST = 10  # number of modules that the output names
 MAX_TESTS, MAX_CPU_S = 40, 8.0  # for one fault
 AFTER_KILL_CPU_S = 2.0  # the first tests, up to this sum, run even after one has detected the fault
-CONTROLS = 0.02  # tries without a fault, for each try with one
+CONTROLS = 0.02  # number of tries without a fault for each try with a fault
 SERVER = Path(__file__).parent / "mutation" / "server.py"
 EQUIVALENT = Path(__file__).parent / "mutation" / "equivalent.txt"
 ROOMS = {  # paths below src/storelab, or below src for readplan; a module belongs to the last room that names it
@@ -68,7 +68,7 @@ NEED_SERVERS = (  # most of their lines run only with a server: not in the room 
     *("stores/versitygw.py", "stores/xrootd/store.py"),
 )
 # Tests that compare with earlier output, look at pictures and pages, or test the benchmarks and the tests.
-NOT_ASKED = (  # paths below tests/unit
+EXCLUDED_TESTS = (  # paths below tests/unit
     *("analysis/test_snapshots", "analysis/figures/test_figures", "analysis/figures/test_pictures"),
     *("analysis/latex/test_latex", "cli/test_dag", "repository/test_architecture", "repository/test_docs"),
     *("repository/test_environments", "benchmarks/test_mutants", "benchmarks/test_common", "support/*"),
@@ -216,7 +216,7 @@ def known_tests(server: Server, files: list[str]) -> traced.Tests:
 def asked_files() -> list[str]:
     files = sorted(traced.UNIT.rglob("test_*.py"))
     names = {str(p.relative_to(ROOT)): str(p.relative_to(traced.UNIT).with_suffix("")) for p in files}
-    return [file for file, name in names.items() if not any(fnmatch(name, n) for n in NOT_ASKED)]
+    return [file for file, name in names.items() if not any(fnmatch(name, n) for n in EXCLUDED_TESTS)]
 
 
 def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str]:

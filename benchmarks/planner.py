@@ -39,7 +39,7 @@ def spread(random_: random.Random, low: float, high: float) -> float:
 
 
 def some_link(random_: random.Random) -> Link:
-    """Draw a link between a local disk and another continent; half have a server's curve, half of these an odd one."""
+    """Draw a link, from a local disk to another continent. Half have a curve of a server, a quarter an unusual one."""
     stream = spread(random_, 1e6, 3e9)
     bandwidth, parallel = stream * spread(random_, 1, 64), random_.choice([1, 4, 16, 64])
     curve, took = [], 0.0

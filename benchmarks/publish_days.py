@@ -1,4 +1,4 @@
-"""Days that are published to a store: one of a hundredth of the real size, and 110 of a thousandth, replicated.
+"""Publish days to a store: one with 1/100 of the real size, and 110 with 1/1000, which are also replicated.
 
 A part of `publish.py`; only `publish.py` may import it.
 """

@@ -1,4 +1,4 @@
-"""Preparation of a release before it reaches a store: making its days, and the database of 18 million known objects.
+"""Prepare a release without a store: make its days, and search new objects in a database of 18 million objects.
 
 A part of `publish.py`; only `publish.py` may import it.
 """

@@ -1,4 +1,4 @@
-"""The time axis: compare the recorded time of a fault with the time of its effect.
+"""Compare the recorded time of a fault with the time of its effect.
 
 A part of `roles.py`; only `roles.py` may import it. The commands of a fault cut and open a proxy (`gate.py`), which
 logs the true times.

@@ -71,7 +71,7 @@ def mix_error(ops: Sequence[str]) -> float:
 
 
 def kolmogorov_smirnov(gaps: Any, mean: float) -> float:
-    """Return the probability that as many exponential gaps of this mean are at least as far from their distribution.
+    """Return the p-value of a Kolmogorov-Smirnov test that the gaps are exponential with this mean.
 
     With D the largest distance of the distributions: Q(x) = 2 sum (-1)^(k-1) exp(-2 k² x²), x = D (sqrt n + 0.12 + 0.11
     / sqrt n) (M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115; W. H. Press et al., Numerical Recipes in C, 2nd ed.,

@@ -31,7 +31,7 @@ def opened(job: dict[str, Any]) -> Any:
 
 
 def known(job: dict[str, Any], store: Any) -> dict[str, Any]:
-    """Return the facts that identify the version of a file; the store is asked for them at each opening."""
+    """Return the values that identify the version of a file. Each opening requests them from the store."""
     import obstore
 
     facts = obstore.head(store, job["key"])

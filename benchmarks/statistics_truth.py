@@ -1,8 +1,8 @@
 """Test the statistics on synthetic runs with known medians, ratios, curves and windows.
 
-Each figure is a fraction of draws. Its low and high are those over the cases (distributions, numbers of runs, laws), so
-that a mean cannot hide a bad case. The benchmark needs no store and takes about 15 minutes. Knees, families, days,
-changes and wholes are drawn 400 times, loops 1000 times, all others 2000 times; `--quick` draws less often.
+Each figure is a fraction of draws. Its low and high are the extremes over the cases (distributions, numbers of runs,
+laws), because a mean can hide a bad case. The benchmark needs no store and takes about 15 minutes. Knees, families,
+days, changes and wholes are drawn 400 times, loops 1000 times, all others 2000 times; `--quick` draws less often.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ from storelab.analysis.statistics import ratios as comparing
 DRAWS = 2000
 SPREAD = 0.03  # relative scatter from run to run
 POINTS, CHANGED = 50, 10  # points of a campaign, and how many of them are different at the other store
-RUNS = (6, 8, 10)  # the fewest with an interval of the median; the fewest that detect 5 %; more
+RUNS = (6, 8, 10)  # minimum for an interval of the median; minimum to detect 5 %; more
 POWER_RUNS = 8  # as stated in docs/statistics.md
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -167,15 +167,15 @@ def between_days(rng: np.random.Generator, draws: int, days: int, day: float, fa
     `days` campaigns are used to estimate the effect of a day, which shifts all runs of a campaign by a scatter of
     `day`.
     """
-    told = []
+    decided = []
     for _ in range(draws):
         shifts, n = rng.normal(0, day, days + 2), 6
         logs = shifts + rng.normal(0, SPREAD / np.sqrt(n * POINTS), days + 2)
         runs = np.exp(shifts[:2, None, None] + rng.normal(0, SPREAD, (2, POINTS, n)))
         a, b = ([dict(enumerate(point)) for point in side] for side in (runs[0], factor * runs[1]))
         found = comparing.with_days(comparing.overall_ratio(a, b), *comparing.day_variance(logs[None, 2:]))
-        told.append(found.verdict != comparing.UNDECIDED)
-    return share(told)
+        decided.append(found.verdict != comparing.UNDECIDED)
+    return share(decided)
 
 
 def noise(rng: np.random.Generator, draws: int, slices: int, scatter: float, phi: float) -> np.ndarray:
@@ -236,9 +236,9 @@ def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], st
     for i, place in enumerate(at):
         truth[place:] += step if i % 2 else -step
     found = [history.find_changes(truth + rng.normal(size=n)) for _ in range(draws)]
-    told = [f for f in found if f.p < 0.05]
-    right = [len(f.places) == len(at) and all(abs(a - b) <= 1 for a, b in zip(f.places, at, strict=True)) for f in told]
-    return len(told) / draws, share(right) if right else 0.0
+    real = [f for f in found if f.p < 0.05]
+    right = [len(f.places) == len(at) and all(abs(a - b) <= 1 for a, b in zip(f.places, at, strict=True)) for f in real]
+    return len(real) / draws, share(right) if right else 0.0
 
 
 def newest_detected(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift: float = 0.0) -> float:
@@ -246,14 +246,14 @@ def newest_detected(rng: np.random.Generator, draws: int, draw: Draw, n: int, sh
 
     The history has no other change, but changes are searched for as usual.
     """
-    told = []
+    decided = []
     for _ in range(draws):
         values = draw(rng, n)
         values[-1] -= shift
         found = history.find_changes(values)
         steps = history.significant_steps(values, found.places, found.p)
-        told.append(history.judge_newest(values, [s.at for s in steps]).p < 0.05)
-    return share(told)
+        decided.append(history.judge_newest(values, [s.at for s in steps]).p < 0.05)
+    return share(decided)
 
 
 TIMES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {  # of an operation, with mean 1
@@ -380,7 +380,7 @@ def main() -> None:
     say("knees and peaks: done")
     values["family_wise_quiet"] = [share(not any(c) for c in family(rng, few, n)) for n in (6, 8)]
     slower = [family(rng, few, n, 0.9) for n in (6, 8)]
-    values["family_power_10pct"] = [share(hit for c in told for hit in c[:CHANGED]) for told in slower]
+    values["family_power_10pct"] = [share(hit for c in campaigns for hit in c[:CHANGED]) for campaigns in slower]
     say(f"campaigns of {POINTS} points: done")
     cases = list(product((3, 6), (0.01, 0.02)))
     values["day_effect_false"] = [between_days(rng, few, days, day, 1.0) for days, day in cases]

@@ -71,7 +71,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, Any], Change]] = {
     "plain": ((), {}, nothing),
     "versioned": ((), {"versioning": "Enabled"}, nothing),
     "suspended": ((), {"versioning": "Suspended"}, nothing),
-    "versioning not told": (("versioning not told",), {"versioning": "Enabled"}, nothing),
+    "versioning not reported": (("versioning not reported",), {"versioning": "Enabled"}, nothing),
     "lock, compliance": ((), {"versioning": "Enabled", "lock": ("COMPLIANCE", 1)}, nothing),
     "lock, governance": ((), {"versioning": "Enabled", "lock": ("GOVERNANCE", 1)}, nothing),
     "retention per object": ((), {"versioning": "Enabled", "lock": ()}, partial(protected, hold=False)),
@@ -92,7 +92,8 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, Any], Change]] = {
 def unsaid(done: subprocess.CompletedProcess[str], left: int) -> int:
     """Return how many of the remaining entries the command did not report.
 
-    If it cannot complete a listing, it must end with an error; if it may not list uploads, it must give the reason.
+    If it cannot complete a listing, it must end with an error. If it is not allowed to list uploads, it must print the
+    reason.
     """
     text = done.stdout + done.stderr
     lines = [line for line in done.stdout.splitlines() if "removed" in line]

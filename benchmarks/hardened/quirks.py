@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 
 def figures(args: argparse.Namespace) -> dict[str, float]:
-    """Return counts: verdicts (engine, workload and quirk), and verdicts that no reason explains."""
+    """Return the number of verdicts (engine, workload and quirk), and of verdicts without a reason."""
     import quirky_s3
 
     names = [*quirky_s3.QUIRKS]

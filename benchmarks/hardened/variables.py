@@ -1,4 +1,4 @@
-"""Set a user's variables and files that S3 clients read, each separately and all at once: no request may change."""
+"""Check that no request changes if a user sets variables and files that S3 clients read, separately or all at once."""
 
 import argparse
 import sys
@@ -14,7 +14,8 @@ from storelab.stores.protocols.endpoint import Endpoint
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 CLIENTS = ("boto", "obstore", "fsspec", "uproot", "s5cmd", "presigned")
-COORDINATOR = ("boto", "fsspec", "s5cmd")  # also run in the user's own environment: staging, checks, clean-up
+# clients of staging, checks and clean-up, which also run in the environment of the user
+COORDINATOR = ("boto", "fsspec", "s5cmd")
 PROGRAMS = {"loadgen": "storelab.engines.loadgen:binary", "davix": "storelab.engines.davix_program:binary"}
 
 
@@ -38,8 +39,8 @@ def figures(args: argparse.Namespace) -> dict[str, float]:
             out: dict[str, object] = defaultdict(list)
             for one in every_client.requests(server):
                 out[one[1].rpartition("/")[2]].append(one)
-            out["elsewhere"] = len(elsewhere.asked)
-            elsewhere.asked.clear()
+            out["elsewhere"] = len(elsewhere.received)
+            elsewhere.received.clear()
             return out | failed
 
         expected, own = sent(plain, *clients), sent(plain, *COORDINATOR)

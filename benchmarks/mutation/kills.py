@@ -1,8 +1,8 @@
-"""Read what `mutants.py` keeps in `.storelab/mutants/kills.jsonl`: which tests see which planted fault.
+"""Read what `mutants.py` keeps in `.storelab/mutants/kills.jsonl`: which tests detect which planted fault.
 
-python benchmarks/mutation/kills.py only KILLS            tests that are the only ones to see a fault, and the fault
-python benchmarks/mutation/kills.py rooms KILLS           faults and the share of killed ones by room
-python benchmarks/mutation/kills.py compare BEFORE AFTER  killed before, survives now, with old killers
+python benchmarks/mutation/kills.py only KILLS            faults that only one test detects, and this test python
+benchmarks/mutation/kills.py rooms KILLS           faults and the share of killed ones by room python
+benchmarks/mutation/kills.py compare BEFORE AFTER  killed before, survives now, with old killers
 """
 
 import json
@@ -26,7 +26,7 @@ def described(result: dict[str, Any]) -> str:
 
 
 def only(kills: Kills) -> dict[str, list[str]]:
-    """Return each test function that is the only one to see some fault, with these faults."""
+    """Return test function -> faults that only this function detects."""
     out = defaultdict(list)
     for result in kills.values():
         functions = {killer.partition("[")[0] for killer in result["killers"]}

@@ -57,9 +57,9 @@ SKIPPED = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Pass)
 
 @dataclass(frozen=True)
 class Fault:
-    """One change, the `number`th of its module.
+    """A change with a number in its module.
 
-    lines: those of its statement, or of the head of a compound statement; function: the enclosing function as
+    lines: of the changed statement, or of the head of a compound statement; function: the enclosing function as
     `Class.name()`, empty at the level of the module.
     """
 
@@ -72,7 +72,7 @@ class Fault:
 
     @property
     def on_import(self) -> bool:
-        """Whether the line runs when the module is imported."""
+        """Return True if the line runs when the module is imported."""
         return "()" not in self.function
 
 
@@ -129,7 +129,7 @@ def _lines(statement: ast.stmt) -> tuple[int, int]:
 def _sites(tree: ast.Module) -> list[_Site]:
     subscripts = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and _is_key(n.slice)]
     keys = sorted({n.slice.value for n in subscripts})
-    for node in subscripts:  # replaced by another column of the same module, so that the column exists
+    for node in subscripts:  # replaced by another column that the module uses, so that the column exists
         node.other_key = keys[keys.index(node.slice.value) - 1] if len(keys) > 1 else f"{node.slice.value}_"
     return list(_in_body(tree, "body", ""))
 
@@ -220,7 +220,7 @@ def _in_expression(node: ast.AST | None, statement: ast.stmt, function: str) -> 
 
 
 def _silent(node: ast.AST, child: ast.AST) -> bool:
-    """Return whether no number depends on the child: some keywords, and text in an f-string that is not SQL."""
+    """Return True if no number depends on the child, for example text in an f-string that is not SQL."""
     if isinstance(child, ast.keyword):
         return child.arg in SILENT
     return isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant) and not SQL.search(child.value)

@@ -124,8 +124,8 @@ func (l *lab) run(seconds float64) ([]row, Summary) {
 func (l *lab) done(r *Run, j *job.Job, seconds float64) ([]row, Summary) {
 	j.StartNs = time.Now().UnixNano()
 	j.DeadlineNs = j.StartNs + int64(seconds*1e9)
-	var told Sums
-	out := r.Do(func(s Sums) { told = s })
+	var last Sums
+	out := r.Do(func(s Sums) { last = s })
 	took := float64(time.Now().UnixNano()-j.DeadlineNs) / 1e9
 	if took > j.DrainS+j.TimeoutS+1 {
 		l.Errorf("ended %.1f s after the deadline", took)
@@ -155,8 +155,8 @@ func (l *lab) done(r *Run, j *job.Job, seconds float64) ([]row, Summary) {
 			}
 		}
 	}
-	if told.Operations != sums.Operations || told.Bytes != sums.Bytes || told.Errors != sums.Errors {
-		l.Errorf("the last progress %+v, and the records %+v", told, sums)
+	if last.Operations != sums.Operations || last.Bytes != sums.Bytes || last.Errors != sums.Errors {
+		l.Errorf("the last progress %+v, and the records %+v", last, sums)
 	}
 	for _, r := range rows {
 		if r.StartNs < j.StartNs || r.EndNs < r.StartNs || (r.FirstNs != 0 && (r.FirstNs < r.StartNs || r.FirstNs > r.EndNs)) {

@@ -121,13 +121,13 @@ func (s *server) answer(w http.ResponseWriter, q *http.Request) {
 	values := q.URL.Query()
 	switch {
 	case q.Method == "POST" && values.Has("delete"):
-		var told struct{ Object []struct{ Key string } }
-		if xml.Unmarshal(body, &told) != nil || q.Header.Get("Content-MD5") == "" {
+		var request struct{ Object []struct{ Key string } }
+		if xml.Unmarshal(body, &request) != nil || q.Header.Get("Content-MD5") == "" {
 			w.WriteHeader(400)
 			return
 		}
 		io.WriteString(w, "<DeleteResult>")
-		for _, o := range told.Object {
+		for _, o := range request.Object {
 			if strings.HasPrefix(o.Key, "kept") {
 				fmt.Fprintf(w, "<Error><Key>%s</Key><Code>AccessDenied</Code></Error>", o.Key)
 			}

@@ -104,8 +104,8 @@ func TestAnHonestProxyChangesNothing(t *testing.T) {
 	if wrong := rounds(t, url, 40, 600); len(wrong) > 0 {
 		t.Error(wrong)
 	}
-	if told, standing := p.Sums(); len(told)+len(standing) > 0 {
-		t.Error(told, standing)
+	if all, unrepaired := p.Sums(); len(all)+len(unrepaired) > 0 {
+		t.Error(all, unrepaired)
 	}
 	if len(m.hosts) != 1 || !m.hosts[strings.TrimPrefix(url, "http://")] {
 		t.Errorf("Host as the client signed it: %v", m.hosts)
@@ -118,15 +118,15 @@ func TestTheProxyKnowsWhichLiesStand(t *testing.T) {
 		p := &Proxy{Lies: lies, Every: 20, Seed: 3}
 		url, _ := behind(t, p)
 		wrong := rounds(t, url, 200, 600)
-		told, standing := p.Sums()
+		all, unrepaired := p.Sums()
 		sum := func(m map[string]int) (n int) {
 			for _, v := range m {
 				n += v
 			}
 			return n
 		}
-		if sum(wrong) == 0 || sum(wrong) != sum(standing) || sum(told) < sum(standing) || sum(told) < 5 {
-			t.Errorf("%s: %v read, %v remain of %v false answers", kind, wrong, standing, told)
+		if sum(wrong) == 0 || sum(wrong) != sum(unrepaired) || sum(all) < sum(unrepaired) || sum(all) < 5 {
+			t.Errorf("%s: %v read, %v remain of %v false answers", kind, wrong, unrepaired, all)
 		}
 		can := map[string][]string{Drop: {"lost", "other", "back"}, Flip: {"other"}, Stale: {"other"}, Resurrect: {"back"}}[kind]
 		for name := range wrong {
@@ -144,8 +144,8 @@ func TestTheRateOfLies(t *testing.T) {
 		ask(t, "PUT", fmt.Sprintf("%s/b/put/%d", url, i), []byte("x"))
 		ask(t, "PUT", fmt.Sprintf("%s/b/data/%d", url, i%10), []byte("x"))
 	}
-	if told, _ := p.Sums(); told[Flip] < 140 || told[Flip] > 260 {
-		t.Errorf("%v of 2000 at 1 in 10", told)
+	if all, _ := p.Sums(); all[Flip] < 140 || all[Flip] > 260 {
+		t.Errorf("%v of 2000 at 1 in 10", all)
 	}
 	for i := range 10 {
 		if _, got := ask(t, "GET", fmt.Sprintf("%s/b/data/%d", url, i), nil); string(got) != "x" {

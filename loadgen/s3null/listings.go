@@ -26,14 +26,14 @@ type folder struct {
 
 // folderOf returns the folder of a prefix. It has no keys if the prefix does not describe a folder.
 func folderOf(prefix string) folder {
-	told := keysNamed.FindStringSubmatch(prefix)
-	if told == nil || units[told[2]] == 0 {
+	match := keysNamed.FindStringSubmatch(prefix)
+	if match == nil || units[match[2]] == 0 {
 		return folder{}
 	}
-	size, _ := strconv.ParseInt(told[1], 10, 64)
-	f := folder{size: strconv.FormatInt(size*units[told[2]], 10)}
-	f.keys, _ = strconv.Atoi(told[3])
-	f.depth, _ = strconv.Atoi(told[4])
+	size, _ := strconv.ParseInt(match[1], 10, 64)
+	f := folder{size: strconv.FormatInt(size*units[match[2]], 10)}
+	f.keys, _ = strconv.Atoi(match[3])
+	f.depth, _ = strconv.Atoi(match[4])
 	f.digits = len(strconv.Itoa(max(0, f.keys-1)))
 	if f.keys == 0 || f.depth >= f.digits {
 		return folder{}

@@ -54,7 +54,7 @@ def test_a_campaign_is_packed_with_all_that_is_made_of_it(packed):
     assert {archive.SUMS, members.METADATA, members.CITATION, members.ZENODO, "README.md"} <= names
 
 
-def test_a_second_pack_makes_nothing_anew_and_is_the_same(packed):
+def test_second_pack_reuses_all_and_is_identical(packed):
     folder, _, _ = packed
     first = (folder / PACK).read_bytes()
     code, _, err = in_process(folder, "pack", f"results/{NAME}")

@@ -34,7 +34,7 @@ def test_it_is_measured_before_the_campaign_and_after_it(measured):
     assert all(c["ok"] for r in runs for c in r["checks"])
 
 
-def test_points_bear_their_ceiling(measured):
+def test_points_have_their_ceiling(measured):
     tables = measured / "results/bench/tables"
     ceilings = pd.read_csv(tables / "calibration.csv").set_index("target")
     assert sorted(ceilings.index) == ["memory", "network", "tmpfs"]
@@ -48,7 +48,7 @@ def test_points_bear_their_ceiling(measured):
     assert set(pd.read_csv(tables / "throughput.csv")["store"]) == {"seaweedfs"}
 
 
-def test_nothing_is_left(measured):
+def test_nothing_remains(measured):
     assert "nullserver (nullserver): down" in storelab(measured, "status").stdout
     assert "removed" in storelab(measured, "clean", "--yes", "bench").stdout
     storelab(measured, "down", "--all")

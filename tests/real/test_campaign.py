@@ -73,7 +73,7 @@ def lab(measured, tmp_path):
     return tmp_path
 
 
-def test_it_measured_everything_and_stopped_the_store(measured):
+def test_campaign_measured_everything_and_stopped_the_store(measured):
     assert len(heads(measured)) == 3
     assert "down" in in_process(measured, "status")[1]
     for head in (measured / "results/bench/raw").rglob("run.json"):
@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_no_client(shared_lab, begun):
     assert not (shared_lab / "results/bench/raw" / key / "run.json").exists()
 
 
-def test_a_lost_record_is_measured_again_and_nothing_else(lab):
+def test_only_lost_record_is_measured_again(lab):
     before = heads(lab)
     key = sorted(before)[0]
     shutil.rmtree(lab / "results/bench/raw" / key)

@@ -102,7 +102,7 @@ def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
     measured_after_all(testbed, lab)
 
 
-def test_an_agent_whose_coordinator_is_silent_ends(testbed, lab):
+def test_agent_ends_without_its_coordinator(testbed, lab):
     """The relay is stopped, as when its host hangs: agents get no message, and the batch system notices nothing."""
     configure(lab, launcher=SRUN | {"heartbeat_timeout": "3 s"})
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
@@ -117,7 +117,7 @@ def test_an_agent_whose_coordinator_is_silent_ends(testbed, lab):
         process.communicate(timeout=60)
 
 
-def test_a_controller_that_is_down_for_a_while(testbed, lab):
+def test_controller_can_be_down_for_a_while(testbed, lab):
     """In the middle of a point: the steps do without it."""
     configure(lab, sweeps={"long": {**LONG["long"], "duration": "8 s"}})
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
@@ -130,7 +130,7 @@ def test_a_controller_that_is_down_for_a_while(testbed, lab):
     assert set(runs(lab)) == {LONG_KEY} and gone(lab), err
 
 
-def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, lab):
+def test_wait_for_unavailable_option_is_limited(testbed, lab):
     configure(lab, launcher=SRUN | {"options": ["--constraint=fast"]}, gang_timeout="5 s")
     begun = time.monotonic()
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
@@ -140,7 +140,7 @@ def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, 
     assert slurm(testbed, "squeue", "-h", "-s") == ""
 
 
-def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, tmp_path):
+def test_unshared_folder_and_other_versions_are_reported(testbed, lab, tmp_path):
     """Node 1 has an empty folder at this path (a separate mount), node 2 has another storelab."""
     if os.geteuid() != 0:
         pytest.skip("privilege: a separate mount needs root")
@@ -176,7 +176,7 @@ class Watch(threading.Thread):
 
     def __init__(self, folder: Path, secrets: list[str]):
         super().__init__(daemon=True)
-        self.folder, self.secrets, self.tokens, self.modes, self.told = folder, secrets, set(), set(), []
+        self.folder, self.secrets, self.tokens, self.modes, self.leaked = folder, secrets, set(), set(), []
         self.over = threading.Event()
 
     def run(self) -> None:
@@ -188,7 +188,7 @@ class Watch(threading.Thread):
                 except FileNotFoundError:
                     continue
             lines = command_lines().values()
-            self.told += [line for line in lines if any(s.encode() in line for s in self.secrets)]
+            self.leaked += [line for line in lines if any(s.encode() in line for s in self.secrets)]
 
 
 def test_renewed_token_is_used_and_kept_secret(testbed, lab, tmp_path):
@@ -210,13 +210,13 @@ def test_renewed_token_is_used_and_kept_secret(testbed, lab, tmp_path):
     watch.over.set()
     watch.join()
     assert done.returncode == 1 and f"the token in {file} ended" in done.stderr and "renew it" in done.stderr
-    assert watch.tokens - {""} == {first, second} and watch.modes == {0o600} and not watch.told
+    assert watch.tokens - {""} == {first, second} and watch.modes == {0o600} and not watch.leaked
     written = [p for place in (lab / "results", testbed) for p in place.rglob("*") if p.is_file()]
     assert len(written) > 20 and not [p for p in written if any(s.encode() in read(p) for s in (first, second))]
     assert not scratch(lab) and not secrets_left(lab)
 
 
-def test_a_testbed_goes_down_with_all_that_runs_in_it(tmp_path_factory):
+def test_testbed_stops_with_all_its_processes(tmp_path_factory):
     """A running and a waiting job, one that does not hear SIGTERM, and a command; then without a controller."""
     folder = tmp_path_factory.mktemp("down")
     deaf = tmp_path_factory.mktemp("deaf") / "deaf.sh"

@@ -89,7 +89,7 @@ def test_operations_after_early_end_are_not_due(lab, external, keys, engine):
 
 @needs_a_disk
 @pytest.mark.parametrize("kind", ["versitygw", "nginx", "minio", "ceph", "directory"])
-def test_stores_are_as_cold_as_asked(lab, port_block, tmp_path, kind):
+def test_stores_are_as_cold_as_requested(lab, port_block, tmp_path, kind):
     """Whole objects and ranges; Ceph with bluestore on a file."""
     more = {"ceph": {"backing": "disk", "osd_size": "2 GB", "servers": 1, "redundancy": "none"}}.get(kind, {})
     settings = {"kind": kind, "port": port_block} | more

@@ -110,13 +110,13 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
 
 
 @by_the_clock
-def test_each_lie_is_caught_in_its_scenario_only(run, seaweedfs, behind):
+def test_each_false_answer_is_found_only_in_its_scenario(run, seaweedfs, behind):
     lies = {*OBJECT_LIES.values(), *(lie for lies in BUCKET_LIES.values() for lie in lies)}
     lies |= {"listing_complete", "listed_bucket_exists"}
     with LyingProxy(targets(seaweedfs), lies) as proxy:
         axes = {**AXES, "workers": 2}
         _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="4 s", axes=axes)
-        result = proxy.told
+        result = proxy.false_answers
     assert result.keys() == lies, lies - result.keys()
     caught = by_scenario(counts, "anomalies")
     # The last answers came after the deadline.

@@ -162,7 +162,7 @@ def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
     assert not [line for line in seen if any(s.encode() in line for s in secrets)]
 
 
-def test_certificate_opens_a_door(nginx, lab, tmp_path, monkeypatch):
+def test_certificate_is_used_for_external_store(nginx, lab, tmp_path, monkeypatch):
     authority, other = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "clients.pem")
     url, ca_file = nginx(f'ssl_verify_client on;\nssl_client_certificate "{tmp_path}/clients.pem";\n', tls=True)

@@ -69,7 +69,7 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
         assert not path.is_file() or secret not in path.read_bytes(), path
 
 
-def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeypatch):
+def test_garbage_is_collected_during_uploads_and_publication(campaign, monkeypatch):
     """Two collections, one of them by requests for several objects."""
     monkeypatch.setattr(proof, "LATER_S", 0.5)
     days = {"keep": 1}  # of 5, the default
@@ -127,13 +127,13 @@ def test_point_without_enough_time_fails(campaign):
 
 
 @pytest.mark.parametrize(
-    ("axes", "told"),
+    ("axes", "reason"),
     [
         ({"stratum0": "stratum-9"}, "the store 'stratum-9' is not defined"),
         ({"stratum0": "stratum-1"}, "both strata are on stratum-1"),
     ],
 )
-def test_impossible_second_store_is_refused(campaign, axes, told):
+def test_impossible_second_store_is_refused(campaign, axes, reason):
     config, points = campaign(both={"workload": "replicate", "axes": axes})
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reason):
         check.everything(config, points, WORKLOADS, all_stores(config))

@@ -83,13 +83,13 @@ def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, ki
     ("engine", "lies"),  # each kind once, and all together with both engines
     [*(pytest.param(*case, marks=HEAVY) for case in LIES), ("loadgen", "all")],
 )
-def test_standing_lies_are_found(lab, external, keys, engine, lies):
+def test_unrepaired_faults_are_found(lab, external, keys, engine, lies):
     with LossyProxy(external["endpoint"], lies, every=12, seed=5) as proxy:
         ((_, record, _),) = lab(external | {"endpoint": proxy.url}, rewrite=only(REWRITES, engine=engine))
         proxy.stop()
     (reading,) = record["durability"]["readings"]
     found = faults(reading)
-    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "all of these faults, and no other"
+    assert sum(found.values()) == sum(proxy.remaining.values()) > 0, "all of these faults, and no other"
     possible = {
         "flip": {"corrupted"},
         "stale": {"stale"},
@@ -112,9 +112,9 @@ def test_dropped_puts_are_lost(lab, external, keys, engine):
         ((_, record, _),) = lab(external | {"endpoint": proxy.url}, put={"workload": "put", "axes": axes})
         proxy.stop()
     (reading,) = record["durability"]["readings"]
-    lies = {"lost": proxy.standing.get("drop"), "corrupted": proxy.standing.get("flip")}
+    lies = {"lost": proxy.remaining.get("drop"), "corrupted": proxy.remaining.get("flip")}
     assert faults(reading) == {fault: n for fault, n in lies.items() if n}
-    assert lies["lost"] and proxy.told == proxy.standing
+    assert lies["lost"] and proxy.false_answers == proxy.remaining
 
 
 @HEAVY

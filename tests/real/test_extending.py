@@ -78,7 +78,7 @@ def storelab(folder: Path, environ: dict[str, str], *words: str) -> str:
     return done.stdout
 
 
-def test_a_new_thing_touches_what_the_page_says(house):
+def test_extension_changes_only_the_documented_files(house):
     """A store is a file and its line, an engine a file and its entry, an axis its declaration."""
     _, _, touched = house
     stores = [t for t in touched if t.startswith("src/storelab/stores")]
@@ -88,7 +88,7 @@ def test_a_new_thing_touches_what_the_page_says(house):
     assert touched.count("src/storelab/workloads/__init__.py") == 2
 
 
-def test_all_of_it_was_measured(house):
+def test_everything_was_measured(house):
     folder, _, _ = house
     points = pd.read_csv(folder / "results/toy/tables/points.csv")
     assert (points["state"] == "ok").all() and set(points["store"]) == {"ram"} and len(points) == 5
@@ -100,7 +100,7 @@ def test_all_of_it_was_measured(house):
     assert "pauses of 5 ms" in shown, "an axis has its own label"
 
 
-def test_the_table_its_figure_and_its_section_are_there(house):
+def test_table_figure_and_section_exist(house):
     """Three files of one stem and the template; two lines name them."""
     folder, environ, touched = house
     assert [t for t in touched if "slowest" in t] == [

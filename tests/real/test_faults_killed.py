@@ -53,7 +53,7 @@ def whole(store) -> bool:
 
 
 @pytest.mark.parametrize("how", ["measure", "up", "down"])
-def test_next_run_takes_back_what_a_killed_one_left(lab, how):
+def test_next_run_undoes_act_of_killed_run(lab, how):
     folder, store = lab
     process, key = in_the_middle(folder, store)
     process.kill()

@@ -95,7 +95,7 @@ def test_cut_link(lab):
 
 
 @pytest.mark.parametrize("how", ["measure", "up", "down"])
-def test_next_run_heals_what_a_killed_one_left(lab, how):
+def test_next_run_repairs_after_killed_run(lab, how):
     folder, store = lab
     key = projects.run(folder, *of("both", "plan")).split()[-1]
     process = projects.begin(folder, *of("both", "measure", key))

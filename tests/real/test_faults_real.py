@@ -196,6 +196,6 @@ def test_point_with_a_fault(store, tmp_path):
             point.point(config, wrong, wrong[0].key, again=True)
 
 
-def test_nothing_is_left(store):
+def test_nothing_remains(store):
     """Runs last: no lock, no journal, no stopped process."""
     assert not stopped(store) and not list(Path(store.folder).glob("faults.json"))

@@ -60,7 +60,7 @@ class Forgetful(LocalLauncher):
 
 
 @pytest.mark.parametrize("workload", ["put", pytest.param("get", marks=pytest.mark.heavy)])
-def test_what_a_gang_records(gang, workload):
+def test_gang_is_recorded(gang, workload):
     folder, job, results = gang(workload, clients=3, front_ends=2)
     assert {r.endpoint for r in results} == {e.url for e in job.endpoints}
     assert len({r.t0_ns for r in results}) == 1
@@ -85,7 +85,7 @@ def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
 
 
 @pytest.mark.heavy
-def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
+def test_wrong_bucket_fails_with_message_of_store(gang):
     missing = [Bucket("storelab-nobody-made-this")]
     _, _, results = gang("put", change=lambda job: setattr(job, "buckets", missing))
     for r in results:
@@ -112,7 +112,7 @@ def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
         gang("get", clients=1, change=shorten, object_size="6 kB")
 
 
-def test_who_is_missing_is_named(gang):
+def test_missing_clients_of_gang_are_named(gang):
     with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not join within 8 s \(missing: client 2\)"):
         gang("put", clients=3, launcher=Forgetful, change=lambda job: setattr(job, "timeout_ns", 8_000_000_000))
 
@@ -129,7 +129,7 @@ def test_a_limit_ends_the_point_at_once(gang):
 
 
 @pytest.mark.heavy
-def test_uploads_end_where_the_room_ends(gang):
+def test_uploads_end_when_the_space_is_full(gang):
     with pytest.raises(MeasurementFailed, match=r"limits\.stored_bytes"):
         gang("put", duration="30 s", change=lambda job: job.limits.update(room_bytes=400_000))
 

@@ -104,7 +104,7 @@ def test_taken_port_leaves_nothing_running(fresh):
     managed.refuses_a_taken_port(fresh, fresh.settings.port + 20, "node-1")  # of the administration
 
 
-def test_node_that_cannot_start_says_why(fresh):
+def test_node_that_cannot_start_reports_why(fresh):
     fresh.prepare()
     (fresh.data / "node-1").write_text("no folder")
     with pytest.raises(MeasurementFailed, match=r"stores\.gar: node-1 ended during its start; end of its log: "):

@@ -88,7 +88,7 @@ def test_module_without_hash_is_refused(pins, tmp_path):
         golang.install(TINY, tmp_path / "tools", print)
 
 
-def test_build_without_room_is_refused(pins, tmp_path):
+def test_build_without_space_is_refused(pins, tmp_path):
     huge = golang.Program("tiny", TINY.module, TINY.package, "", 1e18)
     with pytest.raises(UserError, match=r"GB free; the build needs .* set another folder in STORELAB_TOOLS"):
         golang.install(huge, tmp_path / "tools", print)

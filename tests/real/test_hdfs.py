@@ -58,7 +58,7 @@ def test_odd_keys_and_foreign_objects(store, bucket):
     assert bucket not in way.bucket_names()
 
 
-def test_range_asks_for_no_more(bucket, fs):
+def test_range_requests_no_more_bytes(bucket, fs):
     body, path, answers = os.urandom(3_000_000), f"/{bucket}/k", []
     fs.pipe_file(path, body)
     fs.session.hooks["response"].append(lambda answer, **_: answers.append((answer.status_code, len(answer.content))))
@@ -91,7 +91,7 @@ def test_write_takes_one_request(bucket, fs):
     assert fs.cat_file(path) == b"" and fs.info(path)["size"] == 0
 
 
-def test_door_to_it(store, bucket, tmp_path):
+def test_external_store_works(store, bucket, tmp_path):
     url = f"{store.endpoints()[0].url}/{bucket}"
     door = WebHdfs("door", DoorSettings(kind="webhdfs", endpoint=url), tmp_path)
     door.up()
@@ -140,7 +140,7 @@ def test_killed_while_it_formats(tmp_path):
         store.up()
 
 
-def test_daemon_that_cannot_start_says_why(tmp_path):
+def test_daemon_that_cannot_start_reports_why(tmp_path):
     store = managed.made("h", managed.settings_of("hdfs", servers=1, redundancy="none"), tmp_path)
     store.up()
     store.down()

@@ -18,12 +18,12 @@ from process_table import command_lines, having
 
 from storelab import install
 from storelab.gang.testbed.pool import PREFIX, Pool
-from storelab.install import debian
+from storelab.install import chroot
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.root, pytest.mark.xdist_group("testbed")]
 if os.geteuid() != 0:
     pytest.skip("privilege: the namespaces of the pool need root", allow_module_level=True)
-if not debian.condor_present(install.tools_folder()):
+if not chroot.CONDOR.present(install.tools_folder()):
     pytest.skip("the chroot is not built: storelab install condor builds it", allow_module_level=True)
 
 HEAD, FRONT_END = "10.99.0.254", "10.99.0.241"
@@ -43,7 +43,7 @@ def pool(tmp_path_factory):
     done = storelab(folder, "testbed", "down", "--folder", str(folder))
     assert "removed 6 namespaces" in done.stdout
     assert not of(folder) and not list(Path("/run/netns").glob(f"{PREFIX}*"))
-    assert str(debian.condor_folder(install.tools_folder())) not in Path("/proc/self/mounts").read_text()
+    assert str(chroot.CONDOR.folder(install.tools_folder())) not in Path("/proc/self/mounts").read_text()
 
 
 def of(folder: Path) -> list[int]:
@@ -87,14 +87,14 @@ def all_began(folder: Path, nodes: int) -> dict[int, int]:
 
 
 def no_client_left(folder: Path) -> None:
-    until(lambda: not having(f"storelab-{debian.CONDOR_USER}/gang-") and not agents(folder), 30, 0.3)
+    until(lambda: not having(f"storelab-{chroot.CONDOR_USER}/gang-") and not agents(folder), 30, 0.3)
 
 
 def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
     """The folder is not a chroot; then an `up` is killed, and `down` cleans up."""
     if Path(f"/run/netns/{PREFIX}head").exists():
         pytest.skip("another pool is up on this machine")
-    broken = debian.condor_folder(tmp_path / "tools") / "usr/sbin/condor_master"
+    broken = chroot.CONDOR.folder(tmp_path / "tools") / "usr/sbin/condor_master"
     broken.parent.mkdir(parents=True)
     broken.touch()
     command = [str(BIN / "storelab"), "testbed", "up", "--htcondor", "--folder", str(tmp_path / "tb"), "--nodes", "2"]
@@ -216,7 +216,7 @@ def test_ctrl_c_removes_the_jobs(pool, lab):
     assert not on(pool, pool, "condor_q", "-af", "ClusterId").stdout.strip()
 
 
-def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
+def test_scheduler_can_be_away_for_a_while(pool, lab):
     """The master starts it again, and it finds its jobs again."""
     configure(lab, {"up": PUT | {"duration": "12 s", "axes": {"clients": 2, "workers": 1}}})
     process = begin(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))

@@ -69,6 +69,6 @@ def test_two_campaigns_make_one_paper(folder, layout):
     assert len(shown) > 5 and shown <= set((folder / "tables" / "codes.csv").read_text().replace("\n", ",").split(","))
 
 
-def test_one_campaign_of_its_own_has_no_conference(folder):
+def test_user_campaign_has_no_conference_layout(folder):
     with pytest.raises(UserError, match=r"has no layout 'conference'; run .storelab join. first"):
         typeset.build(folder.parents[1] / "compared", "conference")

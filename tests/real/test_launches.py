@@ -77,7 +77,7 @@ def test_starts_through_squid_and_past_it(campaign):
 
 
 @pytest.mark.skipif(not debian.installed("squid"), reason="Squid is not installed: storelab install squid")
-def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
+def test_squid_runs_as_user_nobody_and_leaves_nothing(campaign, seaweedfs):
     origin = seaweedfs.endpoints(1)[0].url
     own = squid.Squid(origin, "here")
     try:

@@ -54,7 +54,7 @@ def address(project):
             assert server.wait(20) == 130
 
 
-def told(address: str) -> dict:
+def state_at(address: str) -> dict:
     with urllib.request.urlopen(f"{address}live.json", timeout=10) as answer:
         return json.load(answer)
 
@@ -75,7 +75,7 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
                     shown += os.read(ours, 1 << 16)
                 except OSError:  # the writer has ended
                     break
-            seen.append(told(address))
+            seen.append(state_at(address))
         assert run.wait(30) == 0
     os.close(ours)
     text = shown.decode()
@@ -89,7 +89,7 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
     run_json = json.loads((project / "results" / "look" / "raw" / keys["get"] / "run.json").read_text())
     done = sum(c["operations"] for c in run_json["clients"])
     assert counts[-1] <= done and counts[-1] >= 0.3 * done, "the point was shown while it ran"
-    (row,) = until(lambda: told(address)["recent"])
+    (row,) = until(lambda: state_at(address)["recent"])
     assert (row["key"], row["state"]) == (keys["get"], "ok")
     assert row["operations_per_s"] == pytest.approx(done / 6, 0.01)
 
@@ -98,18 +98,18 @@ def test_page_reports_killed_measurement(project, keys, address):
     """kill -9 during a point: page, metrics and state report it; the next run continues."""
     with subprocess.Popen(projects.command("measure", keys["stat"]), cwd=project, stderr=subprocess.DEVNULL) as run:
         try:
-            until(lambda: (told(address)["state"] or {}).get("operations"))
+            until(lambda: (state_at(address)["state"] or {}).get("operations"))
             children = psutil.Process(run.pid).children(recursive=True)
             looked = looked_on(address, run)
         finally:
             run.kill()
         run.wait(20)
-    until(lambda: told(address)["mood"] == "killed")
+    until(lambda: state_at(address)["mood"] == "killed")
     with urllib.request.urlopen(f"{address}metrics", timeout=10) as answer:
         assert 'storelab_mood{campaign="look",mood="killed"} 1.0' in answer.read().decode()
     state = live.read(project / "results" / "look")
     assert state["stage"] == "measuring" and state["pid"] == run.pid
-    assert told(address)["counts"] == {"done": 1, "invalid": 0, "failed": 0, "to come": 1}
+    assert state_at(address)["counts"] == {"done": 1, "invalid": 0, "failed": 0, "to come": 1}
     assert not psutil.wait_procs(children, 10)[1], "clients end with the killed process"
     if looked is None:
         pytest.skip("chromium is not installed: envs/apt.sh chromium")

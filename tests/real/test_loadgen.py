@@ -89,7 +89,7 @@ def test_certificate_that_is_not_trusted(tmp_path):
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_its_records(tmp_path, sig):
+def test_signal_ends_client_with_its_records(tmp_path, sig):
     with DelayServer(ports.block(), [0.05], latency_truth.body(tmp_path, 1000)) as server:
         process = started(job(server.url, tmp_path))
         time.sleep(1.0)

@@ -122,7 +122,7 @@ def test_changed_redundancy_restarts_it(tmp_path):
             fewer.up()
 
 
-def test_server_that_cannot_start_says_why(tmp_path):
+def test_server_that_cannot_start_reports_why(tmp_path):
     store = new(tmp_path, tls=True)
     managed.spoil_certificates(store)
     message = r"stores\.mio: minio-1 ended during its start; end of its log: .*certificate"

@@ -122,7 +122,7 @@ def test_missing_latex_is_named(lab, tmp_path):
     assert "LaTeX is not installed" in line and "make tex" in line
 
 
-def test_snakemake_says_why_it_ends(lab):
+def test_snakemake_reports_why_it_ends(lab):
     """`quiet: all` hid every error before the Snakefile is read, and of folders that cannot be written."""
     for arguments, message in (
         (["--config", "measure=false", "quick", "--", "tables"], "(Unparsable value: 'quick')"),
@@ -135,7 +135,7 @@ def test_snakemake_says_why_it_ends(lab):
         assert lines[0].startswith("storelab: Snakemake: ") and message in lines[0]
 
 
-def test_snakemake_without_its_folder_says_why(lab):
+def test_snakemake_without_its_folder_reports_why(lab):
     shutil.rmtree(lab / ".snakemake", ignore_errors=True)
     (lab / ".snakemake").write_text("")
     done = snakemake(lab, "--config", "measure=true", "--", "tables")

@@ -201,13 +201,13 @@ def test_mistakes_as_real_commands(tmp_path):
     bad = []
     for mistake in mistaken.inputs(25, 11):
         answer = mistaken.judged(*as_command(tmp_path / "here", mistake))
-        bad += [(mistake, answer)] if answer.outcome != "told" else []
+        bad += [(mistake, answer)] if answer.outcome != "reported" else []
     assert not bad, bad[:3]
 
 
-def test_2000_mistakes_are_told(tmp_path):
+def test_2000_mistakes_are_reported(tmp_path):
     found, bad = mistaken.counts(tmp_path / "here", 2000, 2026)
-    assert found["told"] == 2000, bad[:5]
+    assert found["reported"] == 2000, bad[:5]
 
 
 def refused(folder: Path, *arguments: str, before=None) -> str:

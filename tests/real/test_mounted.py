@@ -1,12 +1,19 @@
 """Tests of GlusterFS and OpenAFS only; test_store_contract.py has the others."""
 
+import json
+import os
+import subprocess
 from pathlib import Path
 
 import managed
 import pytest
+import yaml
+from common import BIN, environ
 from laboratory import bucket_for
 
 from storelab import stores
+from storelab.core.errors import UserError
+from storelab.gang.testbed.links import Network, Plan, enter
 from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN
 from storelab.stores.mounted import Mounted, mounted
@@ -37,7 +44,7 @@ def test_no_place_of_the_system_is_touched(kind, tmp_path):
     assert {place: place.stat().st_mtime_ns for place in before} == before
 
 
-def test_brick_that_comes_back_gets_what_it_missed(tmp_path):
+def test_returning_brick_gets_missed_writes(tmp_path):
     store = managed.made("one", managed.settings_of("glusterfs"), tmp_path)
     bodies = {f"k{i}": b"%d" % i * 50_000 for i in range(12)}
     with managed.running(store):
@@ -54,3 +61,40 @@ def test_brick_that_comes_back_gets_what_it_missed(tmp_path):
             runner.settle(120)
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN
         assert {p.name: p.read_bytes() for p in brick.glob("k*")} == bodies
+
+
+def test_mounts_use_the_links_of_nodes(tmp_path, request):
+    """In a testbed, two nodes read through mounts of their own: each file passes the link of one node."""
+    plan, links = Plan(["", ""], [], "storelab-mt-"), Network(tmp_path / "network")
+    settings = managed.settings_of("glusterfs", servers=1, redundancy="none", mounts_in=[*plan.nodes])
+    made = managed.created("one", settings, tmp_path / "state")
+    with pytest.raises(UserError, match=r"stores\.one\.mounts_in: there is no network namespace storelab-mt-n1"):
+        made.require()
+    managed.made("one", settings | {"mounts_in": []}, tmp_path / "state")
+    config = {"campaign": "campaign.yaml", "stores": {"one": settings}, "state": str(tmp_path / "state")}
+    campaign = {"name": "links", "title": "Links", "sweeps": {"put": {"workload": "put", "axes": {"engine": "fsspec"}}}}
+    for file, content in (("config.yaml", config), ("campaign.yaml", campaign | {"stores_to_measure": ["one"]})):
+        (tmp_path / file).write_text(yaml.safe_dump(content))
+    links.up(plan)
+    request.addfinalizer(links.down)
+
+    def command(*words):
+        run = [*enter(plan.head), str(BIN / "storelab"), *words, "one"]
+        return subprocess.run(run, cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=120)
+
+    def received(node):
+        shown = subprocess.run(["ip", "-n", node, "-s", "-j", "link", "show", "eth0"], capture_output=True, check=True)
+        return json.loads(shown.stdout)[0]["stats64"]["rx"]["bytes"]
+
+    try:
+        done = command("up", "--front-ends", "2")
+        assert done.returncode == 0, done.stderr
+        first, second = (made.shown(made.mount_point(f"mount-{i}")) for i in (1, 2))
+        (first / "large").write_bytes(os.urandom(4_000_000))
+        before = [received(node) for node in plan.nodes]
+        assert len((second / "large").read_bytes()) == 4_000_000
+        moved = [received(node) - n for node, n in zip(plan.nodes, before, strict=True)]
+        assert moved[0] < 1_000_000 and 4_000_000 < moved[1] < 5_000_000, moved
+    finally:
+        assert command("down").returncode == 0
+    assert not mounted(made.mount_point())

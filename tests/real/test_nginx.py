@@ -124,7 +124,7 @@ def door(nginx, **settings):
     )
 
 
-def test_door(nginx):
+def test_external_store_works(nginx):
     store = door(nginx)
     store.up(2)
     assert store.status().detail == "usable" and store.version().startswith("nginx/")
@@ -139,7 +139,7 @@ def test_door(nginx):
     assert buckets.remove(store, "door", anything)[:2] == (1, 3)
 
 
-def test_unusable_doors_are_refused(nginx, port_block, monkeypatch):
+def test_unusable_external_stores_are_refused(nginx, port_block, monkeypatch):
     for url, found in (
         (f"http://127.0.0.1:{port_block}", "cannot be reached"),
         ("http://no-such-host.invalid", "cannot be resolved"),
@@ -156,7 +156,7 @@ def test_unusable_doors_are_refused(nginx, port_block, monkeypatch):
     door(nginx, token="STORELAB_TOKEN").up()
 
 
-def test_read_only_door_writes_nothing(nginx):
+def test_read_only_external_store_writes_nothing(nginx):
     store = door(nginx, read_only=True)
     store.up()
     with pytest.raises(UserError, match="read-only"):

@@ -99,7 +99,7 @@ def wait_gone(folder: Path) -> None:
     until(lambda: not having(folder.name), 15)
 
 
-def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
+def test_gang_over_three_nodes_is_recorded(gang, seaweedfs, tmp_path):
     with scratch.using(tmp_path):  # as the coordinator does
         folder, job, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=tmp_path)
     assert [r.client for r in results] == list(range(5)) and len({r.t0_ns for r in results}) == 1
@@ -158,7 +158,7 @@ def test_a_node_that_does_not_come_is_named(gang):
 
 
 @pytest.mark.heavy
-def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
+def test_wrong_clock_is_corrected_or_refused(gang):
     """The coordinator's own clock is shifted, so that those of all nodes differ from it by the same time."""
 
     class Shifted(ByHand):
@@ -177,7 +177,7 @@ def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
 
 
 @pytest.mark.heavy
-def test_the_batch_systems_own_words_are_told(gang):
+def test_message_of_batch_system_is_printed(gang):
     class Refused(ByHand):
         def command(self) -> list[str]:
             return ["bash", "-c", "echo 'srun: error: invalid partition specified: nowhere' >&2; exit 1"]
@@ -187,7 +187,7 @@ def test_the_batch_systems_own_words_are_told(gang):
 
 
 @pytest.mark.heavy
-def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
+def test_gang_without_shared_folder_uses_relay(gang, tmp_path):
     tmpfs = tmp_path / "tmpfs"
     tmpfs.mkdir()
     more = {"settings": {"shared_folder": False}, "scratch_base": tmpfs}
@@ -202,7 +202,7 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
 
 
 @pytest.mark.heavy
-def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
+def test_roles_over_nodes_have_separate_data_sets(seaweedfs, tmp_path):
     """Two roles read two data sets, which the nodes receive through the relay; one role begins later."""
     axes = {"engine": "obstore", "workers": 2}
     small = {"workload": "get", "axes": axes | {"object_size": "4 kB", "clients": 2}}
@@ -232,7 +232,7 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
         assert all(c.ok for c in r.checks) and min(o["start_ns"] for o in ops) >= r.begin_ns
 
 
-def test_the_post_office_serves_who_knows_the_token(tmp_path):
+def test_relay_serves_only_with_the_token(tmp_path):
     relay_server = relay.RelayServer(tmp_path, (), "127.0.0.1")
     try:
         place = relay.HttpsFolder(relay_server.url, relay_server.access())
@@ -273,7 +273,7 @@ def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch)
 
 
 @pytest.mark.heavy
-def test_an_agent_alone_tells_why_it_cannot(tmp_path):
+def test_single_agent_reports_its_reason(tmp_path):
     """Its folder is not the coordinator's: an error reports it, and nothing hangs."""
     command = [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"]
     environ = os.environ | {relay.TOKEN_FILE: str(tmp_path / "none")}

@@ -105,7 +105,7 @@ def test_limits_of_systems_do_not_hold_here(limited, store):
 
 
 @pytest.mark.heavy
-def test_it_keeps_nothing(store):
+def test_null_server_stores_nothing(store):
     store.up()
     (pid,) = store.actors().values()
     assert store.version() == golang.pinned(golang.LOADGEN) and store.access().bucket_names() == []

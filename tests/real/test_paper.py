@@ -36,7 +36,7 @@ def paper(folder: Path, **changes) -> str:
 
 
 @pytest.mark.heavy
-def test_a_whole_paper(tmp_path):
+def test_complete_paper_is_made(tmp_path):
     """One point failed, and the store refuses half of the requests of some points."""
     refused = REFUSED | {"axes": REFUSED["axes"] | {"workers": 4}}  # separate points
     text = paper(tmp_path, sweeps=CONFIG["sweeps"] | {"refused": refused}, invalid=("refused",))

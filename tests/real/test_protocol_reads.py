@@ -189,7 +189,7 @@ def test_store_without_several_ranges_gets_one_a_request(reader, proxy):
 
 
 @pytest.mark.heavy
-def test_server_that_changes_its_mind_is_noticed(tmp_path):
+def test_changed_answer_of_server_is_noticed(tmp_path):
     """It answers correctly in `prepare`. Later answers are compared with the requests, every time."""
     facts = s_file(tmp_path)
     axes = {"volume_fraction": 2.0, "transport": "http", "max_amplification": 2}

@@ -120,7 +120,7 @@ def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs):
     nothing_left(seaweedfs, here)
 
 
-def test_no_keys_wrong_keys_and_a_profile_that_is_none(here, keys, seaweedfs, monkeypatch):
+def test_missing_and_wrong_keys_and_profiles(here, keys, seaweedfs, monkeypatch):
     url = seaweedfs.endpoints()[0].url
     line = refused(here, "quick", url, "--profile", "nobody")
     assert line.startswith("storelab: --profile: this AWS profile does not exist")

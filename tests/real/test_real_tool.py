@@ -73,12 +73,12 @@ def shown_by_the_generator(tmp_path) -> dict:
 def held(proxy, when) -> None:
     """Hold all answers from the request on at which `when` is true."""
 
-    def told(target):
+    def request_kind(target):
         if when():
             proxy.flowing.clear()
         return kind(target)
 
-    proxy.kind = told
+    proxy.kind = request_kind
 
 
 def running() -> list[int]:

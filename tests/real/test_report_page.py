@@ -110,7 +110,7 @@ def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
         assert abs((bottom - at) / (bottom - top) - (value - values[0]) / (values[-1] - values[0])) < 0.02
 
 
-def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made, tab):
+def test_hover_shows_values_and_clicks_open_runs(made, tab):
     tab.open(made["reference"], "#figure/throughput_download")
     tab.drawn()
     places = tab.evaluate(
@@ -135,7 +135,7 @@ def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made,
     quiet(tab, made["reference"])
 
 
-def test_filters_and_scale_stand_in_the_address_and_hold_everywhere(made, tab):
+def test_filters_and_scale_are_in_the_address_of_all_views(made, tab):
     path = made["reference"]
     tab.open(path, "#table/throughput")
     every = count(tab, "main tbody tr")
@@ -296,3 +296,12 @@ def test_steps_of_an_axis_stay_equal_where_it_is_short(made, tab):
     for axis in linear:
         values = [float(text) for text in axis]
         assert len(values) > 1 and len({round(b - a, 6) for a, b in pairwise(values)}) == 1, axis
+
+
+def test_no_line_of_the_grid_crosses_a_printed_value(made, tab):
+    tab.open(made["broad"])
+    tab.go("#print")
+    texts = ".chart .mark-text.role-mark text"
+    tab.until(f"document.querySelectorAll('{texts}').length", 60)
+    looks = tab.evaluate(f"[...document.querySelectorAll('{texts}')].map((t) => getComputedStyle(t).paintOrder)")
+    assert {look.split()[0] for look in looks} == {"stroke"}

@@ -79,7 +79,7 @@ def test_taken_port_leaves_nothing_running(fresh):
 
 
 @HEAVY
-def test_daemon_that_cannot_start_says_why(fresh):
+def test_daemon_that_cannot_start_reports_why(fresh):
     fresh.folder.mkdir(parents=True)
     fresh.make_keys(ACCOUNTS)
     (fresh.folder / "s3.json").write_text("{")

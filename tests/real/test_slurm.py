@@ -93,13 +93,13 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
     ],
     ids=("no allocation", "too few nodes", "more clients than fit"),
 )
-def test_what_check_refuses(testbed, lab, allocation, launcher, line):
+def test_check_refuses_unusable_plans(testbed, lab, allocation, launcher, line):
     configure(lab, launcher={"kind": "srun", "address": "127.0.0.1"} | launcher)
     done = on(testbed, lab, *allocation, str(BIN / "storelab"), "check")
     assert done.returncode == 2 and line in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
-def test_slurms_own_words_are_told(testbed, lab):
+def test_message_of_slurm_is_printed(testbed, lab):
     configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "options": ["--no-such-option"]}, sweeps=LONG)
     done = on(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
     assert done.returncode == 1, done.stderr
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_everything(testbed, lab):
 
 
 @pytest.mark.root
-def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
+def test_everything_works_as_ordinary_user(tmp_path_factory):
     """A user who may write only one folder runs a testbed, a store, gangs and tables.
 
     The user may read all, because Python may be in root's home.

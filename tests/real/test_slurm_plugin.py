@@ -72,7 +72,7 @@ def test_a_campaign_of_jobs(testbed, lab):
 
 
 @pytest.mark.parametrize("lab", [LONG], indirect=True)
-def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
+def test_slurm_shows_job_and_ctrl_c_ends_it(testbed, lab):
     process = begin(testbed, lab, *campaign("tables"), AWS_SECRET_ACCESS_KEY=SECRET, BEARER_TOKEN=SECRET)
     has_clients(process, lab)
     until(lambda: not list(lab.rglob("keys")), 60)  # the parcel, which only its owner reads, goes once the gang has met
@@ -92,7 +92,7 @@ def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
 
 
 @pytest.mark.parametrize("lab", [LONG], indirect=True)
-def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
+def test_campaign_continues_after_ended_job(testbed, lab):
     """Slurm ends the job. The campaign ends with an error, nothing remains, and the same command measures the point."""
     process = begin(testbed, lab, *campaign("tables"))
     has_clients(process, lab)
@@ -106,7 +106,7 @@ def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
     assert done.returncode == 0 and LONG_KEY in runs(lab), done.stdout + done.stderr
 
 
-def test_what_slurm_refuses(testbed, lab):
+def test_refusals_of_slurm_are_reported(testbed, lab):
     begun = time.monotonic()
     done = on(testbed, lab, *campaign("tables", "--default-resources", "slurm_partition=nowhere", "mem_mb=100"))
     assert done.returncode != 0 and "invalid partition specified: nowhere" in done.stdout + done.stderr

@@ -75,7 +75,7 @@ def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(cl
     assert made_here.stdout == ""
 
 
-def test_nothing_of_it_stands_over_a_margin(clone):
+def test_nothing_extends_into_the_margin(clone):
     """A word of a heading may fill the gap behind its column (8 pt), no more; a figure has its caption on its page."""
     log = (clone / "results/reference/tex/build/paper.log").read_text(errors="replace")
     assert "Float too large" not in log
@@ -94,12 +94,12 @@ def test_a_bare_snakemake_has_nothing_to_do_behind_it(clone):
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edit_makes_anew_what_rests_on_it(clone, name):
+def test_edit_remakes_dependent_files(clone, name):
     with edited(clone / name):
         assert made(snakemake(clone, "-n", "--profile", "profiles/local", "--quiet", "host")) == EDITS[name]
 
 
-def test_what_is_gone_is_made_again(clone):
+def test_removed_files_are_made_again(clone):
     """So is a table: Snakemake does not miss an intermediate file by itself."""
     gone = [clone / "results/reference" / name for name in ("figures/phases.pdf", "tables/verdicts.csv")]
     for path in gone:
@@ -119,6 +119,6 @@ def test_one_file_of_the_paper_is_made_by_name(clone):
     assert wanted.read_text() == text
 
 
-def test_what_is_not_there_is_named(clone):
+def test_missing_parts_are_named(clone):
     done = snakemake(clone, "--", "results/reference/figures/entires.pdf")
     assert done.returncode and "there is no figure 'entires'" in done.stdout + done.stderr

@@ -14,7 +14,9 @@ import latency_truth
 import ports
 import pytest
 from delay_server import DelayServer
+from laboratory import skip_without_loadgen
 from lying_proxy import LyingProxy
+from process_table import having
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
@@ -323,3 +325,23 @@ def test_early_exit_of_s5cmd_fails_check(tmp_path, anybody, body, sig, ok, detai
         check = client._ended()
         client.close()
     assert check.ok is ok and re.match(detail, check.detail), check.detail
+
+
+def test_a_longer_round_trip(lab, port_block):
+    """Each request takes as much longer as the campaign says, also those of a distant role only; proxies end."""
+    skip_without_loadgen()
+    small = {"engine": "loadgen", "object_size": "4 kB", "workers": 1}
+    near = {"workload": "get", "axes": small}
+    measured = lab(
+        {"kind": "versitygw", "port": port_block},
+        alone={"workload": "get", "duration": "1 s", "axes": small | {"round_trip_ms": [0, 40]}},
+        roles={"duration": "1 s", "roles": {"near": near, "far": near | {"axes": small | {"round_trip_ms": 40}}}},
+    )
+    assert len(measured) == 3
+    for point, record, rows in measured:
+        assert record["valid"], record["checks"]
+        delays = [0, 40] if point.sweep == "roles" else [point.axes["round_trip_ms"]]
+        for client, delay_ms in enumerate(delays):
+            took = sorted((r["end_ns"] - r["start_ns"]) / 1e6 for r in rows if r["client"] == client)
+            assert delay_ms <= took[len(took) // 2] < delay_ms + 20, (point.key, client)
+    assert not having("linkproxy")

@@ -73,7 +73,7 @@ with journal_of(store).taken("u"):
 """
 
 
-def test_next_run_brings_back_what_a_killed_one_upgraded(site):
+def test_next_run_undoes_upgrade_of_killed_run(site):
     store = site.store
     store.up(1)
     arguments = json.dumps({**STORE, "port": store.settings.port})

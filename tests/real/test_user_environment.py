@@ -24,4 +24,4 @@ def test_user_settings_change_no_request_of_programs(tmp_path, programs):
         assert expected
         assert run(Endpoint(server.url), environment.explicit(user), *programs) == {}
         assert requests(server) == expected
-        assert elsewhere.asked == []
+        assert elsewhere.received == []

@@ -39,7 +39,7 @@ def test_parts_of_one_upload_through_several_gateways(fresh):
     assert two.get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"".join(blocks)
 
 
-def test_other_gateways_go_on_without_a_killed_one(fresh):
+def test_other_gateways_continue_after_a_kill(fresh):
     fresh.up(3)
     bucket, pids = bucket_for(fresh, "killed"), fresh.actors()
     fresh.access().write(bucket.name, "k", b"before")
@@ -51,7 +51,7 @@ def test_other_gateways_go_on_without_a_killed_one(fresh):
     assert fresh.access(0, 1).read(bucket.name, "k") == b"before"
 
 
-def test_gateway_that_cannot_start_says_why(tmp_path):
+def test_gateway_that_cannot_start_reports_why(tmp_path):
     store = managed.made("vgw", managed.settings_of("versitygw", tls=True), tmp_path)
     managed.spoil_certificates(store)
     with pytest.raises(MeasurementFailed, match=r"stores\.vgw: s3-1 ended during its start; end of its log: .*PEM"):

@@ -144,7 +144,7 @@ def door(xrootd, kind: str, path: str = "", **settings):
 
 @pytest.mark.parametrize("path", ["/", "/site/given"])
 @pytest.mark.parametrize("kind", ["root", "http"])
-def test_door(xrootd, kind, path):
+def test_external_store_works(xrootd, kind, path):
     given = xrootd.data / "objects" / path.strip("/")
     if path != "/":
         given.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def test_door(xrootd, kind, path):
         buckets.ensure(read_only, "door", places)
 
 
-def test_door_opens_again(fresh):
+def test_external_store_reconnects(fresh):
     fresh.up()
     store, bucket = door(fresh, "root", "/"), fresh.bucket("while", 0)
     buckets.ensure(store, "while", [bucket])
@@ -202,7 +202,7 @@ def test_door_opens_again(fresh):
     assert list(access.keys(bucket.name)) == [(".storelab", len(access.read(bucket.name, ".storelab")))]
 
 
-def test_unusable_doors_are_refused(xrootd):
+def test_unusable_external_stores_are_refused(xrootd):
     host, port = xrootd.namespace.server, xrootd.settings.port
     for kind, url, found in (
         ("root", f"root://{host}:{port + 2}//", "cannot be reached"),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import managed
 import pytest
@@ -96,7 +97,7 @@ def test_other_authority_is_not_trusted(cluster, tmp_path):
         asking.served(cluster.address_of("s1"), cluster.settings.port, str(tmp_path / "other.pem"))
 
 
-def test_lost_server_is_reported_and_comes_back(cluster):
+def test_lost_server_is_reported_and_restarted(cluster):
     bucket = bucket_for(cluster, "lost")
     keys = [f"k{i}" for i in range(12)]
     for key in keys:
@@ -115,6 +116,28 @@ def test_lost_server_is_reported_and_comes_back(cluster):
     acts.ready({"act": "restart"}, "server-2")()
     managed.until(lambda: cluster.condition().state == "clean")
     assert cluster.access().read(bucket.name, lost[0])
+
+
+def test_servers_are_upgraded_during_use(cluster):
+    """Two daemons of one host run the next version, and then the configured version again."""
+    try:
+        cluster.require_version("5.8", "u")
+    except UserError as error:
+        pytest.skip(str(error))
+    bucket, bodies = managed.filled(cluster, "upgraded")
+    acts, was = Acts(cluster), cluster.version()
+    for actor in ("server-2", "cmsd-2"):
+        assert f"{cluster.reported_version('5.8')} after {was}" in acts.ready({"act": "upgrade", "to": "5.8"}, actor)()
+    pids = cluster.actors()
+    own = {name: (Path(f"/proc/{pids[name]}/root/usr/bin/xrootd").stat().st_ino) for name in ("server-1", "server-2")}
+    assert own["server-1"] == Path("/usr/bin/xrootd").stat().st_ino != own["server-2"]
+    managed.until(lambda: cluster.condition().state == "clean")
+    assert managed.intact(cluster, bucket, bodies) and cluster.version_of("server-2") != was
+    assert len(set(ask(cluster, 0, bucket, *(f"n{i}" for i in range(9))))) == 3, "all three take new files"
+    for _, undo in list(acts.take_all_back(restart=True)):
+        undo()
+    managed.until(lambda: cluster.condition().state == "clean")
+    assert managed.intact(cluster, bucket, bodies) and cluster.version_of("server-2") == was
 
 
 def test_proxy_joins_the_servers(tmp_path):

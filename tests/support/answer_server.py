@@ -1,4 +1,4 @@
-"""A web server that answers every request as a test wants."""
+"""A web server whose answers are given by a function of the test."""
 
 import ssl
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 @contextmanager
 def answering(answer: Callable[[Request], Answer], certificate: Path | None = None) -> Iterator[int]:
-    """Yield the port of a server on 127.0.0.1; `answer` returns status, headers and body for a request."""
+    """Run a server on 127.0.0.1 and yield its port. `answer` returns status, headers and body for a request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

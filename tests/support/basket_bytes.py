@@ -1,4 +1,4 @@
-"""Baskets of a TTree, written byte by byte as ROOT does."""
+"""Write baskets of a TTree byte by byte, in ROOT's format."""
 
 import lzma
 import struct
@@ -8,7 +8,7 @@ import cramjam
 import numpy as np
 import xxhash
 
-KEY = 60  # bytes of a basket's key: 18 of the common head, names, 19 of the basket's own
+KEY = 60  # bytes of the key of a basket: 18 that all keys have, the names, 19 that only baskets have
 
 
 def three(n):
@@ -33,16 +33,16 @@ def blocks(plain, method, longest):
 
 
 def basket(values, offsets=None, entries=0, method=None, longest=100, **wrong):
-    """Return a basket. offsets: where entries begin in the values, without the end.
+    """Return the bytes of a basket. offsets: where entries begin in the values, without the end.
 
-    ROOT writes them behind the values, counted from the key on. wrong: values that do not fit.
+    ROOT writes the offsets after the values, relative to the key. wrong: wrong values to write instead.
     """
     plain = values
     if offsets is not None:
         found = [len(offsets) + 1, *(o + KEY for o in offsets), 0]
         plain += struct.pack(f">{len(found)}i", *found)
     body = blocks(plain, method, longest) if method else plain
-    body = body if len(body) < len(plain) else plain  # what does not become shorter is not packed
+    body = body if len(body) < len(plain) else plain  # stored unpacked if packing does not make it shorter
     head = struct.pack(">iHiIHH", KEY + len(body) + wrong.get("more", 0), 4, len(plain), 0, wrong.get("key", KEY), 1)
     end = (
         struct.pack(">Hiiii", 3, 32000, 1000, wrong.get("entries", entries), KEY + wrong.get("last", len(values)))

@@ -1,7 +1,7 @@
-"""A bucket on loopback, in memory, that a test can look into and make fail.
+"""An S3 server on loopback with one bucket in memory. Tests can inspect the bucket and inject errors.
 
-It answers `PUT` (also as a copy), `HEAD`, `GET` and `DELETE` of objects, and the deletion of several at once. It takes
-any signature.
+It supports `PUT` (also of copies), `HEAD`, `GET` and `DELETE` of objects, and the deletion of several objects in one
+request. It accepts any signature.
 """
 
 import http.server
@@ -19,16 +19,17 @@ from serving import serving
 class Bucket(http.server.ThreadingHTTPServer):
     """A server of one bucket.
 
-    objects: key -> bytes, without the bucket's name. asked: (method, key, headers) in order of arrival.
-    answer(method, key): returns another (status, headers), or None for the right answer, or raises ConnectionError to
-    hang up. It is called for each key of a request that deletes several as of a `DELETE`, and returns the `code` of its
-    error in the headers; for the whole request as of a `POST`. most: the largest number of requests in flight.
+    objects: key -> bytes, without the bucket's name. received: (method, key, headers) in order of arrival.
+    answer(method, key): returns (status, headers) of a wrong answer, or None for the right answer, or raises
+    ConnectionError to close the connection. For a request that deletes several objects, it is called with `POST` for
+    the request, and with `DELETE` for each key. In the second case, the headers have the `code` of the error. most: the
+    largest number of concurrent requests.
     """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.objects: dict[str, bytes] = {}
-        self.asked: list[tuple[str, str, Message]] = []
+        self.received: list[tuple[str, str, Message]] = []
         self.answer = lambda method, key: None
         self.busy = self.most = 0
         self.pause_s = 0.0
@@ -37,11 +38,11 @@ class Bucket(http.server.ThreadingHTTPServer):
         self.missing = 0
 
     def meet(self, number: int, *methods: str) -> None:
-        """Answer the next `number` requests by these methods only when all of them are there."""
+        """Delay the answers to the next `number` requests with these methods until all of them have arrived."""
         self.meeting, self.missing = (threading.Barrier(number, timeout=60), methods), number
 
     def wait(self, method: str) -> None:
-        """Wait for other requests, if that was asked for."""
+        """Wait for other requests if `meet` was called."""
         time.sleep(self.pause_s)
         if self.meeting is None or method not in self.meeting[1]:
             return
@@ -57,7 +58,7 @@ class Bucket(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def requests(self, *methods: str) -> list[tuple[str, str]]:
-        return [(method, key) for method, key, _ in self.asked if method in methods or not methods]
+        return [(method, key) for method, key, _ in self.received if method in methods or not methods]
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):
@@ -69,7 +70,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         pass
 
     def handle_expect_100(self) -> bool:
-        """Send `100 Continue` at once: the client waits for it with the body."""
+        """Send `100 Continue` at once, because the client sends the body only after it."""
         going = super().handle_expect_100()
         self.wfile.flush()
         return going
@@ -78,7 +79,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         key, server = re.sub("^/[^/]+/", "", self.path), self.server
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         with server.lock:
-            server.asked.append((self.command, key, self.headers))
+            server.received.append((self.command, key, self.headers))
             server.busy += 1
             server.most = max(server.most, server.busy)
         server.wait(self.command)
@@ -89,12 +90,12 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
             return
-        result, key = b"", key.partition("?")[0]  # a signature may be in the query
+        result, key = b"", key.partition("?")[0]  # the query can have a signature
         if not status and self.command == "POST":
             status, result = 200, self._several(body)
         if not status:
             if self.command == "PUT" and (source := self.headers.get("x-amz-copy-source")):
-                name = unquote_plus(source).lstrip("/").partition("/")[2]  # '+' is a space, as at Amazon S3
+                name = unquote_plus(source).lstrip("/").partition("/")[2]  # '+' means a space, as in Amazon S3
                 body = next(data for known, data in server.objects.items() if unquote(known) == name)
                 result = b"<CopyObjectResult><ETag>0123456789abcdef</ETag></CopyObjectResult>"
             if self.command == "PUT":
@@ -117,7 +118,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _several(self, body: bytes) -> bytes:
-        """Delete the keys of the body; the answer names those that stay, and the others unless it is to be quiet."""
+        """Delete the keys in the body. Return the keys with errors, and without `Quiet` also the deleted keys."""
         quiet, result = b"<Quiet>true</Quiet>" in body, ""
         for key in re.findall(r"<Key>(.*?)</Key>", body.decode()):
             if refused := self.server.answer("DELETE", key):
@@ -133,7 +134,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def bucket() -> Iterator[Bucket]:
-    """Serve a bucket until the context ends."""
+    """Serve a bucket until the end of the context."""
     server = Bucket()
     with serving(server):
         yield server

@@ -1,9 +1,9 @@
-"""Campaigns that tests share: each is made and analysed once for each state of the source code.
+"""Campaigns that tests share. Each is made and analysed only once for a state of the source code.
 
-`built(name)` returns a folder that all tests share and none changes; `copied(name, folder)` returns a copy to write
-into; `typeset(name)` returns a folder with LaTeX and an index of figures as well. A name is that of a synthetic
-campaign below, or of a sealed one in `results/`. The folders are kept below `.storelab/tests/`, under a digest of the
-package and of the modules that make records.
+`built(name)` returns a shared folder, which tests must not change. `copied(name, folder)` returns a copy to change.
+`typeset(name)` returns a shared folder that also has LaTeX files and an index of figures. `name` is one of the
+synthetic campaigns below, or a sealed campaign in `results/`. The folders are in `.storelab/tests/<digest>`, where the
+digest depends on the package and on the modules that make records.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED
 from paths import ROOT
 
 KEPT = ROOT / ".storelab" / "tests"
-MAX_KEPT = 3  # states of the source code
+MAX_KEPT = 3  # number of states of the source code whose folders are kept
 TWO_STORES = ["alpha", "beta"]
 SIZES = ["4 kB", "10 MB"]
 FAR = "https://s3.example.org"
 _COPIES = {"object_size": SIZES, "redundancy": ["default", "replica-2"]}
-SYSTEMS = {  # what sets systems side by side: rates, space, capabilities and consistency
+SYSTEMS = {  # sweeps that compare systems: rates, space, capabilities and consistency
     "put": {"workload": "put", "duration": "4 s", "axes": _COPIES | {"buckets": [1, 8]}},
     "get": {"workload": "get", "duration": "4 s", "axes": _COPIES},
     "space": {
@@ -40,17 +40,17 @@ SYSTEMS = {  # what sets systems side by side: rates, space, capabilities and co
 
 # Changes to `make_examples.CONFIG`, and the arguments `failed` and `invalid` of `make_examples.make`.
 CAMPAIGNS: dict[str, dict[str, Any]] = {
-    "example": {},  # 90 points of put, get and read_entries on one store, of which one failed
+    "example": {},  # 90 points of put, get and read_entries on one store; one of them failed
     "one_each": {"repetitions": 1, "failed": (), "sweeps": ONE_EACH},
     "two_stores": {"repetitions": 3, "failed": (), "stores_to_measure": TWO_STORES, "sweeps": ONE_EACH},
     "timed": {"sweeps": LATENCY | METADATA | EVENTS, "repetitions": 1, "failed": ()},
-    "refused": {  # the store refuses half of the downloads, whose runs are invalid, and few of the uploads
+    "refused": {  # the store refuses half of the downloads, so that these runs are invalid, and few uploads
         "sweeps": {"refused": REFUSED, "up": {**ONE_EACH["upload"], "axes": {"object_size": "4 kB"}}},
         "invalid": ("refused",),
         "repetitions": 2,
     },
     "systems": {"stores_to_measure": TWO_STORES, "sweeps": SYSTEMS, "repetitions": 1, "failed": ()},
-    "calibrated": {  # alpha shares the clients' host, beta does not
+    "calibrated": {  # alpha is on the host of the clients, beta on another host
         "sweeps": {
             "up": {**ONE_EACH["upload"], "axes": {"object_size": SIZES, "clients": [1, 2], "front_ends": [1, 2]}},
             "entries": ONE_EACH["entries"],
@@ -58,7 +58,7 @@ CAMPAIGNS: dict[str, dict[str, Any]] = {
         "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": [FAR, FAR.replace("s3", "s4")]}},
         **{"stores_to_measure": TWO_STORES, "calibrate": True, "repetitions": 1, "failed": ()},
     },
-    "threads": {  # up to 16 workers of one client
+    "threads": {  # one client with up to 16 workers
         "sweeps": {
             name: ONE_EACH[name] | {"axes": {"object_size": SIZES, "workers": [1, 4, 16], "buckets": [1, 5]}}
             for name in ("upload", "download")
@@ -66,9 +66,9 @@ CAMPAIGNS: dict[str, dict[str, Any]] = {
         **{"stores_to_measure": TWO_STORES, "repetitions": 1, "failed": ()},
     },
 }
-# Campaigns with another maker: name -> module with `write(folder)`.
+# Campaigns that another module makes: name -> module with `write(folder)`.
 MAKERS = {"several": "several", "soak": "soaked", "cells": "drawn_cells", "roles": "roles_and_parts"}
-# The tables of campaigns that have not all of them.
+# Campaigns with only some of the tables.
 TABLES = {
     "cells": ("points", "latency", "errors", "errors_over_time", "sparse", "events", "calibration"),
     "threads": ("resources", "throughput"),
@@ -113,7 +113,7 @@ CAMPAIGNS["broad"] = {  # two stores, one failed point, a sweep whose points are
 
 @functools.cache
 def state() -> str:
-    """Return the digest of everything that decides what a synthetic campaign holds."""
+    """Return the digest of all files that determine the content of a synthetic campaign."""
     makers = {"campaigns", "made_records", "make_examples", "example_monitor", *MAKERS.values()}
     files = [*(ROOT / "src" / "storelab").rglob("*"), *(ROOT / "tests" / "support" / f"{name}.py" for name in makers)]
     found = hashlib.sha256()
@@ -123,18 +123,18 @@ def state() -> str:
 
 
 def built(name: str) -> Path:
-    """Return the folder of a campaign with `raw/` and all tables, to read only."""
+    """Return the shared folder of a campaign with `raw/` and all tables. Tests must not change it."""
     return _once(KEPT / state() / name, lambda folder: _build(name, folder))
 
 
 def copied(name: str, folder: Path) -> Path:
-    """Copy a campaign into `folder`, which may exist, and return it."""
+    """Copy a campaign to `folder`, which may exist, and return the folder."""
     shutil.copytree(built(name), folder, dirs_exist_ok=True)
     return folder
 
 
 def typeset(name: str) -> Path:
-    """Return the folder of a campaign with tables, LaTeX and the index of its figures, whose files are empty."""
+    """Return the shared folder of a campaign with tables, LaTeX and the index of figures. Figure files are empty."""
 
     def make(folder: Path) -> None:
         from storelab.analysis import latex
@@ -150,7 +150,7 @@ def typeset(name: str) -> Path:
 
 @contextlib.contextmanager
 def no_pictures() -> Iterator[None]:
-    """Let figures be laid out and saved without rendering, which takes eight times as long as all else about them."""
+    """Save figures as empty files during the block. Rendering takes eight times as long as everything else."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -162,7 +162,7 @@ def no_pictures() -> Iterator[None]:
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return the folder, made by the first process that needs it."""
+    """Return the folder. The first process that needs it makes it."""
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

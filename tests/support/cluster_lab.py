@@ -1,4 +1,4 @@
-"""A laboratory whose clients run on the nodes of a testbed: configuration, commands, and running processes."""
+"""A laboratory whose clients run on the nodes of a testbed: its configuration, commands and processes."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def on(testbed: Path, folder: Path, *command: str, timeout: float = 300) -> subp
 
 
 def begin(testbed: Path, folder: Path, *command: str, **variables: str) -> subprocess.Popen:
-    """Start a command in a separate session, to which Ctrl-C is a signal (`os.killpg`)."""
+    """Start a command in a separate session. `os.killpg` sends it a signal like Ctrl-C."""
     full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -39,7 +39,7 @@ def begin(testbed: Path, folder: Path, *command: str, **variables: str) -> subpr
 
 
 def snakemake(profile: str, target: str, *options: str) -> list[str]:
-    """Return a command that measures a campaign and makes a target of the workflow."""
+    """Return the command that measures a campaign and makes a target of the workflow."""
     return ["snakemake", "--profile", f"profiles/{profile}", *options, "--config", "measure=true", "--", target]
 
 
@@ -48,15 +48,15 @@ def measure(key: str) -> tuple[str, ...]:
 
 
 def up(folder: Path) -> None:
-    """Start a Slurm of four nodes on loopback."""
+    """Start a Slurm testbed with four nodes on loopback."""
     done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
     assert done.returncode == 0, done.stderr
 
 
 def four_nodes() -> Any:
-    """Return a fixture of a module: a Slurm of four nodes, stopped at the end with all that belongs to it.
+    """Return a module fixture: a Slurm testbed with four nodes, which is stopped at the end.
 
-    Skip the module where Slurm is not installed.
+    Skip the module if Slurm is not installed.
     """
     if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
         pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
@@ -74,7 +74,7 @@ def four_nodes() -> Any:
 
 
 def configure(folder: Path, **changes: Any) -> None:
-    """Change the sweeps of its campaign, and other keys of its config.yaml."""
+    """Change the sweeps of the campaign and other keys of config.yaml in this folder."""
     for name, keys in (("campaigns/bench.yaml", {"sweeps"}), ("config.yaml", changes.keys() - {"sweeps"})):
         path = folder / name
         path.write_text(
@@ -88,7 +88,7 @@ def runs(folder: Path) -> dict[str, dict]:
 
 
 def agent(lab: Path, number: int) -> int:
-    """Return the process of a node's agent, as soon as it has clients."""
+    """Wait until the agent of a node has clients, and return its process."""
     variable = f"SLURM_PROCID={number}".encode()
 
     def found() -> list[int]:
@@ -100,11 +100,11 @@ def agent(lab: Path, number: int) -> int:
 
 
 def children(pid: int) -> bytes:
-    """Return the numbers of the processes that a process has started."""
+    """Return the pids of the child processes of a process."""
     return read(Path(f"/proc/{pid}/task/{pid}/children"))
 
 
 def gone(lab: Path, within_s: float = 25) -> bool:
-    """Wait until no agent and no client of this laboratory runs any more."""
+    """Wait until all agents and clients of this laboratory have ended."""
     scratch = yaml.safe_load((lab / "config.yaml").read_text()).get("scratch", "/gang-")
     return until(lambda: not [*having("storelab.gang", str(lab)), *having("storelab.gang", scratch)], within_s, 0.3)

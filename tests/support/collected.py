@@ -1,4 +1,4 @@
-"""A collected campaign with a failed point and a manifest, and ways to damage it and to look at it."""
+"""A collected campaign with a failed point and a manifest, and ways to damage and to read it."""
 
 import functools
 import shutil
@@ -34,7 +34,7 @@ def _whole() -> tempfile.TemporaryDirectory:
 
 
 def copied(folder: Path) -> Path:
-    """Copy the campaign to `folder`/example, and return that."""
+    """Copy the campaign to `folder`/example, and return this path."""
     return shutil.copytree(Path(_whole().name) / "example", folder / "example")
 
 
@@ -51,7 +51,7 @@ def flip(path: Path, place: int, bits: int) -> None:
 
 
 def looks(folder: Path) -> list[str]:
-    """Return the message of each way to look at a campaign: `verify`, the analysis, the workflow; '' for none."""
+    """Return the error of each reader of the campaign (`verify`, analysis, workflow); '' without an error."""
     messages = []
     for look in (
         lambda: integrity.verify(folder / "raw"),

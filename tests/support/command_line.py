@@ -1,4 +1,4 @@
-"""Run commands of storelab in this process."""
+"""Run storelab commands in the process of the tests."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Return exit code, stdout and stderr of the command `storelab`, run in `folder` and in this process."""
+    """Run the command `storelab` in `folder`, in this process. Return exit code, stdout and stderr."""
     out, err, code, here = io.StringIO(), io.StringIO(), 0, Path.cwd()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     os.chdir(folder)
@@ -25,7 +25,7 @@ def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None)
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             mock.patch.object(sys, "argv", ["storelab", *arguments]),
-            mock.patch.object(sys, "meta_path", list(sys.meta_path)),  # `measure` forbids itself pandas
+            mock.patch.object(sys, "meta_path", list(sys.meta_path)),  # because `measure` forbids the import of pandas
             mock.patch.dict(os.environ, os.environ if env is None else env, clear=True),
         ):
             try:
@@ -40,12 +40,12 @@ def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None)
 
 
 def storelab(*arguments: str) -> tuple[int, str, str]:
-    """Return exit code, stdout and stderr of `storelab …`, run from the root of the repository."""
+    """Run `storelab …` in the root of the repository. Return exit code, stdout and stderr."""
     return in_process(ROOT, *arguments, env=os.environ | PLAIN)
 
 
 def done(*arguments: str) -> str:
-    """Return the output of a command that must succeed."""
+    """Run a command that must succeed, and return its output."""
     code, out, err = storelab(*arguments)
     if code:
         raise AssertionError(f"storelab {' '.join(arguments)}: exit code {code}: {err}")

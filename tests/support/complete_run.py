@@ -1,11 +1,11 @@
-"""Options and hooks for complete runs: tests that may run together, visible retries, and reasons of failed runs.
+"""Pytest options and hooks for complete runs: groups of tests, visible retries, and reasons of failed runs.
 
-Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time,
-and the run ends with the list of those that needed it. The run fails if there are more than `MAX_FLAKY` of them, if a
-test was skipped for any reason but `ALLOWED_SKIPS`, or if fewer tests passed than `--minimum-passed` says.
+Failed tests are repeated only with `--complete`, the option of `.ci/run`. It repeats each failed real test once, and
+lists the repeated tests at the end. The run fails if more than `MAX_FLAKY` tests were repeated, if a test was skipped
+for a reason that is not in `ALLOWED_SKIPS`, or if fewer tests passed than `--minimum-passed` requires.
 
-Tests marked `nightly` take very long. With `--nightly-since COMMIT` only those run for which something below a path
-that the marker names has changed since that commit.
+Tests marked `nightly` take very long. With `--nightly-since COMMIT`, they run only if a file below one of the paths in
+the mark has changed since that commit.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 MAX_FLAKY = 3
-# How the reasons begin that a complete run accepts; "no package": a program that no package registry has.
+# Prefixes of the reasons that a complete run accepts. "no package": no package registry has the program.
 ALLOWED_SKIPS = ("hardware: ", "privilege: ", "data: ", "no package: ")
 
 
@@ -26,9 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--minimum-passed", type=int, default=0, help="Fail if fewer tests passed.")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # xdist reads the groups in the same hook, and is tried first
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before the same hook of xdist, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Keep the tests of one file in one process; all real tests of `make test` share one, with its store."""
+    """Put the tests of a file into one group, and all real tests of `make test` into one group with one store."""
     second_try = config.getoption("--complete")
     since = config.getoption("--nightly-since")
     if since and (left_out := [item for item in items if not _due(item, config, since)]):
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _due(item: pytest.Item, config: pytest.Config, since: str) -> bool:
-    """Check whether a test is not marked nightly, or has changed."""
+    """Return True if a test is not marked nightly, or if one of its paths has changed."""
     marks = list(item.iter_markers("nightly"))
     if not marks:
         return True
@@ -54,7 +54,7 @@ def _due(item: pytest.Item, config: pytest.Config, since: str) -> bool:
 
 
 def _changed(config: pytest.Config, since: str) -> list[str]:
-    """Return the files that differ from those of a commit. Raise UsageError for a commit that is not there."""
+    """Return the files that have changed since a commit. Raise UsageError if the commit does not exist."""
     if CHANGED not in config.stash:
         command = ["git", "diff", "--name-only", since, "--"]
         done = subprocess.run(command, cwd=config.rootpath, capture_output=True, text=True)
@@ -65,9 +65,9 @@ def _changed(config: pytest.Config, since: str) -> list[str]:
 
 
 def problems(stats: dict[str, list[Any]], minimum: int) -> tuple[list[str], list[str]]:
-    """Return the lines that end a complete run, and those of them that make it fail.
+    """Return the lines to print at the end of a complete run, and the lines with reasons of its failure.
 
-    `stats` are the reports of the terminal reporter by outcome.
+    stats: outcome -> reports of the terminal reporter.
     """
     flaky = sorted({report.nodeid.partition("@")[0] for report in stats.get("rerun", [])})
     skips = sorted({_reason(report) for report in stats.get("skipped", [])})

@@ -1,8 +1,7 @@
-"""A proxy on loopback that counts exactly: connections, requests, bytes of answers on the wire.
+"""A proxy on loopback that counts connections, requests, and bytes of answers on the wire.
 
-It forwards bytes as they are, so the client's Host header, which signature v4 covers, arrives unchanged. Requests are
-counted by the blank line that ends their head: right for requests without a body (GET, HEAD), which is all it is for.
-Never let two measurements share one proxy.
+It forwards all bytes unchanged, also the Host header, which signature v4 covers. It counts the blank lines that end the
+heads of requests, which is correct for requests without a body (GET, HEAD). Use a separate proxy for each measurement.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class CountingProxy:
-    """A proxy that counts the requests, bytes and connections to one server.
+    """A proxy that counts requests, bytes and connections to one server.
 
     Use it as `with CountingProxy("127.0.0.1", port) as proxy:`, and read `proxy.url`, `proxy.requests`,
     `proxy.received` and `proxy.connections`.
@@ -31,16 +30,16 @@ class CountingProxy:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs: set[tuple[socket.socket, socket.socket]] = set()
-        self.flowing = threading.Event()  # clear it to hold all answers
+        self.flowing = threading.Event()  # answers are delayed while it is not set
         self.flowing.set()
         self.reset()
 
     def reset(self) -> None:
-        """Set all counts to zero; only while nothing is in flight."""
+        """Set all counts to zero. Do not call it during a request."""
         self.requests = self.received = self.connections = 0
 
     def counter(self) -> Callable[[bytes], int]:
-        """Return a function that counts the requests that begin in the next bytes of one connection."""
+        """Return a function that counts the requests in the next bytes of a connection."""
         tail = b""
 
         def note(data: bytes) -> int:
@@ -62,7 +61,7 @@ class CountingProxy:
         self.drop()
 
     def drop(self) -> None:
-        """Close every connection (FIN to the client), as a server does with idle ones."""
+        """Close all connections (FIN to the client), as servers close idle connections."""
         with self.lock:
             pairs = list(self.pairs)
         for pair in pairs:
@@ -98,7 +97,7 @@ class CountingProxy:
         found = self.counter()
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                # Counted before it is sent: when the client has its answer, the count is complete.
+                # Count before sending, so that the count is complete when the client has the answer.
                 with self.lock:
                     if upward:
                         self.requests += found(data)
@@ -113,7 +112,7 @@ class CountingProxy:
 
 
 class _ByLength(CountingProxy, ABC):
-    """A proxy for requests that contain their length; `kinds` counts them by what they ask for."""
+    """A proxy for protocols whose requests have a length field. `kinds` counts the requests by kind."""
 
     FIRST = 0  # bytes that a client sends before its first request
 
@@ -123,7 +122,7 @@ class _ByLength(CountingProxy, ABC):
 
     @abstractmethod
     def begins(self, held: bytes) -> tuple[Hashable | None, int] | None:
-        """Return what the first request asks for (None: it is not counted) and its bytes.
+        """Return the kind of the first request (None: not counted) and its number of bytes.
 
         Return None if its head is incomplete.
         """
@@ -151,10 +150,9 @@ KINDS = {3001: "query", 3010: "open", 3013: "read", 3025: "readv"}  # XRootD pro
 
 
 class RootProxy(_ByLength):
-    """Of root:// those are counted that open, ask, read.
+    """A proxy for root:// that counts requests to open, query and read. A client sends 20 bytes, then requests.
 
-    A client sends 20 bytes, then requests: a head of 24 bytes (number of the stream, of the request, 16 bytes, length)
-    and data.
+    A request has a head of 24 bytes (stream id, request id, 16 bytes, length) and data.
     """
 
     FIRST = 20
@@ -170,10 +168,10 @@ class RootProxy(_ByLength):
 
 
 class HttpProxy(_ByLength):
-    """Of HTTP, also requests with bodies, whose length the head says; they are counted by (method, kind)."""
+    """A proxy for HTTP, also for requests with bodies of a declared length. It counts requests by (method, kind)."""
 
     def __init__(self, host: str, port: int, kind: Callable[[str], str]):
-        """kind: what a target of a request is called."""
+        """Create the proxy. kind: function that returns the kind of a request target."""
         self.kind = kind
         super().__init__(host, port)
 

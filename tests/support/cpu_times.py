@@ -1,7 +1,7 @@
-"""Hooks that print the tests with most CPU at the end of a run that shows durations.
+"""Pytest hooks that print the tests with the most CPU time at the end of a run with `--durations`.
 
-On machines that are busy, seconds of the clock show how long a test waited. CPU counts a test with its fixtures and all
-processes that it started and waited for; daemons that outlive their parent are not in it.
+On busy machines, wall time includes waiting. The CPU time includes the fixtures of a test, and child processes that it
+waited for. It does not include daemons that outlive their parent.
 """
 
 import os
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-NAME = "cpu_s"  # of the property that a worker sends along with a test's last report
+NAME = "cpu_s"  # name of the property in the last report of a test
 BEGUN = pytest.StashKey[float]()
 
 
 def spent() -> float:
-    """CPU seconds of this process and its ended children, user and system."""
+    """Return the CPU seconds of this process and its ended children, user and system."""
     return sum(os.times()[:4])
 
 

@@ -1,8 +1,8 @@
-"""A campaign whose records are drawn at random, with every kind of cell that tables have.
+"""A campaign with random records that produces every kind of table cell.
 
-Latencies as single operations and as bins, operations that hung or never began, errors, reads, events and calibrations.
-`runs` returns what was drawn, so that tests compute every cell with plain loops; `write` makes the records of it;
-`table` returns a table of the shared campaign `cells`, and `check` compares one of its rows.
+It has single operations and bins, operations that hung or never began, errors, reads, events and calibrations. `runs`
+returns the random values, from which tests compute every cell with plain loops. `write` writes the records. `table`
+returns a table of the shared campaign `cells`, and `check` compares one of its rows.
 """
 
 import copy
@@ -42,7 +42,7 @@ CLASSES = ((503, "SlowDown"), (404, "NoSuchKey"), (None, "ConnectTimeout"), (0, 
 
 
 class Run:
-    """One point's raw records."""
+    """The raw records of a point."""
 
     def __init__(self, point, state):
         rng = self.rng = random.Random(f"cells {point.key}")
@@ -60,14 +60,14 @@ class Run:
         self.ops = [[self.of_read(r) for r in reads] for reads in self.reads] or [self.draw(c) for c in range(n)]
 
     def engine(self, client):
-        """Return what the engine of a client reports."""
+        """Return the report of a client's engine."""
         longest = [[self.start + (2 + client) * S, (300 + client) * MS], [self.start + S, 20 * MS]]
         content = {"pauses": {"sum_ns": (330 + client) * MS, "longest_ns": longest[0][1], "longest": longest}}
         if self.point.sweep == "single" and self.point.rep == 2:
-            content = {}  # it did not watch itself
+            content = {}  # this engine records no CPU time
         if self.point.sweep == "due":
             content["not_begun"] = [0, 5, 700][self.point.rep - 1] - client if self.point.rep > 1 else None
-        if self.point.rep != 3 or client:  # not recorded by the first client of every third run
+        if self.point.rep != 3 or client:  # missing for the first client of every third run
             content["opening"] = {
                 "requests": 3,
                 "asked_bytes": 5000,
@@ -77,7 +77,8 @@ class Run:
 
     def draw(self, client):
         rng, out = self.rng, []
-        binned = self.point.sweep == "binned" and (client == 0 or self.point.rep > 1)  # in the first run they differ
+        # the widths differ in the first run
+        binned = self.point.sweep == "binned" and (client == 0 or self.point.rep > 1)
         edges = [self.begin, self.begin + 1, self.first_end, self.first_end + 1, self.begin - 1]
         many = 60 if self.point.workload == "calibrate" else 1400 if self.point.sweep == "single" else 500
         for i in range(40 if binned else many):
@@ -171,7 +172,7 @@ class Run:
         }
 
     def counters(self, client):
-        """Of a node: over a link, or (every third) over loopback, or too little for what the client moved."""
+        """Return the counters of a node: over a link, or over loopback (every third), or less than the client moved."""
         kind = (self.point.order + client) % 3 if self.point.workload == "calibrate" else 0
         link = {"rx_bytes": 11_000 * (client + 1), "tx_bytes": 10}
         most = [{"lo": {"rx_bytes": 1, "tx_bytes": 2}, "eth0": link}]
@@ -179,7 +180,7 @@ class Run:
         return most[kind]
 
     def over_link(self):
-        """Interfaces moved more than loopback, and more than half of what the clients of the node moved."""
+        """Return True if interfaces moved more bytes than loopback, and more than half of the clients' bytes."""
         for c, counters in enumerate(self.watched):
             most = {name: max(v.values()) for name, v in counters.items()}
             loopback = most.pop("lo", 0)
@@ -199,7 +200,7 @@ def _planned():
 
 @functools.cache
 def runs():
-    """Return key -> Run, in the order of the plan; the first repetitions with one client are invalid in two sweeps."""
+    """Return key -> Run in the order of the plan. In two sweeps, the first repetitions with one client are invalid."""
     found = {}
     for p in _planned()[1]:
         invalid = p.rep == 1 and p.axes["clients"] == 1 and p.sweep in ("single", "jobs")
@@ -209,7 +210,7 @@ def runs():
 
 
 def write(folder):
-    """Write `folder/raw` with all records."""
+    """Write all records into `folder/raw`."""
     settings, points = _planned()
     for key, run in runs().items():
         for name, kinds, files in (("ops", records.OPS, run.ops), ("reads", records.READS, run.reads)):
@@ -221,12 +222,12 @@ def write(folder):
     integrity.write_sums(folder / "raw")
 
 
-# Comparison of tables with what was drawn
+# Comparison of tables with the random values
 
 
 @functools.cache
 def table(name):
-    """Return a table of the shared campaign, as it is read from its CSV file."""
+    """Return a table of the shared campaign, read from its CSV file."""
     import campaigns
     from storelab.analysis.tables import build
 
@@ -235,7 +236,7 @@ def table(name):
 
 @functools.cache
 def identity():
-    """Return the columns that make a group of points."""
+    """Return the columns that identify a group of points."""
     from storelab.analysis.tables import points
 
     settings, planned = _planned()
@@ -243,7 +244,7 @@ def identity():
 
 
 def check(row, expected, where):
-    """Compare columns of a row: numbers to the digits of the file, None and NaN as missing, all else exactly."""
+    """Compare columns of a row: numbers with the precision of the file, None and NaN as missing, others exactly."""
     for column, value in expected.items():
         found = row[column]
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -255,7 +256,7 @@ def check(row, expected, where):
 
 
 def rate(run, rows, earned=lambda row: 1):
-    """Return what operations earn per second: each by the part of its duration in the window. NaN if one is unknown."""
+    """Return a rate in the window: each operation counts by the part of its duration inside. NaN if one is unknown."""
     total = 0.0
     for row in rows:
         if row["start_ns"] < run.first_end:
@@ -266,7 +267,7 @@ def rate(run, rows, earned=lambda row: 1):
 
 
 def few(group):
-    """Return whether fewer than 10 reads of a run overlap its window."""
+    """Return True if fewer than 10 reads of a run overlap its window."""
 
     def inside(run):
         reads = (row for client in run.reads for row in client)
@@ -295,7 +296,7 @@ def row_of(found, run, **more):
 
 
 def median_low_high(values):
-    """Return the median and the extremes, as they are defined for fewer than six runs."""
+    """Return median, minimum and maximum, as tables define the interval for fewer than six runs."""
     known = [float(v) for v in values if v is not None and not math.isnan(v)]
     return (statistics.median(known), min(known), max(known)) if known else (math.nan,) * 3
 
@@ -307,12 +308,12 @@ def spread(name, unit, values):
 
 
 def counted(group):
-    """Return the columns that count the runs of a group."""
+    """Return the columns with numbers of runs of a group."""
     return {"n": len(group), "interval": "range", "coverage_percent": float(100 * (1 - 2 / 2 ** len(group)))}
 
 
 def cpu(group):
-    """Return the medians of clients and server in percent of the host's four cores over its five seconds."""
+    """Return the median CPU use of clients and server in percent of four cores during five seconds."""
     return {
         f"{who}_cpu_percent": float(statistics.median(100 * r.host[f"{who}_cpu_s"] / 20 for r in group))
         for who in ("client", "server")
@@ -320,13 +321,13 @@ def cpu(group):
 
 
 def mean(values):
-    """Return the mean of the known values; None without any."""
+    """Return the mean of the known values; None if there are none."""
     known = [v for v in values if v is not None]
     return sum(known) / len(known) if known else None
 
 
 def without_openings(run):
-    """Return the reads of a run less what opening took; `opening` has that where a read opened its file."""
+    """Return the reads of a run without the costs of opening the file; `opening` has these costs."""
     out, names = [], ("requests", "asked_bytes", "wire_bytes")
     for r in (r for reads in run.reads for r in reads):
         known = run.engines[r["client"]].get("opening") or dict.fromkeys(names)
@@ -337,7 +338,7 @@ def without_openings(run):
 
 
 def openings(rows):
-    """Return requests, MB and seconds of one opening: over the wire, or as asked for where the wire is not known."""
+    """Return requests, MB and seconds of one opening. MB are wire bytes, or requested bytes if those are unknown."""
     opened = [r for r in rows if r["opening"]]
     moved = mean([r["opening"]["wire_bytes"] or r["opening"]["asked_bytes"] for r in opened])
     out = {"opening_requests": mean([r["opening"]["requests"] for r in opened])}

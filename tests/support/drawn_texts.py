@@ -1,4 +1,4 @@
-"""Texts of a drawn figure."""
+"""Read the texts in a figure."""
 
 
 def texts(fig) -> str:

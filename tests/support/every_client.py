@@ -1,7 +1,7 @@
-"""Each client of S3 that storelab has, in this process's environment: `python every_client.py ENDPOINT CLIENT …`.
+"""Run all S3 clients of storelab in the current environment: `python every_client.py ENDPOINT CLIENT …`.
 
-ENDPOINT is JSON; KEYS are those that a store hands out. Each client writes the object `<client>`, and each library
-reads it. The output is JSON: client -> what failed.
+ENDPOINT is JSON. KEYS are the credentials of the store. Each client writes the object `<client>`, and each library
+reads it. The output is JSON: client -> error.
 """
 
 import json
@@ -24,14 +24,14 @@ BODY = b"0123456789"
 
 
 def unset(home: Path) -> dict[str, str]:
-    """Return an environment without settings of a user."""
+    """Return an environment without settings of the user."""
     kept = ("PATH", "PYTHONPATH", "LANG")
     mine = {"HOME": str(home), "STORELAB_TOOLS": str(install.tools_folder())}
     return {name: value for name, value in os.environ.items() if name in kept} | mine
 
 
 def run(endpoint: Endpoint, environ: dict[str, str], *names: str) -> dict[str, str]:
-    """Run clients in a process with this environment; return what failed."""
+    """Run clients in a process with this environment. Return client -> error."""
     words = [sys.executable, __file__, json.dumps(asdict(endpoint)), *names]
     done = subprocess.run(words, env=environ | KEYS.environ(), capture_output=True, text=True, timeout=120)
     assert done.stdout, done.stderr
@@ -39,18 +39,18 @@ def run(endpoint: Endpoint, environ: dict[str, str], *names: str) -> dict[str, s
 
 
 def requests(server) -> list[tuple]:
-    """Return the parts of all requests that should not change.
+    """Return the parts of all requests that must not change.
 
-    These are method, key, names of the query and of headers, the scope of the signature, and the user agent, whose
-    parts are sorted because botocore lists its features in any order.
+    These are method, key, names in the query, names of headers, the scope of the signature, and the user agent. The
+    parts of the user agent are sorted, because botocore lists its features in any order.
     """
     found = []
-    for method, path, headers in server.asked:
+    for method, path, headers in server.received:
         key, _, query = path.partition("?")
         scope = re.sub(r"/\d{8}/", "/", "".join(re.findall(r"Credential=[^,]*", headers.get("Authorization", ""))))
         agent = sorted(re.split("[ ,]|m/", headers.get("User-Agent", "")))
         found.append((method, key, re.findall(r"([\w-]+)=", query), sorted(map(str.lower, headers)), scope, agent))
-    server.asked.clear()
+    server.received.clear()
     return found
 
 
@@ -94,7 +94,7 @@ def by_presigned(end: Endpoint, keys: Credentials) -> None:
     try:
         transport.size()
     except WrongAnswer as answer:
-        assert answer.status == 200, answer  # the server of the tests knows no ranges
+        assert answer.status == 200, answer  # the server of the tests does not support ranges
 
 
 def by_s5cmd(end: Endpoint, keys: Credentials) -> None:
@@ -156,7 +156,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - whatever a library raises is reported
             failed[name] = f"{type(error).__name__}: {error}"[:500]
     print(json.dumps(failed), flush=True)
-    os._exit(0)  # obstore may abort at the interpreter's shutdown
+    os._exit(0)  # because obstore can abort at the shutdown of the interpreter
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a monitor would have seen in the imagined records of make_examples.py: store alpha only.
+"""Synthetic monitor data for the records of make_examples.py. Only the store alpha has them.
 
-The records of beta are as those of before there was a monitor.
+The records of beta are like those of old versions without a monitor.
 """
 
 from pathlib import Path
@@ -9,14 +9,15 @@ from typing import Any
 from storelab.core import records
 from storelab.core.model import Point
 
-PORTS = 28_232  # ephemeral ports of the imagined host
+PORTS = 28_232  # ephemeral ports of the synthetic host
 SAMPLES = 21
 
 
 def write(point: Point, folder: Path, start: int, duration: int) -> None:
     """Write the samples of the monitor.
 
-    A client has 60 MB of memory, 80 MB in the middle, and `workers` sockets; TIME_WAIT grows from 100 by 10 per sample.
+    A client has 60 MB of memory, 80 MB in the middle of the run, and `workers` sockets. The number of sockets in
+    TIME_WAIT starts at 100 and grows by 10 in each sample.
     """
     workers, clients, host = point.axes.get("workers", 1), point.axes["clients"], {"host": "node-a"}
     rows: list[dict[str, Any]] = []
@@ -49,7 +50,7 @@ def write(point: Point, folder: Path, start: int, duration: int) -> None:
 
 
 def of_host(point: Point) -> dict[str, Any]:
-    """Return the part of `host` in run.json that comes from the monitor."""
+    """Return the keys of `host` in run.json that the monitor writes."""
     moved = {
         "rx_bytes": 20 * 10**6,
         "tx_bytes": 24 * 10**6,

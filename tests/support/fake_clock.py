@@ -1,4 +1,4 @@
-"""A clock that a test moves. The sleeps of chosen modules move it as well, and take no time."""
+"""A clock that tests set. Sleeps of the given modules advance it and take no time."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,10 @@ from storelab.core import clock
 
 
 class FakeClock:
-    """The time `ns`, which `storelab.core.clock` returns until the test ends; `sleeps` are the seconds slept so far."""
+    """A clock whose time `ns` is returned by `storelab.core.clock` until the test ends.
+
+    sleeps: seconds of each sleep.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch, *modules: object):
         self.ns = 10**18

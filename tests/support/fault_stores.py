@@ -1,4 +1,4 @@
-"""Stores of each way to lose servers; none of them runs."""
+"""Stores with different tolerances of failed servers. None of them runs."""
 
 from storelab import stores
 from storelab.core.campaign.faults import Act

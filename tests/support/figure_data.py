@@ -1,6 +1,7 @@
-"""Read the data that a figure draws: panels, and series by the words of their legend entry.
+"""Read the data of a drawn figure: its panels, and their series by the text of the legend.
 
-A description holds titles, axes, points, intervals, bars and steps to six significant digits, not how they are drawn.
+A description has titles, axes, points, intervals, bars and steps with six significant digits. It does not have the
+style.
 """
 
 import contextlib
@@ -22,15 +23,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.ticker import FixedLocator
 
-NEAR = 0.07  # of a logarithmic axis: curves are shifted at most this far, so that no bar hides another
-CAPS = ("|", "_", 0, 1, 2, 3)  # markers at the ends of error bars
+NEAR = 0.07  # maximum relative shift of curves, which prevents overlapping bars
+CAPS = ("|", "_", 0, 1, 2, 3)  # markers of the ends of error bars
 
 
 @contextlib.contextmanager
 def drawn(folder: Path) -> Iterator[dict[str, Any]]:
-    """Describe the figures that are saved below `folder` in this context instead of rendering them.
+    """Describe figures that are saved below `folder` during the block, instead of rendering them.
 
-    The dictionary has one description a figure, under the name of its file, when the context ends.
+    At the end of the block, the dictionary has the description of each figure by file name.
     """
     described: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
@@ -46,11 +47,11 @@ def drawn(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted([*folder.glob("*.pdf"), *folder.glob("*.png")]):
         shown = described[int(path.read_bytes().split()[1])]
         if found.setdefault(path.stem, shown) != shown:
-            raise AssertionError(f"{path.name}  differs from its twin")
+            raise AssertionError(f"{path.name}: the PDF and the PNG file have different data")
 
 
 def describe(fig: Figure) -> dict[str, Any]:
-    """Return words and data of a figure, whatever artists draw them."""
+    """Return the texts and data of a figure, independent of the kind of artists."""
     words = [t for t in (getattr(fig, f"get_{n}")() for n in ("suptitle", "supxlabel", "supylabel")) if t]
     legends = list(fig.legends)
     return {
@@ -65,7 +66,7 @@ def legend_words(legend: Legend) -> dict[str, Any]:
 
 
 def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
-    """Return title, axes and series of a panel; `lines` are those across the whole panel."""
+    """Return title, axes and series of a panel. The key `lines` has the lines across the whole panel."""
     series: dict[str, dict[str, list[Any]]] = {}
 
     def add(name: str, kind: str, items: Iterable[Any]) -> None:
@@ -78,7 +79,8 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
             lines.append(across)
         elif not _cap(line) and len(line.get_xdata()):
             add(label(line, legends), "points", _points(ax, line.get_xdata(), line.get_ydata()))
-    for marks in (c for c in ax.collections if c.get_gid() != "runs"):  # the page lists the runs behind a symbol
+    # markers of single runs, which belong to a symbol
+    for marks in (c for c in ax.collections if c.get_gid() != "runs"):
         if isinstance(marks, LineCollection):
             add(label(marks, legends), "intervals", filter(None, (_interval(ax, s) for s in marks.get_segments())))
         elif isinstance(marks, PathCollection):
@@ -117,18 +119,18 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
 
 
 def number(value: Any) -> Any:
-    """Round to six significant digits; None replaces NaN."""
+    """Round a number to six significant digits. Return None for NaN."""
     value = float(value)
     return None if math.isnan(value) else float(f"{value:.6g}")
 
 
 def _cap(line: Line2D) -> bool:
-    """Check whether a line marks an end of an error bar."""
+    """Return True if a line is the end mark of an error bar."""
     return line.get_marker() in CAPS and line.get_linestyle() in ("None", "none", "", " ")
 
 
 def _across(ax: Axes, line: Line2D) -> list[Any] | None:
-    """Return [axis, value] of a line through the whole panel."""
+    """Return [axis, value] of a line across the whole panel."""
     if line.get_transform() == ax.get_yaxis_transform(which="grid"):
         return ["y", number(line.get_ydata()[0])]
     if line.get_transform() == ax.get_xaxis_transform(which="grid"):
@@ -141,7 +143,7 @@ def _points(ax: Axes, xs: Iterable[Any], ys: Iterable[Any]) -> list[list[Any]]:
 
 
 def _interval(ax: Axes, segment: Any) -> list[Any] | None:
-    """Return [x, low, high], for a horizontal one [[low, high], y], and None without a length."""
+    """Return [x, low, high] of an interval, [[low, high], y] of a horizontal one, and None if it has no length."""
     if len(segment) != 2:
         return None
     (x0, y0), (x1, y1) = segment
@@ -153,14 +155,14 @@ def _interval(ax: Axes, segment: Any) -> list[Any] | None:
 
 
 def _bar(ax: Axes, bar: Rectangle) -> list[Any]:
-    """Return [category, length]; bars are horizontal where the y axis has the categories."""
+    """Return [category, length] of a bar. Bars are horizontal if the y axis has the categories."""
     if categories(ax, ax.yaxis):
         return [place(ax, ax.yaxis, bar.get_y() + bar.get_height() / 2), number(bar.get_width())]
     return [place(ax, ax.xaxis, bar.get_x() + bar.get_width() / 2), number(bar.get_height())]
 
 
 def categories(ax: Axes, axis: Axis) -> dict[float, str]:
-    """Return position -> name of an axis of names (at 0, 1, 2, …), which one of several panels may have for all."""
+    """Return position -> name of an axis with names at 0, 1, 2, …. One of several panels can have the names for all."""
     own, which = _ticks(axis), "yaxis" if axis is ax.yaxis else "xaxis"
     if own is None:
         return {}
@@ -172,7 +174,7 @@ def categories(ax: Axes, axis: Axis) -> dict[float, str]:
 
 
 def _ticks(axis: Axis) -> list[float] | None:
-    """Return 0, 1, 2, … where those are the fixed ticks."""
+    """Return the ticks of an axis if they are fixed at the integers from 0 on."""
     if axis.get_scale() != "linear" or not isinstance(axis.get_major_locator(), FixedLocator):
         return None
     locs = [float(t) for t in axis.get_major_locator().locs]
@@ -190,7 +192,7 @@ def _numeric(text: str) -> bool:
 def place(ax: Axes, axis: Axis, value: Any) -> Any:
     """Return the category at a coordinate, or the number.
 
-    Where ticks are at measured values, that is the nearest tick, because curves are shifted a little.
+    If ticks are at the measured values, return the nearest tick, because curves are shifted a little.
     """
     if known := categories(ax, axis):
         return known[min(known, key=lambda at: abs(at - float(value)))]
@@ -208,7 +210,7 @@ def place(ax: Axes, axis: Axis, value: Any) -> Any:
 
 
 def look(artist: Any) -> dict[str, Any]:
-    """Return colour, marker and dash, as far as the artist has them."""
+    """Return colour, marker and dashes of an artist, if it has them."""
     out: dict[str, Any] = {}
     if isinstance(artist, Line2D):
         out["colour"] = artist.get_color()
@@ -228,7 +230,7 @@ def look(artist: Any) -> dict[str, Any]:
 
 
 def label(artist: Any, legends: list[Legend]) -> str:
-    """Return the words of all legends for an artist, or its own label where no legend has it."""
+    """Return the texts of an artist in all legends, or its label if no legend has it."""
     mine, words = look(artist), []
     for one in legends:
         texts = [t.get_text() for t in one.get_texts()]
@@ -246,8 +248,8 @@ def label(artist: Any, legends: list[Legend]) -> str:
     return " / ".join(words) or ("" if own.startswith("_") else own)
 
 
-def of(campaign: Path, folder: Path) -> dict[str, Any]:
-    """Return the descriptions of all figures of a campaign, drawn in `folder`, in the order of its index."""
+def describe_campaign(campaign: Path, folder: Path) -> dict[str, Any]:
+    """Draw all figures of a campaign in `folder`, and return their descriptions in the order of the index."""
     from storelab.analysis.figures import write
 
     for part in ("raw", "tables"):

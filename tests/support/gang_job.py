@@ -1,4 +1,4 @@
-"""The job of one gang, without `storelab measure` around it."""
+"""Make the job of a gang without `storelab measure`."""
 
 import time
 from pathlib import Path
@@ -12,12 +12,12 @@ from storelab.workloads.staging import buckets, stage
 
 
 def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, GangJob]:
-    """Stage the data set of a sweep's first point; return a folder for its gang, and its job."""
+    """Stage the data set of the first point of a sweep. Return a folder for its gang, and its job."""
     sweeps = {"s": {"warm_up": "100 ms", "objects": 20} | sweep}
     config, (point,) = configured(tmp_path, {"sw": {"kind": "seaweedfs"}}, sweeps, name="gang", campaign="gang")
     places = stage.buckets_of(config, store, point.axes["buckets"])
     buckets.ensure(store, config.name, places)
-    with scratch.using(config.scratch):  # as `stage` does, so that the end of another gang does not remove it
+    with scratch.using(config.scratch):  # like `stage`, because the end of another gang would remove the folder
         manifest = stage.ensure(config, store, point.dataset) if point.dataset else None
     folder = tmp_path / f"gang{time.monotonic_ns()}"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""A table of garbage collections with known values, from made records."""
+"""A table of garbage collections with known values, made from synthetic records."""
 
 import made_records
 import pandas as pd
@@ -39,7 +39,7 @@ def run_of(workers, store="alpha", lingering=0, role="deletions"):
 RUNS = {  # key -> (record, tries)
     "alpha/roles-collect/workers~0040_rep~001": (
         run_of(40),
-        [  # 300 in 3 s, nothing before all that is alive was known, then 600 in 6 s
+        [  # 300 in 3 s; a pause until all live objects are known; then 600 in 6 s
             tried(2, 1, 10, 12, 15, 300, "failed", failures=2, retries=3),
             tried(2, 2, 16, None, 17, 0, "failed"),
             tried(2, 3, 20, 21, 27, 600),
@@ -83,7 +83,7 @@ def make_table(tmp_path):
     )
     phases = pd.DataFrame(PHASES, columns=["key", "role", "does", "phase", "rate_per_s"])
     made = releases.collections_table(campaign, points.sample(frac=1, random_state=1), phases)
-    path = tmp_path / "collections.csv"  # as it is read again
+    path = tmp_path / "collections.csv"  # as read from the file
     made.to_csv(path, index=False)
     assert list(made["key"]) == list(runs)
     return pd.read_csv(path)

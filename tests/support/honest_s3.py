@@ -1,7 +1,7 @@
-"""A small S3 store in memory that does all that the probe asks, but for version 2 signatures and old versions.
+"""A small S3 store in memory that supports all requests of the probe, except version 2 signatures and old versions.
 
-Each test may name `faults`: single faults that a real store may have. A `Bucket` may have versioning, object lock and
-MFA delete from its beginning.
+Tests can set `faults`, which are single faults of real stores. A `Bucket` can have versioning, object lock and MFA
+delete.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from storelab.workloads.probe import signing
 FIRST, SECOND = Credentials("FIRSTKEY", "first-secret", None), Credentials("SECONDKEY", "second-secret", None)
 REGION = "us-east-1"
 DATE = "Mon, 13 Apr 2015 00:00:00 GMT"
-QUERIES = {  # known by this store, by method
+QUERIES = {  # method -> query parameters that this store supports
     "GET": {"list-type", "prefix", "max-keys", "delimiter", "start-after", "continuation-token", "marker", "uploads"}
     | {"uploadId", "encoding-type", "versioning", "object-lock", "versions", "key-marker", "version-id-marker"}
     | {"retention", "legal-hold", "versionId"},
@@ -40,10 +40,7 @@ QUERIES = {  # known by this store, by method
 
 @dataclass
 class Object:
-    """What an object, or one version of it, is made of. A delete marker has no body.
-
-    lock: mode and end (seconds of UTC) of a retention.
-    """
+    """An object or a version of it. A delete marker has no body. lock: mode and end (UTC seconds) of a retention."""
 
     body: bytes | None
     headers: dict[str, str] = field(default_factory=dict)
@@ -56,10 +53,10 @@ class Object:
 
 @dataclass
 class Bucket:
-    """A bucket of an account; below `public`, anybody may read.
+    """A bucket of an account. Objects below `public` can be read without credentials.
 
     versioning: '', 'Enabled' or 'Suspended'; lock: default retention (mode, days), or () for object lock without one.
-    versions: key -> versions, the newest last, where versioning is or was on.
+    versions: key -> versions, the newest last, if versioning was ever enabled.
     """
 
     owner: str
@@ -86,13 +83,13 @@ class Bucket:
         return [version for version in known if version.id != but]
 
     def show(self, key: str) -> None:
-        """Make the newest version the one that is read."""
+        """Make the newest version of a key the current object."""
         self.objects.pop(key, None)
         if (known := self.versions[key]) and known[-1].body is not None:
             self.objects[key] = known[-1]
 
     def forget(self, key: str, version: str = "") -> None:
-        """Delete an object, or one version of it. Raises Refused."""
+        """Delete an object or a version of it. Raise Refused if it is locked."""
         if not version:
             if self.versioning:
                 self.store(key, Object(None))
@@ -106,13 +103,13 @@ class Bucket:
         self.show(key)
 
     def everything(self) -> list[tuple[str, Object]]:
-        """Return (key, version) of all that takes space, by key, the newest version first."""
+        """Return (key, version) of all stored versions, sorted by key, the newest version first."""
         keys = sorted({*self.objects, *self.versions})
         return [(key, version) for key in keys for version in reversed(self.older(key))]
 
 
 class Refused(Exception):
-    """An answer other than success: status and code."""
+    """An error answer with a status and a code."""
 
 
 def md5(body: bytes) -> bytes:
@@ -124,10 +121,10 @@ def quoted(mark: str) -> str:
 
 
 class Answers(Handler):
-    """Answers from `store`.
+    """A handler that answers from the content of `store`. It sends no answers while `silent` is set.
 
-    It answers nothing while `silent` is set. It has `buckets`, `uploads` (id -> parts), `faults`, `writers`
-    (connections that put objects below `list/`), and `asked`: (method, key, range) of each request.
+    The store has `buckets`, `uploads` (id -> parts), `faults`, `writers` (connections that put objects below `list/`),
+    and `received`: (method, key, range) of each request.
     """
 
     store: SimpleNamespace
@@ -140,7 +137,7 @@ class Answers(Handler):
         while self.store.silent.is_set():
             time.sleep(0.01)
         try:
-            self.store.asked.append((self.command, self.key, self.headers.get("Range", "")))
+            self.store.received.append((self.command, self.key, self.headers.get("Range", "")))
             self.check_query()
             account = self.account(body)
             if self.key and self.command == "PUT" and "/list/" in self.key:
@@ -166,7 +163,7 @@ class Answers(Handler):
     # Rights
 
     def account(self, body: bytes) -> str | None:
-        """Return the access key whose signature is right, None without one."""
+        """Return the access key of the request if its signature is right; None without a signature."""
         given, host = self.headers.get("Authorization", ""), self.headers["Host"]
         if not given and "X-Amz-Signature" not in self.query:
             return None
@@ -252,7 +249,7 @@ class Answers(Handler):
             begun = [f"<Upload><Key>{key}</Key><UploadId>{i}</UploadId></Upload>" for i, (key, _) in self.uploads()]
             return 200, f"<R>{''.join(begun)}</R>".encode()
         if "versioning" in self.query:
-            if "versioning not told" in self.store.faults:
+            if "versioning not reported" in self.store.faults:
                 raise Refused(403, "AccessDenied")
             status = f"<Status>{bucket.versioning}</Status>" if bucket.versioning else ""
             mfa = "<MfaDelete>Enabled</MfaDelete>" if bucket.mfa_delete else ""
@@ -270,7 +267,7 @@ class Answers(Handler):
         return self.listing(bucket)
 
     def several(self, bucket, body):
-        """Delete the objects or versions of the body."""
+        """Delete the objects or versions that the body lists."""
         wanted = re.findall(r"<Key>(.*?)</Key>(?:<VersionId>(.*?)</VersionId>)?", body.decode(), re.DOTALL)
         if bucket.mfa_delete and any(version for _, version in wanted):
             raise Refused(403, "AccessDenied")
@@ -286,7 +283,7 @@ class Answers(Handler):
         return 200, f"<DeleteResult>{rows}</DeleteResult>".encode()
 
     def list_versions(self, bucket):
-        """List up to `page` versions from the markers on."""
+        """List at most `page` versions after the markers."""
         prefix, most = self.query.get("prefix", ""), min(self.store.page, int(self.query.get("max-keys", 1000)))
         found = [one for one in bucket.everything() if one[0].startswith(prefix)]
         places = [(key, version.id) for key, version in found]
@@ -307,11 +304,11 @@ class Answers(Handler):
         return self.page(rows, more, onward if more else "")
 
     def written(self, key):
-        """Return a key as a listing has it."""
+        """Return a key in the encoding of the listing."""
         return quote(key) if self.query.get("encoding-type") == "url" else escape(key)
 
     def page(self, rows, more, onward):
-        """Return a page of a listing, or what a faulty server makes of it."""
+        """Return a page of a listing, possibly with a fault."""
         if "more without a token" in self.store.faults and more:
             onward = ""
         coding = "<EncodingType>url</EncodingType>" if self.query.get("encoding-type") == "url" else ""
@@ -403,7 +400,7 @@ class Answers(Handler):
         asked, headers = self.headers, {}
         source = asked.get("x-amz-copy-source")
         if source:
-            place, _, key = unquote_plus(source).lstrip("/").partition("/")  # '+' is a space, as at Amazon S3
+            place, _, key = unquote_plus(source).lstrip("/").partition("/")  # '+' means a space, as in Amazon S3
             if self.store.buckets[place].owner != bucket.owner:
                 raise Refused(403, "AccessDenied")
             one = self.store.buckets[place].objects[key]
@@ -445,7 +442,7 @@ class Answers(Handler):
         return self.store.uploads.items()
 
     def upload(self, late=False):
-        """Return (key, parts) of the upload that is asked for, with `late` also of one that was aborted."""
+        """Return (key, parts) of the requested upload. late: also return an aborted upload."""
         number = self.query.get("uploadId")
         found = self.store.uploads.get(number) or (self.store.aborted.get(number) if late else None)
         if found is None:
@@ -472,13 +469,13 @@ class Answers(Handler):
 
 @contextmanager
 def honest_s3(*faults: str, buckets: dict[str, Bucket] | None = None):
-    """Yield (URL, store) of a store with buckets `b` and `b-a1` of the two accounts, and `buckets`.
+    """Yield (URL, store) of a store with the buckets `b` and `b-a1` of the two accounts, and `buckets`.
 
-    `store.made`: how buckets are that are made; `store.page`: entries in a page of a listing.
+    `store.made`: properties of new buckets; `store.page`: number of entries in a page of a listing.
     """
     usual = {"b": Bucket(FIRST.access_key), "b-a1": Bucket(SECOND.access_key)}
     store = SimpleNamespace(buckets=usual | (buckets or {}), uploads={}, aborted={}, faults=set(faults))
-    store.writers, store.numbers, store.asked, store.silent = set(), count(), [], threading.Event()
+    store.writers, store.numbers, store.received, store.silent = set(), count(), [], threading.Event()
     store.made, store.page = Bucket, 1000
     with served(Answers, store=store) as url:
         yield url, store

@@ -1,4 +1,4 @@
-"""What tests of stores and engines share: campaigns, their buckets, processes that are gone, commands, records."""
+"""Shared parts of tests of stores and engines: campaigns, buckets, ended processes, commands and records."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from storelab.workloads.staging import buckets
 
 
 def _no_xrootd() -> str:
-    """Return why XRootD cannot run here; empty where it can."""
+    """Return the reason why XRootD cannot run here; '' if it can."""
     if os.geteuid() != 0:
         return "privilege: needs root for the network namespace of XRootD"
     if not shutil.which("ip"):
@@ -30,12 +30,11 @@ def _no_xrootd() -> str:
     return "" if shutil.which("xrootd") else "XRootD is not installed: storelab install xrootd"
 
 
-# Marks of tests that need more than `make setup` is sure to give; the reason says what is missing, and what installs
-# it.
+# Marks of tests that need more than `make setup` installs. The reason names what is missing, and how to install it.
 LOADGEN_IS_BUILT = golang.present(golang.LOADGEN, install.tools_folder())
 NO_LOADGEN = "storelab's programs in Go are not built: storelab install loadgen"
 needs_loadgen = pytest.mark.skipif(not LOADGEN_IS_BUILT, reason=NO_LOADGEN)
-LONG_BUILDS = ("garage", "warp")  # programs that take many minutes to build: .ci/run does without them
+LONG_BUILDS = ("garage", "warp")  # programs that take many minutes to build; .ci/run does not need them
 nightly_garage = pytest.mark.nightly(
     "src/storelab/stores/garage.py", "src/storelab/install/cargo.py", "tests/real/test_garage.py"
 )
@@ -44,7 +43,7 @@ needs_xrootd = (pytest.mark.root, pytest.mark.skipif(bool(_no_xrootd()), reason=
 
 
 def missing(look: Callable[[], Any]) -> str:
-    """Return why a program cannot be used, which `look` raises; empty where it can."""
+    """Return the message of the error that `look` raises; '' if it raises none and the program can be used."""
     try:
         look()
     except UserError as error:
@@ -53,13 +52,13 @@ def missing(look: Callable[[], Any]) -> str:
 
 
 def skip_without_loadgen() -> None:
-    """Skip where the programs in Go are not built."""
+    """Skip the test if the Go programs are not built."""
     if not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)
 
 
 def configured(folder: Path, stores: dict[str, Any], sweeps: dict[str, Any], **more: Any) -> tuple[Config, list[Point]]:
-    """Return the configuration of a campaign below `folder`, with its points; `more`: other keys of it."""
+    """Return the configuration of a campaign below `folder` and its points. more: other keys of the configuration."""
     base = {"campaign": "lab", "name": "lab", "repetitions": 1, "calibrate": False, "stores_to_measure": [*stores]}
     base |= {key: str(folder / key) for key in ("results", "state")} | {"stores": stores, "sweeps": sweeps}
     config = Config.model_validate(base | more)
@@ -67,19 +66,19 @@ def configured(folder: Path, stores: dict[str, Any], sweeps: dict[str, Any], **m
 
 
 def bucket_for(store, campaign: str, index: int = 0, account: int = 0):
-    """Return a bucket of the campaign, made and marked."""
+    """Make and mark a bucket of the campaign, and return it."""
     bucket = store.bucket(campaign, index, account)
     buckets.ensure(store, campaign, [bucket])
     return bucket
 
 
 def anything(bucket: str, key: str, size: int | None) -> bool:
-    """Treat every object as ours, in tests that write into their own buckets."""
+    """Accept every object as one of the campaign, in tests that write other objects into their buckets."""
     return True
 
 
 def gone(pids) -> bool:
-    """Return whether these processes have ended; their parents need not have noticed."""
+    """Return True if these processes have ended, even if their parents did not wait for them."""
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
@@ -88,7 +87,7 @@ def gone(pids) -> bool:
 
 
 def holds(measured, protocol):
-    """Check what every record of the engine fsspec must contain."""
+    """Check the content that every record of the engine fsspec must have."""
     for point, record, rows in measured:
         size = point.axes.get("range_size") or point.axes["object_size"]
         assert rows and {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size}

@@ -1,4 +1,4 @@
-"""A table of application starts with known values, from made records."""
+"""A table of application starts with known values, made from synthetic records."""
 
 import made_records
 import pandas as pd
@@ -44,7 +44,10 @@ def run_of(http_cache):
 
 
 def make_table(tmp_path):
-    """Two runs without a cache, the second twice as slow; one with Squid, twice as fast; an invalid one."""
+    """Make the table. Two runs have no cache, the second one is half as fast. One run with Squid is twice as fast.
+
+    One run is invalid.
+    """
     rows, runs, points = {}, {}, []
     for number, (slow, http_cache, state) in enumerate(
         ((1, "none", "ok"), (2, "none", "ok"), (0.5, "squid", "ok"), (9, "none", "invalid"))

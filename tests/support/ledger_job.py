@@ -1,4 +1,4 @@
-"""A job whose client writes a ledger."""
+"""Make a job whose client writes a ledger."""
 
 from storelab.core.model import Point
 from storelab.engines.contract import Job

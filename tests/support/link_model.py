@@ -1,4 +1,4 @@
-"""The time model of the read planner in plain Python, request by request, and links drawn for property tests."""
+"""Compute the time model of the read planner in plain Python, and draw random links for property tests."""
 
 import math
 from itertools import pairwise
@@ -14,12 +14,12 @@ WAN = Link(rtt_s=0.02, first_s=1e-4, request_s=3.2e-4, bandwidth=1e9, stream=2e8
 
 
 def up(a, b):
-    """Return a / b, rounded up."""
+    """Return the quotient a / b, rounded up."""
     return math.ceil(a / b)
 
 
 def busy_of(link, length):
-    """Return the seconds that `length` bytes cost: along the curve, and by the bandwidth beyond its last point."""
+    """Return the transfer time of `length` bytes in s: by the curve, and beyond its last point by the bandwidth."""
     if not link.curve or link.ranges > 1:
         return length / link.bandwidth
     known = [(0, 0.0), *link.curve]
@@ -30,7 +30,7 @@ def busy_of(link, length):
 
 
 def seconds_of(link, lengths):
-    """Return (seconds, wire bytes, requests) by the docstring of `Link`, for pieces of these lengths."""
+    """Return (seconds, wire bytes, requests) for pieces of these lengths, as the docstring of `Link` defines them."""
     n, asked = len(lengths), sum(lengths)
     together = max(1, min(link.ranges, up(n, link.parallel)))
     requests = up(n, together)
@@ -45,13 +45,13 @@ def seconds_of(link, lengths):
 
 
 def occupied_of(link):
-    """Return the seconds that one more request takes of the server."""
+    """Return the time in s for which one more request occupies the server."""
     return max(0, link.request_s - link.rtt_s / link.parallel)
 
 
 @st.composite
 def links(draw):
-    """Draw a link with a curve of up to three points, for one or several ranges in a request."""
+    """Draw a link with a curve of at most three points, and with one or several ranges per request."""
     times, rates = st.floats(1e-6, 1e-2), st.floats(1e5, 1e9)
     curve, size, took = [], 0, 0.0
     for more, longer in draw(st.lists(st.tuples(st.integers(1, 5000), st.floats(0, 1e-3)), max_size=3)):

@@ -1,4 +1,4 @@
-"""A record whose client has a link of 200 Mbit/s, and whose front-end has one of 300 Mbit/s."""
+"""A record of a run with links of 200 Mbit/s (client) and 300 Mbit/s (front-end)."""
 
 M = 10**6
 HOST = {"seconds": 10.0, "network": {"eth0": {"rx_bytes": 225 * M, "tx_bytes": 9, "link_bits_per_s": 200 * M}}}

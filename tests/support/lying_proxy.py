@@ -1,8 +1,8 @@
-"""An S3 proxy on loopback that gives false answers on purpose, which the workload `consistency` must find.
+"""An S3 proxy on loopback that gives false answers, which the workload `consistency` must find.
 
-Requests are passed on unchanged, with the Host that the client signed; only answers are changed. The name of a key
-decides which false answer it gets: one at most, and once, unless `stubborn`. The counter `told` has the number of false
-answers by the scenario that must find them.
+Requests are forwarded unchanged, with the signed Host header. Only answers are changed. The name of a key determines
+its false answer. Each key gets at most one, and only once unless `stubborn` is set. The counter `false_answers` has the
+number of false answers by the scenario that must find them.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ BUCKET_LIES = {0: ("bucket_usable", "bucket_comes_back"), 1: ("bucket_listed", "
 
 
 def object_lie(key: str) -> str | None:
-    """Return the scenario of a key. Every worker begins with another one, so that few rounds are enough for all."""
+    """Return the scenario of a key. Each worker begins with another scenario, so that a few rounds cover all."""
     client, worker, n = map(int, KEY.search(key).groups())
     return OBJECT_LIES.get((n + 1 + 4 * client + 2 * worker) % 9)
 
@@ -55,22 +55,25 @@ class Story:
 
 
 class Server(ThreadingHTTPServer):
-    """A server for 256 connections that wait: with Python's five, a busy machine refuses clients of many workers."""
+    """A server that accepts 256 waiting connections.
+
+    Python's default of 5 is too small for clients with many workers.
+    """
 
     request_queue_size = 256
 
 
 class LyingProxy:
-    """A proxy of these targets: `urls` has one entry for each front-end, `told` counts the false answers.
+    """A proxy for these targets. urls: one URL for each front-end; false_answers: scenario -> number.
 
-    lies: scenarios with false answers. `failures` among them gives errors for every tenth GET of an object and, for
-    half a second, for all listings of one worker.
+    lies: scenarios with false answers. The scenario `failures` gives errors for every tenth GET of an object, and for
+    half a second for all listings of one worker.
     """
 
     def __init__(self, targets: list[tuple[str, int]], lies: set[str], stubborn: bool = False):
         self.lies, self.stubborn = lies, stubborn
         self.lock = threading.Lock()
-        self.told: Counter[str] = Counter()
+        self.false_answers: Counter[str] = Counter()
         self.keys: dict[str, Story] = defaultdict(Story)
         self.buckets: dict[str, Story] = defaultdict(Story)
         self.phantom_heads = self.many_lists = self.gets = 0
@@ -91,14 +94,14 @@ class LyingProxy:
     def __exit__(self, *_: object) -> None:
         self.context.close()
 
-    def _tell(self, scenario: str | None) -> bool:
+    def _gives_wrong(self, scenario: str | None) -> bool:
         if scenario not in self.lies:
             return False
-        self.told[scenario] += 1
+        self.false_answers[scenario] += 1
         return True
 
     def change(self, method: str, target: str, sent: bytes, status: int, answer: bytes) -> tuple[int, bytes]:
-        """Return the answer that the client gets."""
+        """Return the status and body that the client gets."""
         parts = urlsplit(target)
         path, query = unquote(parts.path), parse_qs(parts.query)
         with self.lock:
@@ -125,15 +128,21 @@ class LyingProxy:
         if "failures" in self.lies and self.gets % 10 == 0:
             return 503, b"<Error><Code>SlowDown</Code></Error>"
         versions, first = len(story.bodies), story.gets == 1 or self.stubborn
-        if lie == "read_after_write" and versions == 1 and not story.deleted and first and self._tell(lie):
+        if lie == "read_after_write" and versions == 1 and not story.deleted and first and self._gives_wrong(lie):
             return 404, b"<Error><Code>NoSuchKey</Code></Error>"
-        if lie == "overwrite" and versions == 2 and not story.deleted and first and self._tell(lie):
+        if lie == "overwrite" and versions == 2 and not story.deleted and first and self._gives_wrong(lie):
             return 200, story.bodies[0]
-        if lie == "monotonic_reads" and versions == 2 and not story.deleted and story.gets == 2 and self._tell(lie):
+        if (
+            lie == "monotonic_reads"
+            and versions == 2
+            and not story.deleted
+            and story.gets == 2
+            and self._gives_wrong(lie)
+        ):
             return 200, story.bodies[0]
-        if lie == "read_after_delete" and story.deleted and first and self._tell(lie):
+        if lie == "read_after_delete" and story.deleted and first and self._gives_wrong(lie):
             return 200, story.bodies[-1]
-        if lie == "comes_back" and story.deleted and story.gets == 2 and self._tell(lie):
+        if lie == "comes_back" and story.deleted and story.gets == 2 and self._gives_wrong(lie):
             return 200, story.bodies[-1]
         return status, answer
 
@@ -151,11 +160,11 @@ class LyingProxy:
                 continue
             story.lists += 1
             lie, shown = object_lie(key), b""
-            if lie == "list_after_write" and len(story.bodies) == 1 and story.lists == 1 and self._tell(lie):
+            if lie == "list_after_write" and len(story.bodies) == 1 and story.lists == 1 and self._gives_wrong(lie):
                 answer = _hide(answer, key)
-            if lie == "list_after_delete" and story.deleted and story.lists == 1 and self._tell(lie):
+            if lie == "list_after_delete" and story.deleted and story.lists == 1 and self._gives_wrong(lie):
                 shown = key.encode()
-            if lie == "comes_back_listed" and story.deleted and story.lists == 2 and self._tell(lie):
+            if lie == "comes_back_listed" and story.deleted and story.lists == 2 and self._gives_wrong(lie):
                 shown = key.encode()
             if shown:
                 entry = b"<Contents><Key>%s</Key><Size>%d</Size></Contents>" % (shown, len(story.bodies[-1]))
@@ -163,12 +172,12 @@ class LyingProxy:
         return status, answer
 
     def _many(self, second_page: bool, answer: bytes) -> bytes:
-        """Omit a key of the first listing, and repeat one of the third; the listing between is right."""
+        """Omit a key in the first listing and repeat a key in the third one. The second listing is right."""
         self.many_lists += second_page
         entries = re.findall(rb"<Contents>.*?</Contents>", answer, re.DOTALL)
-        if self.many_lists == 1 and second_page and self._tell("listing_complete"):
+        if self.many_lists == 1 and second_page and self._gives_wrong("listing_complete"):
             return answer.replace(entries[0], b"")
-        if self.many_lists == 3 and second_page and self._tell("listing_complete"):
+        if self.many_lists == 3 and second_page and self._gives_wrong("listing_complete"):
             return answer.replace(entries[0], entries[0] * 2)
         return answer
 
@@ -176,7 +185,12 @@ class LyingProxy:
         for name, story in self.buckets.items():
             story.lists += 1
             lies = BUCKET_LIES.get(int(name[-5:]), ())
-            if "bucket_listed" in lies and not story.deleted and story.lists == 1 and self._tell("bucket_listed"):
+            if (
+                "bucket_listed" in lies
+                and not story.deleted
+                and story.lists == 1
+                and self._gives_wrong("bucket_listed")
+            ):
                 answer = re.sub(
                     rb"<Bucket>(?:(?!</Bucket>).)*<Name>%s</Name>.*?</Bucket>" % name.encode(),
                     b"",
@@ -184,11 +198,11 @@ class LyingProxy:
                     flags=re.DOTALL,
                 )
             lie = {1: "bucket_unlisted", 2: "bucket_comes_back"}.get(story.lists)
-            if story.deleted and lie in lies and self._tell(lie):
+            if story.deleted and lie in lies and self._gives_wrong(lie):
                 answer = answer.replace(b"<Buckets>", b"<Buckets><Bucket><Name>%s</Name></Bucket>" % name.encode())
-        # Listed until it was asked for twice: a wrong answer, and the same again.
+        # A bucket that does not exist is listed until two requests for it.
         if "listed_bucket_exists" in self.lies and self.phantom_heads < 2:
-            self.told["listed_bucket_exists"] = 1
+            self.false_answers["listed_bucket_exists"] = 1
             answer = answer.replace(b"<Buckets>", b"<Buckets><Bucket><Name>%s</Name></Bucket>" % PHANTOM.encode())
         return answer
 
@@ -200,9 +214,9 @@ class LyingProxy:
             return status, answer
         story.gets += method == "HEAD"
         first = method == "HEAD" and story.gets == 1
-        if first and "bucket_usable" in lies and not story.deleted and self._tell("bucket_usable"):
+        if first and "bucket_usable" in lies and not story.deleted and self._gives_wrong("bucket_usable"):
             return 404, b""
-        if first and "bucket_gone" in lies and story.deleted and self._tell("bucket_gone"):
+        if first and "bucket_gone" in lies and story.deleted and self._gives_wrong("bucket_gone"):
             return 200, b""
         return status, answer
 
@@ -214,7 +228,7 @@ def _hide(answer: bytes, key: str) -> bytes:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection of a client, with a separate one to the server."""
+    """A connection of a client, with a separate connection to the server."""
 
     proxy: LyingProxy
     target: tuple[str, int]
@@ -252,4 +266,4 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = pass_on
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""

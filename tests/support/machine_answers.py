@@ -1,4 +1,4 @@
-"""Check the answers of `--json` with the published schema."""
+"""Check the output of `--json` against the published schema."""
 
 import json
 
@@ -11,7 +11,7 @@ SCHEMA = json.loads((ROOT / "docs/machine.schema.json").read_text())
 
 
 def valid(command: str, text: str) -> dict:
-    """Return the only object in the text, after it was checked against the published schema."""
+    """Check the only JSON object in the text against the published schema, and return it."""
     content = json.loads(text)
     wanted = {"$ref": f"#/$defs/{command.replace(' ', '_')}", "$defs": SCHEMA["$defs"]}
     jsonschema.Draft202012Validator(wanted).validate(content)

@@ -1,4 +1,4 @@
-"""Jobs of gangs and results of clients, as small as a test needs them."""
+"""Minimal jobs of gangs and results of clients for tests."""
 
 from pathlib import Path
 from typing import Any

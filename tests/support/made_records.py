@@ -1,4 +1,4 @@
-"""Campaigns of made records: tables of Parquet files, whose rows are known."""
+"""Write campaigns with synthetic records: Parquet files with known rows."""
 
 import copy
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from storelab.workloads import WORKLOADS
 
 
 def write(folder: Path, settings: dict[str, Any], record: Callable[[Point], None]) -> list[Point]:
-    """Let `record` write the record of each point of a campaign; write plan and checksums, and return the points."""
+    """Write a campaign and return its points. The function `record` writes the record of each point."""
     checked = config.Config.model_validate(copy.deepcopy(settings))
     points = plan.make(checked, WORKLOADS)
     for point in points:
@@ -26,7 +26,10 @@ def write(folder: Path, settings: dict[str, Any], record: Callable[[Point], None
 def campaign(
     folder: Path, name: str, columns: dict[str, Any], rows: dict[str, list[dict[str, Any]]], runs: dict[str, Any]
 ) -> Campaign:
-    """Write the rows of each point; return a campaign with these runs, which need to have what a table looks at."""
+    """Write the rows of each point, and return a campaign with these runs.
+
+    A run needs only the keys that a table uses.
+    """
     whole = {}
     for key, run in runs.items():
         own, point = rows.get(key), {"fixed": {}} | run.get("point", {})

@@ -1,8 +1,8 @@
-"""A small synthetic campaign with known numbers, for tests only: written by the same writers as measured records.
+"""Write a small synthetic campaign with known numbers for tests, in the format of measured records.
 
-`make(folder)` writes `raw/` as the measuring side would. Every rate follows from PER_CLIENT and `jitter`, so that tests
-can assert tables exactly. Run it as a script to look at its figures and paper:
-`python tests/support/make_examples.py FOLDER [repetitions] [stores]`.
+`make(folder)` writes `raw/`. All rates are computed from PER_CLIENT and `jitter`, so that tests can check tables
+exactly. To see the figures and the paper, run it as a script: `python tests/support/make_examples.py FOLDER
+[repetitions] [stores]`.
 """
 
 import sys
@@ -17,10 +17,10 @@ from storelab.core.model import Point
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
-T0 = 1_760_000_000_000_000_000  # UTC ns of the first point's agreed start
+T0 = 1_760_000_000_000_000_000  # agreed start of the first point in UTC ns
 S = 10**9
-ENTRIES = 10_000  # entries of the imagined ROOT file
-VOLUME = 80_000_000  # its compressed bytes
+ENTRIES = 10_000  # entries of the synthetic ROOT file
+VOLUME = 80_000_000  # compressed bytes of the file
 DURATION, WARM_UP = 4 * S, 1 * S
 # Operations/s of one client in the first repetition, by workload and size.
 PER_CLIENT = {"put": {4_000: 100, 10_000_000: 10}, "get": {4_000: 200, 10_000_000: 20}, "list": {100: 5}}
@@ -47,35 +47,34 @@ LATENCY = {  # sweeps of an engine that records the times of each operation
     "closed": {**_TIMED, "axes": {"engine": "obstore", "object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "open": {**_TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "arrival_rate": [100, 200, 400]}},
 }
-METADATA = {  # what moves no bytes, whatever the objects' size
+METADATA = {  # operations that move no bytes
     "asked": {"workload": "stat", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "listed": {"workload": "list", "duration": "4 s", "axes": {"page_size": [100, 1000], "clients": [1, 2]}},
 }
 _JOBS = {"workload": "events", "duration": "4 s"}
 _NODE = {"navigation": ["scan", "random"], "clients": [1, 2], "files": 2, "step": 20}
-EVENTS = {  # jobs that read plainly, through a cache, and by planned requests
+EVENTS = {  # jobs that read without a cache, with a cache, and with planned requests
     "jobs_plain": {**_JOBS, "axes": _NODE},
     "jobs_ahead": {**_JOBS, "axes": _NODE | {"cache": "readahead", "read_ahead": "1 MiB"}},
     "jobs_planned": {**_JOBS, "axes": _NODE | {"engine": "planned"}},
 }
-# one point of each of three workloads: enough for a test that looks at files and not at numbers, in a quarter of the
-# time
+# one point of three workloads each: four times faster, for tests that check files but no numbers
 ONE_EACH = {
     name: {"workload": workload, "duration": "4 s"}
     for name, workload in (("upload", "put"), ("download", "get"), ("entries", "read_entries"))
 }
-REFUSED = {**_TIMED, "axes": {"object_size": "4 kB", "clients": [1, 2]}}  # a sweep whose points `make` may make invalid
+REFUSED = {**_TIMED, "axes": {"object_size": "4 kB", "clients": [1, 2]}}  # a sweep whose points `make` can make invalid
 
 
 def jitter(rep: int) -> int:
-    """Operations/s more of one client in repetition `rep`: 0, 1, -1, 2, -2, ..."""
+    """Return the additional operations/s of a client in repetition `rep`: 0, 1, -1, 2, -2, ..."""
     return (rep // 2) * (1 if rep % 2 == 0 else -1)
 
 
 def ceiling(point: Point) -> int:
-    """Return the operations/s of one client of a calibration.
+    """Return the operations/s of a client in a calibration.
 
-    They are 1.2 times what it reaches with two front-ends, and 5 % less after the campaign.
+    The rate is 1.2 times that with two front-ends, and 5 % less after the campaign.
     """
     known = PER_CLIENT.get(point.axes["operation"], {}).get(point.axes["object_size"], 500)
     before = 24 * known // 10
@@ -83,7 +82,7 @@ def ceiling(point: Point) -> int:
 
 
 def per_client(point: Point) -> int:
-    """Operations/s of one client: grows with the front-ends, never with the clients."""
+    """Return the operations/s of a client. They depend on the number of front-ends, not on the number of clients."""
     if point.workload == "calibrate":
         return ceiling(point)
     rate = PER_CLIENT[point.workload if point.workload in PER_CLIENT else "put"][point.axes["object_size"]]
@@ -91,7 +90,7 @@ def per_client(point: Point) -> int:
 
 
 def observed(point: Point) -> dict[str, Any]:
-    """Return the space that a store would report: a tenth stays after deletion, nothing after reclaiming."""
+    """Return the space that the store reports: a tenth remains after deletion, and nothing after reclaiming."""
     copies = {"default": 1, "replica-2": 2, "replica-3": 3}[point.axes["redundancy"]]
     objects = 100 + point.rep
     stored = objects * point.axes["object_size"]
@@ -107,8 +106,8 @@ def observed(point: Point) -> dict[str, Any]:
     }
 
 
-def beside(point: Point, folder: Path, client: int, start: int) -> None:
-    """Write the files of a probe and a consistency point that are not operations."""
+def write_answers(point: Point, folder: Path, client: int, start: int) -> None:
+    """Write the answers of a probe point, or the scenarios of a consistency point."""
     if point.workload == "probe" and client == 0:
         liar = "differs" if point.store == "alpha" else "yes"
         rows = [
@@ -125,14 +124,14 @@ def beside(point: Point, folder: Path, client: int, start: int) -> None:
 
 
 def even(start: int, rate: int, until: int) -> list[int]:
-    """Completions at start + i/rate seconds, i = 1, 2, ... up to `until` (ns)."""
+    """Return completion times at start + i/rate seconds, i = 1, 2, ..., up to `until` (ns)."""
     return [start + i * S // rate for i in range(1, (until - start) * rate // S + 1)]
 
 
 def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
-    """Evenly spaced completions as s5cmd knows them (end only).
+    """Return evenly spaced operations as s5cmd records them, with only the end time.
 
-    Client 0 goes on for half a second after the deadline (tail); every client has one failed operation at 2 s.
+    Client 0 has a tail of half a second after the deadline. Each client has one failed operation at 2 s.
     """
     op = {"get": "GET", "stat": "HEAD", "list": "LIST"}.get(point.workload, "PUT")
     ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
@@ -150,10 +149,10 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
 
 
 def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
-    """Return the times of start and first byte.
+    """Return the start, first-byte and due times of operations.
 
-    Operation i takes 1 to 100 ms, and its first byte arrives after half of that. In an open loop it was due 0 to 40 ms
-    before it began.
+    Operation i takes 1 to 100 ms, and its first byte arrives after half of this time. In an open loop, it was due 0 to
+    40 ms before its start.
     """
     begins = [end - (1 + 37 * i % 100) * 1_000_000 for i, end in enumerate(ends)]
     first = [b + (e - b) // 2 for b, e in zip(begins, ends, strict=True)]
@@ -164,7 +163,7 @@ def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
 
 
 def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return the same operations, but with the answer 503 to every second one."""
+    """Return a copy of the operations in which every second one has status 503."""
     odd = [i % 2 for i in range(len(ops["end_ns"]))]
     answer = {"error": ["SlowDown" if o else None for o in odd], "status": [503 if o else 200 for o in odd]}
     return ops | answer | {"bytes": [0 if o else b for o, b in zip(odd, ops["bytes"], strict=True)]}
@@ -226,7 +225,7 @@ def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]],
     cached, planned = point.axes["cache"] != "none", point.axes["engine"] == "planned"
     rate = (50 if planned else (40 if point.axes["navigation"] == "scan" else 5) if cached else 10) + jitter(point.rep)
     wire, requests = (300_000, 1) if cached else (100_000, 2 if planned else 10)
-    ends = even(start, rate, start + DURATION + S // 2)  # the last half second is in the grace
+    ends = even(start, rate, start + DURATION + S // 2)  # half a second after the deadline
     n = len(ends)
     first = [1] + [0] * (n - 1)
     moved = {"wire_bytes": [wire + 1_000_000 * f for f in first], "requests": [requests + 3 * f for f in first]}
@@ -308,7 +307,7 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
 
 
 def write_point(raw: Path, point: Point, valid: bool = True) -> None:
-    """One measured point with its Parquet files; run.json last. Not valid: half of its operations failed."""
+    """Write the record of a point: Parquet files, then run.json. In an invalid point, half of the operations failed."""
     folder, start, done = raw / point.key, T0 + point.order * 10 * S, []
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
@@ -325,7 +324,7 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
         errors = ops.get("error", [None] * len(ops["count"]))
         good = sum(n for n, error in zip(ops["count"], errors, strict=True) if error is None)
         done.append((good, sum(ops["count"]) - good))
-        beside(point, folder, client, start)
+        write_answers(point, folder, client, start)
     if point.store == "alpha":
         example_monitor.write(point, folder, start, DURATION)
     here = f"{'https' if point.axes.get('scheme') == 'https' else 'http'}://127.0.0.1:18300"
@@ -345,10 +344,10 @@ def make(
     invalid: tuple[str, ...] = (),
     **changes: Any,
 ) -> list[Point]:
-    """Write `folder/raw` of CONFIG with `changes`.
+    """Write `folder/raw` of the campaign CONFIG with `changes`.
 
-    Points in `failed` (keys, or all of a workload by its name) have failed.json. Points of the sweeps in `invalid` have
-    a record that is not valid.
+    Points in `failed` (keys, or names of workloads) get a failed.json. Points of the sweeps in `invalid` get an invalid
+    record.
     """
     settings = config.Config.model_validate(CONFIG | changes)
     points = plan.make(settings, WORKLOADS)

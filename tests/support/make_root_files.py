@@ -1,10 +1,10 @@
-"""Write small ROOT files of the shapes that experiments write, for tests of the readers.
+"""Write small ROOT files with structures that experiments use, for tests of the readers.
 
     python tests/support/make_root_files.py [FOLDER]
 
-They are kept in tests/data/root (see its README). ROOT's wheel (`storelab install root`) writes all of them, uproot
-those of UPROOT. The content is drawn from a fixed seed. Tests compare it with what uproot reads, and with the counts
-that are written here.
+The files are stored in tests/data/root (see the README there). ROOT's wheel (`storelab install root`) writes all of
+them, uproot writes those in UPROOT. The content is random with a fixed seed. Tests compare it with the arrays of
+uproot, and with the counts in this module.
 """
 
 import sys
@@ -28,8 +28,7 @@ FILES = {
 }
 UPROOT = ("lists.root",)
 
-# ROOT writes these: a counter serves several lists, baskets of lists without a value, members of split objects with the
-# same names.
+# ROOT writes these: a counter of several lists, baskets of empty lists, members of split objects with equal names.
 MACRO = r"""
 #include <TFile.h>
 #include <TTree.h>
@@ -150,14 +149,14 @@ void ntuple(const char* path, int entries) {
 
 
 def lists(path: Path) -> None:
-    """By uproot: numbers, lists with a counter, strings; baskets that hold no value of a list at all."""
+    """Write with uproot numbers, lists with a counter, strings, and baskets in which all lists are empty."""
     with uproot.recreate(path, compression=uproot.ZSTD(1)) as file:
         tree = file.mktree(
             "events", {"x": "f8", "n": "i4", "hits": "var * float32", "empty": "var * int32", "name": "string"}
         )
         rng = np.random.default_rng(5)
         for begin in range(0, ENTRIES, 50):
-            counts = rng.poisson(2, 50) * (begin != 100)  # the third basket of `hits` holds no value
+            counts = rng.poisson(2, 50) * (begin != 100)  # the third basket of `hits` has no values
             hits = ak.unflatten(rng.normal(size=counts.sum()).astype("f4"), counts)
             names = ak.Array([f"event {begin + i}" * (i % 3) for i in range(50)])
             empty = ak.unflatten(np.zeros(0, "i4"), np.zeros(50, int))
@@ -173,7 +172,7 @@ def lists(path: Path) -> None:
 
 
 def by_root(folder: Path) -> None:
-    """Write the files that need ROOT. Raises ImportError if ROOT's wheel is not installed."""
+    """Write the files that need ROOT. Raise ImportError if ROOT's wheel is not installed."""
     import ROOT
 
     for code in (MACRO, TUPLE):

@@ -1,4 +1,4 @@
-"""Checks and fixtures for tests of stores that storelab starts itself."""
+"""Checks and fixtures for tests of stores that storelab starts."""
 
 import itertools
 import json
@@ -28,37 +28,40 @@ from storelab.stores import all_stores, make
 from storelab.stores.protocols import s3_clients
 
 S = 10**9
-# Parts of the messages of `require` that name a missing privilege or kernel feature, not a missing program.
+# Parts of messages of `require` about a missing privilege or kernel feature, not a missing program.
 PRIVILEGES = ("needs root", "/dev/fuse", "cannot be created here")
 _SUBNETS = (f"10.{200 + i // 16384 % 50}.{i // 64 % 256}.{i % 64 * 4}/30" for i in itertools.count(os.getpid() * 64))
 
 
 def subnet() -> str:
-    """Return a network of four addresses that no other test uses."""
+    """Return a network with four addresses that no other test uses."""
     return next(_SUBNETS)
 
 
 def settings_of(kind: str, **more: Any) -> dict[str, Any]:
-    """Return settings of a store with its own ports or subnet."""
+    """Return the settings of a store with unused ports or an unused subnet."""
     fields = stores.load(kind).Settings.model_fields
     place = {"subnet": subnet()} if "subnet" in fields else {"port": ports.block()}
     return {"kind": kind, **place, **more}
 
 
 def created(name: str, settings: dict[str, Any], state: Path) -> Any:
-    """Return a store that was not started."""
+    """Create a store, without starting it."""
     return make(name, stores.load(settings["kind"]).Settings.model_validate(settings), state)
 
 
 def made(name: str, settings: dict[str, Any], state: Path) -> Any:
-    """Return a store that was not started; skip where it cannot run here."""
+    """Create a store, without starting it. Skip the test if the store cannot run here."""
     store = created(name, settings, state)
     skip_unless_usable(store)
     return store
 
 
 def skip_unless_usable(store: Any) -> None:
-    """Skip where the store cannot run here; the reason names the missing privilege, or what installs the program."""
+    """Skip the test if the store cannot run here.
+
+    The reason names the missing privilege or the command to install it.
+    """
     try:
         store.require()
     except UserError as error:
@@ -67,12 +70,12 @@ def skip_unless_usable(store: Any) -> None:
 
 
 def again(store: Any) -> Any:
-    """Return the same store as a second storelab process sees it: it knows only what is in the folder."""
+    """Return the same store as created by another storelab process, with no state except its folder."""
     return type(store)(store.name, store.settings, store.state)
 
 
 def until(done: Callable[[], Any], seconds: float = 60.0, every: float = 0.02) -> Any:
-    """Wait for an event; return what `done` then returns. Fail after a bound that only a hanging system reaches."""
+    """Call `done` until it returns a true value, and return this value. Fail after a time that only a hang reaches."""
     end = time.monotonic() + seconds
     while not (found := done()):
         assert time.monotonic() < end, f"nothing happened in {seconds} s"
@@ -81,7 +84,7 @@ def until(done: Callable[[], Any], seconds: float = 60.0, every: float = 0.02) -
 
 
 def kill(store: Any, *names: str) -> None:
-    """Send SIGKILL to daemons; return when they have gone."""
+    """Send SIGKILL to daemons, and wait until they have ended."""
     pids = {name: store.actors()[name] for name in names}
     for pid in pids.values():
         os.kill(pid, signal.SIGKILL)
@@ -89,7 +92,7 @@ def kill(store: Any, *names: str) -> None:
 
 
 def left_behind(store: Any) -> list[str]:
-    """Return what remains of a store that is down: processes, sockets, mounts, namespaces and links."""
+    """Return the remains of a stopped store: processes, sockets, mounts, namespaces and links."""
     folder, out = str(store.folder), []
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
@@ -98,7 +101,7 @@ def left_behind(store: Any) -> list[str]:
             if folder in " ".join(process.info["cmdline"] or ()) or process.cwd() == folder:
                 out.append(f"{process.pid} {' '.join(process.info['cmdline'] or ())}"[:200])
     out += [line for line in Path("/proc/mounts").read_text().splitlines() if folder in line or str(store.data) in line]
-    if store.protocol != "file":  # servers of file systems keep theirs among their data
+    if store.protocol != "file":  # the data of file servers can contain sockets
         out += [str(p) for p in store.folder.rglob("*") if p.is_socket() or p.is_fifo()]
     if namespace := getattr(store, "namespace", None):
         places = [Path("/run/netns") / namespace.name, Path("/sys/class/net") / namespace.name]
@@ -108,13 +111,13 @@ def left_behind(store: Any) -> list[str]:
 
 
 def listening(pids: Iterable[int]) -> set[tuple[str, int]]:
-    """Return addresses and ports that these processes listen on."""
+    """Return the addresses and ports on which these processes listen."""
     connections = [c for pid in pids for c in psutil.Process(pid).net_connections("inet")]
     return {tuple(c.laddr) for c in connections if c.status == "LISTEN"}
 
 
 def sleeps_and_wakes(store: Any, *up: int, seconds: float = 0.3) -> None:
-    """Check that a suspended store takes no CPU, and that `resume` and `up` wake the same processes."""
+    """Check that a suspended store uses no CPU time, and that `resume` and `up` continue the same processes."""
     bucket, processes = bucket_for(store, "sleep"), [psutil.Process(p) for p in store.actors().values()]
     store.suspend()
     store.suspend()
@@ -132,7 +135,7 @@ def sleeps_and_wakes(store: Any, *up: int, seconds: float = 0.3) -> None:
 
 
 def is_encrypted(store: Any, front_ends: int = 1, accounts: int = 1) -> None:
-    """Check that it answers by https only, with a certificate that storelab knows and a stranger does not."""
+    """Check that a store answers only by https, and that only clients with storelab's CA accept its certificate."""
     account = accounts - 1
     try:
         store.up(front_ends, accounts)
@@ -141,7 +144,7 @@ def is_encrypted(store: Any, front_ends: int = 1, accounts: int = 1) -> None:
         bucket = bucket_for(store, "tls", 0, account=account)
         store.access(account, 0).write(bucket.name, "k", b"secret")
         assert store.access(account, front_ends - 1).read(bucket.name, "k") == b"secret"
-        stranger = s3_clients.client(type(end)(end.url), store.credentials(account))  # without our certificate
+        stranger = s3_clients.client(type(end)(end.url), store.credentials(account))  # without storelab's CA
         with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
             stranger.list_buckets()
         keys = [p for p in store.folder.rglob("*.key") if p.is_file()]
@@ -150,10 +153,10 @@ def is_encrypted(store: Any, front_ends: int = 1, accounts: int = 1) -> None:
         store.down()
 
 
-def told_elsewhere(store: Any, secrets: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Return secrets that are in another file of the store than `files`, or in a command line.
+def leaked_secrets(store: Any, secrets: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Return the secrets that are in a command line, or in a file of the store except `files`.
 
-    Check that only their owner can read `files`.
+    Check that only the owner can read `files`.
     """
     texts, only = [], set(files)
     for path in (p for p in store.folder.rglob("*") if p.is_file() and store.data not in p.parents):
@@ -167,13 +170,13 @@ def told_elsewhere(store: Any, secrets: Iterable[str], files: Iterable[str]) -> 
 
 
 def in_environment(store: Any, secrets: Iterable[str]) -> list[str]:
-    """Return secrets that are in the environment of a process, which the same user can read."""
+    """Return the secrets that are in the environment of a process of the store. Only the same user can read these."""
     texts = [Path(f"/proc/{pid}/environ").read_bytes() for pid in store.actors().values()]
     return [secret for secret in secrets if any(secret.encode() in text for text in texts)]
 
 
 def refuses_a_taken_port(store: Any, port: int, daemon: str, front_ends: int = 1) -> None:
-    """Check that `up` names a port that is taken and leaves nothing, and that it works when the port is free."""
+    """Check that `up` reports a port in use and leaves nothing behind, and that it works when the port is free."""
     with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError) as caught:
         store.up(front_ends)
     assert f"port {port} of {daemon} is in use" in str(caught.value) and "\n" not in str(caught.value)
@@ -203,34 +206,34 @@ store.up()
 
 
 def begun_in_background(store: Any, settings: dict[str, Any]) -> "subprocess.Popen[bytes]":
-    """Start the store by another storelab, and do not wait for it."""
+    """Start the store with another storelab process, without waiting for it."""
     given = json.dumps([settings, store.name, str(store.state), ""])
     return subprocess.Popen([sys.executable, "-c", KILLED, given])
 
 
 def kill_in_up(store: Any, settings: dict[str, Any], victim: str) -> None:
-    """Start the store by a storelab that is killed before it records the daemon `victim`."""
+    """Start the store with a storelab process that is killed before it records the daemon `victim`."""
     given = json.dumps([settings, store.name, str(store.state), victim])
     assert subprocess.run([sys.executable, "-c", KILLED, given], check=False).returncode == -signal.SIGKILL
 
 
 def acts(*given: dict[str, Any], name: str = "f") -> list[dict[str, Any]]:
-    """Return the acts of a fault, as a point of five minutes has them."""
+    """Return the acts of a fault in a point of five minutes."""
     return resolved([Act.model_validate(act) for act in given], 300 * S, 1.0, f"faults.{name}")
 
 
 def states(runner: Any) -> list[str]:
-    """Return what the store reported of itself, in the order of time."""
+    """Return the reported states of the store in the order of time."""
     return [e["state"] for e in runner.events if e["kind"] == "state"]
 
 
 def stopped(store: Any) -> set[str]:
-    """Return the actors whose process a signal has stopped."""
+    """Return the actors whose process is stopped by a signal."""
     return {n for n, pid in store.actors().items() if psutil.Process(pid).status() == psutil.STATUS_STOPPED}
 
 
 def never_up(name: str, kind: str, **settings: Any) -> Any:
-    """Return a fixture: a store that was never up, which is stopped at the end."""
+    """Return a fixture: a new store, which is stopped at the end."""
 
     @pytest.fixture
     def fresh(tmp_path: Path) -> Iterator[Any]:
@@ -241,7 +244,7 @@ def never_up(name: str, kind: str, **settings: Any) -> Any:
 
 
 def kept_up(name: str, kind: str, *up: int, **settings: Any) -> Any:
-    """Return a fixture of a module: a store that is up, with `up` front-ends and accounts."""
+    """Return a module fixture: a running store with `up` front-ends and accounts."""
 
     @pytest.fixture(scope="module")
     def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -253,7 +256,7 @@ def kept_up(name: str, kind: str, *up: int, **settings: Any) -> Any:
 
 
 def filled(store: Any, campaign: str, largest: int = 200_000, front_end: int = 0) -> tuple[str, dict[str, bytes]]:
-    """Write objects into a bucket of the campaign; return (name of the bucket, bodies by key)."""
+    """Write objects into a bucket of the campaign. Return (name of the bucket, key -> body)."""
     bucket, way = bucket_for(store, campaign), store.access(front_end=front_end)
     bodies = {f"d/k{i}": os.urandom(largest * i // 8) for i in range(9)}
     for key, body in bodies.items():
@@ -262,16 +265,16 @@ def filled(store: Any, campaign: str, largest: int = 200_000, front_end: int = 0
 
 
 def intact(store: Any, bucket: str, bodies: dict[str, bytes], front_end: int = 0) -> bool:
-    """Return whether all objects are listed and read as they were written."""
+    """Return True if all objects are listed and have the written content."""
     way = store.access(front_end=front_end)
     listed = {key: size for key, size in way.keys(bucket) if key in bodies}
     return listed == {k: len(b) for k, b in bodies.items()} and all(way.read(bucket, k) == b for k, b in bodies.items())
 
 
 class Lab:
-    """A store, and points of a campaign that are measured on it.
+    """A campaign that measures points on a store.
 
-    `store` is the deployment that the campaign uses, and has the name `called`; `more` are other keys of the campaign.
+    store: the deployment that the campaign uses; called: its name; more: other keys of the campaign.
     """
 
     def __init__(
@@ -283,7 +286,7 @@ class Lab:
         self.store: Any = all_stores(self.config)[called]
 
     def measured(self, sweep: str) -> tuple[list[dict], dict, Path]:
-        """Measure the point of a sweep; return (rows of operations, record, folder of the point)."""
+        """Measure the point of a sweep. Return (rows of operations, record, folder of the point)."""
         record = point.point(self.config, list(self.points.values()), self.points[sweep].key, again=True).to_json()
         at = self.config.raw / self.points[sweep].key
         assert all(c["ok"] for c in record["checks"]), record["checks"]
@@ -291,13 +294,13 @@ class Lab:
 
 
 def rows_of(at: Path, table: str) -> list[dict[str, Any]]:
-    """Return the rows of a table of all clients of a point."""
+    """Return the rows of all clients of a point in a table."""
     return [row for path in sorted(at.glob(f"{table}.*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 @contextmanager
 def running(store: Any) -> Iterator[Any]:
-    """Stop the store at the end, and check that nothing is left."""
+    """Stop the store at the end, and check that nothing remains."""
     try:
         yield store
     finally:

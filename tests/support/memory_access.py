@@ -1,4 +1,4 @@
-"""A store in memory, behind the interface through which storelab stages and cleans up."""
+"""A store in memory with the interface that storelab uses to stage and to clean up."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,7 +6,7 @@ from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
 
 
 class MemoryAccess(Access):
-    """A store whose `files` have the content of each key of each bucket."""
+    """A store in memory. files: bucket -> key -> content."""
 
     def __init__(self, files: dict[str, dict[str, bytes]] | None = None):
         self.files = {} if files is None else files

@@ -1,8 +1,8 @@
-"""A transport of the read planner whose object is in memory."""
+"""A transport of the read planner for an object in memory."""
 
 
 class Memory:
-    """An object in memory behind the interface of a transport; `log` has the (start, stop) of each request."""
+    """An object in memory with the interface of a transport. log: (start, stop) of each request."""
 
     def __init__(self, data: bytes, parallel: int = 8):
         self.data, self.parallel, self.requests, self.log = data, parallel, 0, []

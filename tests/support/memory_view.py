@@ -1,4 +1,4 @@
-"""A store in memory as the checkers of `consistency` see it, and what they counted."""
+"""A store in memory for the workload `consistency`, and the counts in its ledger."""
 
 from storelab.core import clock
 from storelab.workloads.consistency.seen import ABSENT, OK, Ledger, Seen, View
@@ -7,14 +7,14 @@ from storelab.workloads.consistency.seen import ABSENT, OK, Ledger, Seen, View
 class Memory(View):
     """A front-end of a store in memory.
 
-    fault(operation, key, number of the front-end): returns a wrong answer, or None for the right one.
+    fault(operation, key, number of the front-end): returns a wrong answer, or None for the right answer.
     """
 
     def __init__(self, number: int, objects: dict[str, bytes], fault, asked: list[tuple[str, int]], buckets=()):
-        self.number, self.objects, self.fault, self.asked, self.buckets = number, objects, fault, asked, buckets
+        self.number, self.objects, self.fault, self.received, self.buckets = number, objects, fault, asked, buckets
 
     def answer(self, op: str, key: str, right: Seen) -> Seen:
-        self.asked.append((op, self.number))
+        self.received.append((op, self.number))
         return self.fault(op, key, self.number) or right
 
     def now(self, **facts) -> Seen:
@@ -43,7 +43,7 @@ class Memory(View):
         return self.answer("MAKE_BUCKET", bucket, self.now())
 
     def drop_bucket(self, bucket: str) -> Seen:
-        """Remove it unless a fault is answered."""
+        """Delete the bucket, unless a fault replaces the answer."""
         seen = self.answer("DELETE_BUCKET", bucket, self.now())
         if seen.state == OK:
             self.buckets.discard(bucket)
@@ -57,7 +57,7 @@ class Memory(View):
 
 
 def counts(ledger: Ledger) -> dict[str, tuple[int, int, int]]:
-    """Return (tries, anomalies, errors) of each scenario; those through the same and another front-end are added."""
+    """Return scenario -> (tries, anomalies, errors), summed over reads through the same and another front-end."""
     found: dict[str, tuple[int, int, int]] = {}
     for (scenario, _), row in ledger.counts.items():
         before = found.get(scenario, (0, 0, 0))

@@ -1,7 +1,7 @@
-"""Folders of the checkout that tests read."""
+"""Paths of the checkout that tests read."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
-SHARED = ROOT.parent / "shared"  # real files of experiments, next to some checkouts only
+SHARED = ROOT.parent / "shared"  # real files of experiments; not every checkout has this folder

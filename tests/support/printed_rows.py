@@ -1,4 +1,4 @@
-"""Rows of tables that set printed numbers next to measured ones."""
+"""Make rows of tables that compare printed with measured numbers."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from storelab.analysis.tables import earlier
 
 
 def threads() -> pd.DataFrame:
-    """throughput.csv of one client with the printed operations and sizes."""
+    """Return throughput.csv of one client with the printed operations and sizes."""
     parts = [
         groups(workload=w, object_size_bytes=s, workers=[1, 8, 64], value=[10.0, 80.0, 90.0])
         for w in ("put", "get")
@@ -20,7 +20,7 @@ def threads() -> pd.DataFrame:
 
 
 def whole() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """throughput.csv and resources.csv with everything that earlier.csv has a measure for."""
+    """Return throughput.csv and resources.csv with values for all measures of earlier.csv."""
     parts = [
         groups(workload=w, object_size_bytes=s, clients=[1, 4], front_ends=[1, 2], access=a)
         for w, s, a in (("put", 4000, None), ("get", 4000, "cold"), ("put", 10**8, None), ("get", 10**8, "warm"))
@@ -31,7 +31,7 @@ def whole() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def events() -> pd.DataFrame:
-    """events.csv of two systems, two settings, both navigations, two numbers of jobs."""
+    """Return events.csv of two systems, two settings, both navigations and two numbers of jobs."""
     rows = []
     for store, cache, navigation, jobs in itertools.product(
         ("alpha", "beta"), ("none", "readahead"), ("scan", "random"), (1, 4)
@@ -47,7 +47,7 @@ def events() -> pd.DataFrame:
 
 
 def probed() -> pd.DataFrame:
-    """One store with both questions, one with one of them."""
+    """Return the answers of a store to both questions, and of another store to one of them."""
     asked = [("ranges", "multi-range 2", "no"), ("multipart", "upload", "yes")]
     rows = [{"store": "alpha", "redundancy": "default", "topic": t, "check": c, "answer": a} for t, c, a in asked]
     return pd.DataFrame([*rows, {**rows[0], "store": "beta", "answer": "yes"}])
@@ -58,7 +58,7 @@ DEPLOYED = {"system": "Ceph", "front_ends": 2, "servers": 3, "redundancy": "repl
 
 
 def systems() -> pd.DataFrame:
-    """table1.csv of two stores, one of which had up to four front-ends."""
+    """Return table1.csv of two stores. One of them had up to four front-ends."""
     deployed = (DEPLOYED, DEPLOYED | {"front_ends": 4})
     runs = {str(i): {"store": STORE | {"deployment": d}, "clients": []} for i, d in enumerate(deployed)}
     return earlier.table1(Campaign(None, {"points": []}, runs, {}), probed())

@@ -1,4 +1,4 @@
-"""HTTP servers that answer the probe's questions in a chosen mode."""
+"""HTTP servers that answer the requests of the probe in a given mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A handler that is silent, and sends head and body in one packet: two would wait for each other."""
+    """A handler without log output. It sends head and body in one packet, because two packets would cause a delay."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
@@ -23,7 +23,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def handle_expect_100(self):
-        """Send `100 Continue` at once: the client waits for it with the body."""
+        """Send `100 Continue` at once, because the client sends the body only after it."""
         going = super().handle_expect_100()
         self.wfile.flush()
         return going
@@ -40,14 +40,14 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def served(handler: type[Handler], **facts) -> Iterator[str]:
-    """Serve with a subclass of `handler` that has these attributes; yield the URL."""
+    """Run a server with a subclass of `handler` that has these attributes, and yield its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Configured", (handler,), facts))
-    server.handle_error = lambda *_: None  # clients break off
+    server.handle_error = lambda *_: None  # because clients close connections early
     with serving(server) as url:
         yield url
 
 
 def job(endpoint: Endpoint, places: list[Bucket], **more) -> Job:
-    """Return the job of a probe's client."""
+    """Return the job of a client of the probe."""
     axes = {"clients": 1, "max_buckets": 2}
     return Job(Point("s", "probe", axes, 1, "k", "p", 5, 1), 0, endpoint, places, Path(), None, "a", **more)

@@ -1,4 +1,4 @@
-"""Command lines, folders and environments of the processes of this machine."""
+"""Read command lines, folders and environments of the processes of this machine."""
 
 import contextlib
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file of /proc; nothing where its process has ended or is of another user."""
+    """Return the content of a file of /proc; b"" if the process has ended or belongs to another user."""
     try:
         return path.read_bytes()
     except OSError:
@@ -15,12 +15,12 @@ def read(path: Path) -> bytes:
 
 
 def command_lines() -> dict[int, bytes]:
-    """Return the command line of each process; its words end with a zero byte."""
+    """Return pid -> command line of each process. Each word ends with a zero byte."""
     return {int(path.parent.name): read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
 
 
 def folder_of(pid: int) -> str:
-    """Return the working folder of a process; nothing where it has ended."""
+    """Return the working folder of a process; "" if it has ended."""
     try:
         return str(Path(f"/proc/{pid}/cwd").readlink())
     except OSError:
@@ -28,14 +28,14 @@ def folder_of(pid: int) -> str:
 
 
 def having(*words: str, file: str = "cmdline") -> list[int]:
-    """Return the processes with all of these words in their command line, or in another file of /proc."""
+    """Return the pids of processes that have all these words in their command line, or in another file of /proc."""
     texts = {int(path.parent.name): read(path) for path in Path("/proc").glob(f"[0-9]*/{file}")}
     return [pid for pid, text in texts.items() if all(word.encode() in text for word in words)]
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[set[bytes]]:
-    """Collect the command lines of all processes that run in this context."""
+    """Collect the command lines of all processes that run during the block."""
     seen: set[bytes] = set()
     done = threading.Event()
 

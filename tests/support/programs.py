@@ -1,4 +1,4 @@
-"""Programs that tests run: scripts in place of a program, and Python code in another process."""
+"""Programs for tests: scripts that replace a program, and Python code in another process."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def script(path: Path, text: str) -> Path:
-    """Write an executable file and the folders above it; return its path."""
+    """Write an executable file and its parent folders. Return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
@@ -18,7 +18,7 @@ def script(path: Path, text: str) -> Path:
 
 @contextmanager
 def python(code: str = "input()", *arguments: Any) -> Iterator["subprocess.Popen[str]"]:
-    """Run code in another process, which is killed at the end; the default waits for a line."""
+    """Run Python code in another process, which is killed at the end. The default code waits for a line of input."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""Project folders of one campaign, and `storelab` run in them as a program."""
+"""Make project folders with one campaign, and run the program `storelab` in them."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def write(folder: Path, name: str, stores: dict[str, Any], sweeps: dict[str, Any], **campaign: Any) -> None:
-    """Write config.yaml (JSON is YAML) and the file of a campaign on these stores; `campaign`: its other keys."""
+    """Write config.yaml and the file of a campaign on these stores. campaign: other keys of the campaign."""
     (folder / "campaigns").mkdir(exist_ok=True)
     body = {"name": name, "stores_to_measure": list(stores), "calibrate": False, "repetitions": 1, "sweeps": sweeps}
     (folder / "campaigns" / f"{name}.yaml").write_text(json.dumps(body | campaign))
@@ -20,13 +20,13 @@ def command(*arguments: str) -> list[str]:
 
 
 def begin(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """Start the command; its output and its errors share one pipe."""
+    """Start the command. Output and errors go into one pipe."""
     pipe = subprocess.PIPE
     return subprocess.Popen(command(*arguments), cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """Return the output of a command that must succeed."""
+    """Run a command that must succeed, and return its output."""
     process = begin(folder, *arguments)
     text = process.communicate(timeout=180)[0]
     assert process.returncode == 0, text

@@ -1,7 +1,7 @@
-"""S3 servers that keep to the protocol in most things only: each has one quirk of servers that are in use.
+"""S3 servers that each deviate from the protocol in one way (a quirk), like real servers.
 
-`python quirky_s3.py ENGINE WORKLOAD FOLDER QUIRK=URL …` measures a short point of a quirky server with an engine, for
-each quirk; the output is JSON, quirk -> reason of `measured`.
+`python quirky_s3.py ENGINE WORKLOAD FOLDER QUIRK=URL …` measures a short point at each of these servers. The output is
+JSON, quirk -> result of `measured`.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from honest_s3 import FIRST, Answers, Object, honest_s3, md5, quoted
 from probed import served
 
-# Quirk -> pattern of the reason that a client gives if it cannot work with such a server; "": every client can.
+# Quirk -> pattern of the error message of a client that cannot use the server; "": all clients can use it.
 QUIRKS = {
     "none": "",
     "no 100 Continue": "",
@@ -49,7 +49,7 @@ QUIRKS = {
 
 
 class Quirky(Answers):
-    """Answers as an honest server, changed by `quirk`. elsewhere: the URL that redirects lead to."""
+    """A handler like that of the honest server, with one quirk. elsewhere: the target URL of redirects."""
 
     quirk = ""
     elsewhere = ""
@@ -121,7 +121,7 @@ class Quirky(Answers):
 
 @contextmanager
 def quirky(*quirks: str, objects: dict[str, bytes] | None = None) -> Iterator[dict[str, tuple[str, SimpleNamespace]]]:
-    """Yield quirk -> (URL, store) of a server each. objects: what the bucket `b` holds at the beginning."""
+    """Start a server for each quirk, and yield quirk -> (URL, store). objects: initial content of the bucket `b`."""
     with ExitStack() as stack:
         out = {}
         for quirk in quirks:
@@ -133,14 +133,14 @@ def quirky(*quirks: str, objects: dict[str, bytes] | None = None) -> Iterator[di
         yield out
 
 
-# What a client measures, in a process with the keys in its environment
+# Measurement by a client, in a process with the keys in its environment
 
 SIZE, OBJECTS = 1000, 6
 AXES = {"get_range": {"range_size": 400, "offset": "random", "access": "once"}, "get": {"access": "once"}}
 
 
 def staged(folder: Path) -> dict[str, bytes]:
-    """Make the files of a data set of small objects and of a small ROOT file; return the objects that a server has."""
+    """Make the files of a data set of small objects and of a small ROOT file. Return the objects for a server."""
     import pytest
     import staged_root
     from staged_bodies import staged as small
@@ -159,7 +159,7 @@ def staged(folder: Path) -> dict[str, bytes]:
 
 
 def measured(engine: str, workload: str, folder: Path, url: str) -> str:
-    """Measure a short point; return why it is invalid, "" if it is valid."""
+    """Measure a short point. Return the reason why it is invalid, or "" if it is valid."""
     import staged_root
     from made_jobs import client_result, gang_job
 
@@ -194,7 +194,7 @@ def measured(engine: str, workload: str, folder: Path, url: str) -> str:
     store = S3("quirky", Settings(kind="s3", endpoint=url), folder)
 
     client = None
-    try:  # as a point goes: the marker in the store is read, the client works, what arrived is looked at
+    try:  # the order of a point: read the marker in the store, run the client, check the objects
         store.access(0).read(place[0].name, place[0].prefix + place[1])
         client = kind.client(job)
         client.prepare()
@@ -217,7 +217,7 @@ def measured(engine: str, workload: str, folder: Path, url: str) -> str:
 
 
 def verdicts(engine: str, workload: str, folder: Path, servers: dict[str, str]) -> dict[str, str]:
-    """Return quirk -> reason, from another process. servers: quirk -> URL."""
+    """Measure in another process, and return quirk -> reason. servers: quirk -> URL."""
     words = [sys.executable, __file__, engine, workload, str(folder), *(f"{k}={url}" for k, url in servers.items())]
     done = subprocess.run(words, env=dict(os.environ) | FIRST.environ(), capture_output=True, text=True, timeout=300)
     assert done.stdout, done.stderr
@@ -228,7 +228,7 @@ WORKLOADS = ("put", "get", "get_range", "stat", "read_entries")
 
 
 def installed(program: str) -> bool:
-    """Whether an engine's program is there. program: `module:function`, or ""."""
+    """Return True if the program of an engine is installed. program: `module:function`, or "" for none."""
     from storelab.core.errors import UserError
 
     module, _, function = program.partition(":")
@@ -239,7 +239,7 @@ def installed(program: str) -> bool:
 
 
 def everything(*quirks: str) -> dict[tuple[str, str], dict[str, str]]:
-    """Measure with all engines of S3 that are installed: (engine, workload) -> quirk -> reason."""
+    """Measure with all installed S3 engines. Return (engine, workload) -> quirk -> reason."""
     from storelab.core import engines
 
     able = [e for e in engines.ALL if "s3" in e.protocols and installed(e.program)]
@@ -253,7 +253,7 @@ def everything(*quirks: str) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def disagreeing(found: dict[tuple[str, str], dict[str, str]]) -> list[str]:
-    """Return a line for each verdict that no reason explains: an engine fails, and does not name the quirk."""
+    """Return a line for each failure of an engine whose message does not name the quirk."""
     return [
         f"{engine} {workload}, {quirk}: {reason}"
         for (engine, workload), verdict in found.items()
@@ -268,7 +268,7 @@ def main() -> None:
     for quirk, url in (word.rsplit("=", 1) for word in servers):
         out[quirk] = measured(engine, workload, Path(folder), url)
     print(json.dumps(out), flush=True)
-    os._exit(0)  # obstore may abort at the interpreter's shutdown
+    os._exit(0)  # because obstore can abort at the shutdown of the interpreter
 
 
 if __name__ == "__main__":

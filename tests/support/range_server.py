@@ -1,4 +1,4 @@
-"""A server on loopback that gives right, wrong or no answers to several ranges."""
+"""A server on loopback that gives right, wrong or no answers to requests for several ranges."""
 
 import http.server
 import re
@@ -11,11 +11,12 @@ from serving import serving
 class Answers(http.server.BaseHTTPRequestHandler):
     """Answers about `server.data`.
 
-    `server.mode` decides how several ranges are answered; `server.asked` has the number of ranges of each request.
+    `server.mode` determines the answer to several ranges. `server.received` has the number of ranges of each request.
     """
 
     protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 20  # head and body leave together: apart, each answer waits 40 ms for the client's acknowledgement
+    # sends head and body together; otherwise each answer waits 40 ms for the client's acknowledgement
+    wbufsize = 1 << 20
 
     def log_message(self, *_):
         pass
@@ -23,7 +24,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         mode, data = self.server.mode, self.server.data
         ranges = [(int(a), int(b)) for a, b in re.findall(r"(\d+)-(\d+)", self.headers["Range"])]
-        self.server.asked.append(len(ranges))
+        self.server.received.append(len(ranges))
         if mode == "whole" and len(ranges) > 1:
             return self.send(200, data)
         if mode in ("missing", "busy"):
@@ -48,7 +49,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
             for a, b in ranges
         )
         body += b"--cut--\r\n"
-        if mode == "wrong":  # a byte of the last part
+        if mode == "wrong":  # change a byte of the last part
             body = body[:-13] + bytes([body[-13] ^ 1]) + body[-12:]
         if mode == "broken":
             body = body[: len(body) // 2]
@@ -69,9 +70,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def range_server(data: bytes) -> Iterator[http.server.ThreadingHTTPServer]:
-    """Serve `data` under every path, without errors until `mode` is set."""
+    """Serve `data` at every path, without errors until `mode` is set."""
     one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    one.handle_error = lambda *_: None  # clients break off on purpose
-    one.data, one.mode, one.asked = data, "right", []
+    one.handle_error = lambda *_: None  # because clients close connections on purpose
+    one.data, one.mode, one.received = data, "right", []
     with serving(one):
         yield one

@@ -1,4 +1,4 @@
-"""Refusals of the user's mistakes, collected in loops over tables of cases."""
+"""Check in loops over cases that wrong input raises the expected error."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,24 +11,25 @@ NONE = "(not refused)"
 
 
 def refusal(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
-    """Return the message with which a call ends, or NONE where it ends without one.
+    """Return the error message of a call, or NONE if it raises no error.
 
-    A message of several lines fails the test: storelab reports each mistake on one line.
+    A message with several lines fails the test, because storelab reports each error on one line.
     """
     try:
         call(*arguments, **named)
     except (UserError, MeasurementFailed) as error:
         assert "\n" not in str(error), str(error)
         return str(error)
-    except ValidationError as error:  # `config.load` makes one line of it
+    except ValidationError as error:  # `config.load` converts it to one line
         return str(error)
     return NONE
 
 
 def all_refused(cases: Iterable[tuple[Any, ...]]) -> None:
-    """Check that each call is refused with the expected message; report all other cases together.
+    """Check that each call raises an error with the expected message. Report all failed cases together.
 
-    A case is (begin of the message, a text in it, call, *arguments). With the text NONE the call must be accepted.
+    A case is (begin of the message, a text in it, call, *arguments). With the text NONE, the call must not raise an
+    error.
     """
     wrong = []
     for begin, text, call, *arguments in cases:
@@ -39,5 +40,5 @@ def all_refused(cases: Iterable[tuple[Any, ...]]) -> None:
 
 
 def check_refused(begin: str, text: str, call: Callable[..., Any], *arguments: Any) -> None:
-    """Check that one call is refused with a message that begins with `begin` and contains `text`."""
+    """Check that a call raises an error whose message begins with `begin` and contains `text`."""
     all_refused([(begin, text, call, *arguments)])

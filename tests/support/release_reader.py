@@ -1,4 +1,4 @@
-"""A reader of published releases that uses SQLite and zlib, and nothing of storelab."""
+"""A reader of published releases that uses only SQLite and zlib, and no code of storelab."""
 
 import hashlib
 import sqlite3
@@ -7,7 +7,7 @@ import tempfile
 import zlib
 from collections.abc import Callable
 
-Entry = tuple[str, bytes]  # file | link | folder, content or target
+Entry = tuple[str, bytes]  # (file, content), (link, target) or (folder, b"")
 
 
 def _md5(path: bytes) -> tuple[int, int]:
@@ -15,10 +15,10 @@ def _md5(path: bytes) -> tuple[int, int]:
 
 
 def restore(root: str, get: Callable[[str], bytes], by_the_tool: bool = False) -> dict[bytes, Entry]:
-    """Return the entry at each path.
+    """Return path -> entry of a published release.
 
-    get: `data/ab/cdef…` -> bytes; by_the_tool: counts of a subtree lack the catalog itself. Raises AssertionError where
-    a catalog is wrong.
+    get: function from `data/ab/cdef…` to bytes; by_the_tool: True for catalogs of the real tool, whose subtree counts
+    omit the catalog itself. Raise AssertionError if a catalog is wrong.
     """
     out: dict[bytes, Entry] = {}
     _read(root, b"", get, out, by_the_tool)

@@ -1,4 +1,4 @@
-"""A table of published releases with known values, from made records."""
+"""A table of published releases with known values, made from synthetic records."""
 
 import made_records
 import pandas as pd
@@ -25,14 +25,14 @@ DAYS = [
     day(2, 0, "published", 20, 30, stored=30),
     day(2, 1, "failed", 30, 31, stored=4, size=500_000, failures=3),
     day(3, 0, "failed", 40, 41, stored=0, size=0),
-    day(3, 1, "published", 41, 50, stored=26, size=1_500_000),  # brings day 2
+    day(3, 1, "published", 41, 50, stored=26, size=1_500_000),  # publishes also day 2
     day(4, 0, "published", 60, 61),
     day(4, 1, "unchanged", 62, 63, stored=0, size=0),
 ]
 
 
 def make_table(tmp_path):
-    """Two runs of one group: the second has twice the bytes; and one that is not valid."""
+    """Make the table of two runs of a group, of which the second has twice the bytes, and of an invalid run."""
     rows = {
         f"a/replicate/rep~{number}": [row | {"bytes": row["bytes"] * factor} for row in DAYS]
         for number, factor in enumerate((1, 2, 100))

@@ -1,4 +1,4 @@
-"""Repositories of software releases in a bucket of tests: names, keys, strata, and clients that run once."""
+"""Repositories of software releases in a test bucket: names, keys, strata, and clients that run once."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -23,24 +23,24 @@ def stratum(server, pattern="cvmfs", kind=Stratum, prefix="") -> Stratum:
 
 
 def point(workload: str, release: dict[str, Any], **axes) -> Point:
-    """Return a point whose other axes are at their defaults."""
+    """Return a point with default values of the other axes."""
     values = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     fixed = {"duration_ns": 60 * 10**9, "warm_up_ns": 0, "data_seed": 1, "release": release}
     return Point("s", workload, values, 1, "k", "nightly", 1, 1, fixed)
 
 
 def all_refused_at_axes(cases: Iterable[tuple[str, str, Point]]) -> None:
-    """Check that the points are refused at this axis, with this text in the message."""
+    """Check that each point raises an error at this axis with this text in the message."""
     all_refused((f"sweeps.nightly.axes.{axis}", text, WORKLOADS[p.workload].validate, p) for axis, text, p in cases)
 
 
 def root_of(objects: Mapping[str, bytes]) -> str:
-    """Return the root catalog that the manifest names."""
+    """Return the digest of the root catalog from the manifest."""
     return names.manifest_fields(objects[MANIFEST])["C"]
 
 
 def ran(client, seconds: float = 60.0):
-    """Run a client; return its result, and the rows of its table."""
+    """Run a client. Return its result and the rows of its table."""
     try:
         client.prepare()
         client.run(time.time_ns(), time.time_ns() + round(seconds * 1e9))
@@ -52,10 +52,10 @@ def ran(client, seconds: float = 60.0):
 
 
 def changed(objects: dict[str, bytes], changes: dict[str, bytes | None]) -> dict[str, bytes]:
-    """Return the objects with some replaced, and without those that are None."""
+    """Return a copy of the objects with these changes. A change to None removes the object."""
     return {key: body for key, body in (objects | changes).items() if body is not None}
 
 
 def damaged(body: bytes) -> bytes:
-    """Return the bytes with one bit of the last changed."""
+    """Return the bytes with a changed bit in the last byte."""
     return body[:-1] + bytes([body[-1] ^ 1])

@@ -1,4 +1,4 @@
-"""Records of runs with roles, of 20 s after `T0`: what acted on them, what the store reported, drawn operations."""
+"""Records of runs with roles that take 20 s from `T0` on: acts, reported states, and random operations."""
 
 import random
 from fractions import Fraction
@@ -9,7 +9,7 @@ from storelab.core import records
 
 S, MS = 10**9, 10**6
 T0 = 1_790_000_000 * S
-BIN, WIDE = 100 * MS, 700 * MS  # bins without a setting, and where the sweep gives `bins`
+BIN, WIDE = 100 * MS, 700 * MS  # default width of bins, and width in a sweep with `bins`
 UPLOADS = {"name": "uploads", "workload": "put", "clients": [0, 1], "begin_ns": T0, "end_ns": T0 + 20 * S}
 RECORD = {"schema": 3, "files": {}}
 
@@ -37,26 +37,26 @@ def run_of(*events, roles=(UPLOADS,), clients=None):
 
 
 def deletions(begin, end, *events, stopped=None):
-    """Return a run in which a second role works from `begin` to `end`."""
+    """Return a run in which a second role deletes from `begin` to `end`."""
     role = {"name": "deletions", "workload": "delete", "clients": [2], "begin_ns": ns(begin), "end_ns": ns(end)}
     clients = [{"client": rank, "end_ns": T0 + 20 * S} for rank in (0, 1)]
     return run_of(*events, roles=(UPLOADS, role), clients=[*clients, {"client": 2, "end_ns": ns(stopped or end)}])
 
 
 def seconds(run, last=None):
-    """Return name, begin and end of each phase in seconds. last: client -> second of its last operation."""
+    """Return (name, begin, end) of each phase in seconds. last: client -> second of its last operation."""
     ends = {client: ns(at) for client, at in (last or {}).items()}
     return [(p.name, (p.begin_ns - T0) / S, (p.end_ns - T0) / S) for p in roles.phases(run, ends)]
 
 
 def upload(end, took=5, **more):
-    """Return an upload that ended after `took` ms."""
+    """Return an upload that ended at `end` and took `took` ms."""
     row = {"client": 0, "op": "PUT", "count": 1, "bytes": 10, "status": 200, "error": None, "latency_hist": None}
     return row | {"end_ns": ns(end), "start_ns": ns(end) - took * MS} | more
 
 
 def drawn(seed, binned, width=BIN):
-    """Return (operations, run): some on the edges of phases and steps, some in bins across them, some failed."""
+    """Return (operations, run). Some operations are at edges of phases and steps, in bins across edges, or failed."""
     rng, rows = random.Random(seed), []
     edges = [ns(at) for at in (0, 1, 5, 9.5, 20)]
     at = [e + d for e in edges for d in (-1, 0, 1)] + [rng.randrange(T0 - S, T0 + 21 * S) for _ in range(600)]
@@ -74,7 +74,7 @@ def drawn(seed, binned, width=BIN):
 
 
 def campaign_of(folder, rows, run):
-    """Return a campaign of one point with these operations."""
+    """Write a campaign of one point with these operations, and return it."""
     for client in range(3):
         columns = {c: [r.get(c) for r in rows if r["client"] == client] for c in records.OPS}
         records.write_table(folder / "raw" / "k" / f"ops.{client}.parquet", records.OPS, columns)
@@ -89,7 +89,7 @@ def of_role(rows, name):
 
 
 def counted(rows, low, high, good, width=BIN):
-    """Return operations and bytes that end in (low, high]; of a bin the part of it that is there."""
+    """Return operations and bytes that end in (low, high]. A bin counts by its part in this interval."""
 
     def part(row):
         if row["latency_hist"]:

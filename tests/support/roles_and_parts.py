@@ -1,4 +1,4 @@
-"""One campaign with the sweeps of `several` and `soaked`: roles, faults, and points measured in parts."""
+"""A campaign with the sweeps of `several` and `soaked`: roles, faults, and points measured in parts."""
 
 import made_records
 import several

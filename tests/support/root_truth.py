@@ -1,4 +1,4 @@
-"""What uproot reads of a ROOT file, compared with the readers of storelab."""
+"""Compare the readers of storelab with uproot on a ROOT file."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
 
 
 def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
-    """Branch -> array of these entries, as the engine `planned` reads them."""
+    """Return branch -> array of these entries, as read by the engine `planned`."""
     opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
     if isinstance(opened, uproot.TTree):
         reader = SelectionReader(
@@ -38,7 +38,7 @@ def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
 
 
 def by_uproot(path, tree, table, names, entries):
-    """Return what the engine `uproot-s3fs` reads."""
+    """Return branch -> array of these entries, as read by the engine `uproot-s3fs`."""
     file = uproot.open(path)
     kind = Reader if isinstance(file[tree], uproot.TTree) else TupleReader
     reader = kind(SimpleNamespace(latest_ns=2**63 - 1), str(path), tree, table, names, 0)
@@ -62,7 +62,7 @@ def by_uproot(path, tree, table, names, entries):
 
 
 def hold_against_uproot(path, tree, entries, percent=100):
-    """Every branch that can be read, by both readers, is `branch.array()`; how many there are."""
+    """Check that both readers return the same as `branch.array()` for every readable branch. Return their number."""
     facts, table = own_file.look(path, "mine", tree)
     names = baskets.select_branches(table, percent, facts["unreadable"])
     ours, theirs = by_the_decoder(path, tree, names, entries), by_uproot(path, tree, table, names, entries)
@@ -100,7 +100,7 @@ def same(form, found, expected):
 
 
 def compare(path, tree_name, entries):
-    """How many branches were decoded here, all as uproot does."""
+    """Check that all branches are decoded like in uproot. Return the number of those decoded by storelab."""
     data = np.fromfile(path, np.uint8)
     with uproot.open(path) as file:
         tree = file[tree_name]

@@ -1,4 +1,4 @@
-"""HTTP servers on loopback that run in a thread of the test."""
+"""Run HTTP servers on loopback in a thread of the test."""
 
 import threading
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from http.server import ThreadingHTTPServer
 
 @contextmanager
 def serving(server: ThreadingHTTPServer) -> Iterator[str]:
-    """Serve until the context ends; yield the URL."""
+    """Run the server until the end of the context, and yield its URL."""
     server.daemon_threads = True
-    server.socket.listen(256)  # with the five of the default, a client with many connections waits for a second
+    server.socket.listen(256)  # with the default of 5, a client with many connections waits for a second
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""A campaign of points with roles whose records are made, not measured: every rate, pause and count is known."""
+"""A synthetic campaign of points with roles. All rates, pauses and counts are known."""
 
 from dataclasses import asdict
 
@@ -36,7 +36,7 @@ CONFIG = {
     "figures": {"victim": VICTIM | {"table": "roles", "where": {"role": "victim"}}},
 }
 OPS = {"put": "PUT", "get": "GET", "delete": "DELETE"}
-# Of a killed actor, in ms after the start, of repetition `rep`.
+# Times of a killed actor in repetition `rep`, in ms after the start.
 KILLED, RESTARTED, BACK, REBUILDS = 4020, 6000, 6300, 6400
 
 
@@ -49,12 +49,12 @@ def whole(rep):
 
 
 def served(rep):
-    """When downloads go on."""
+    """Return the time in ms at which downloads continue."""
     return 5020 + 100 * rep
 
 
 def rates(sweep, role, axes, rep):
-    """Return what a role does: (from, to) in ms, operations per second, latency in ms, status of failures."""
+    """Return the rates of a role: begin and end in ms, operations per second, latency in ms, status of failures."""
     if sweep == "faults" and axes["fault"] == "none":
         return [(0, 10000, 100 if role == "uploads" else 200, 20, None)]
     if sweep == "faults" and role == "uploads":
@@ -75,7 +75,7 @@ def rates(sweep, role, axes, rep):
 
 
 def single(start, spans, size, op, clients):
-    """Return the operations of each client one by one, evenly spaced within each span."""
+    """Return the single operations of each client, evenly spaced in each span."""
     out = {client: [] for client in clients}
     number = 0
     for begin, end, rate, latency, status in spans:
@@ -93,7 +93,7 @@ def single(start, spans, size, op, clients):
 
 
 def bins(start, spans, size, op, client):
-    """Return the same operations in bins of 100 ms, whose edges are those of the steps."""
+    """Return the same operations in bins of 100 ms, with the same edges as the steps."""
     rows = []
     for begin, end, rate, latency, _ in spans:
         for at in range(begin + 100, end + 1, 100):
@@ -104,7 +104,7 @@ def bins(start, spans, size, op, client):
 
 
 def events(point, start):
-    """Return the events of run.json: acts, and the states that the store reported."""
+    """Return the events of run.json: acts, and reported states of the store."""
     if point.axes["fault"] == "none":
         return []
 
@@ -134,7 +134,7 @@ def durability(point, start):
 
 
 def record(point, folder, change=None):
-    """Write the record of one point; `change` may change run.json before."""
+    """Write the record of a point. change: function that can change run.json before it is written."""
     start = T0 + point.order * 60 * S
     deadline = start + point.fixed["duration_ns"]
     clients, found, place = [], [], folder / "raw" / point.key
@@ -178,5 +178,5 @@ def record(point, folder, change=None):
 
 
 def write(folder, change=None, **more):
-    """Write the whole campaign; `more`: keys of the configuration. Return its points."""
+    """Write the whole campaign, and return its points. more: keys of the configuration."""
     return made_records.write(folder, CONFIG | more, lambda point: record(point, folder, change))

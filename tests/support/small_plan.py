@@ -1,4 +1,4 @@
-"""Small campaigns: a configuration of one sweep at one store, and its points."""
+"""Make small campaigns: a configuration with one sweep at one store, and its points."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ CAMPAIGN: dict[str, Any] = {
     **{"campaign": "c", "name": "c", "stores_to_measure": ["a"], "repetitions": 1, "calibrate": False},
     **{"stores": {"a": {"kind": "seaweedfs"}}, "sweeps": {"s": {"workload": "put"}}},
 }
-URL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}  # an external store, of which nothing is asked
-# `put` has the axis `part` among its own: it uses what earlier parts left.
-ASKING = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
+URL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}  # an external store that gets no requests
+# `put` has the axis `part`, because a part uses the objects of earlier parts.
+WITH_PARTS = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
 
 
 def folders(path: Path) -> dict[str, str]:
-    """Return the keys of a configuration whose folders are all below a path."""
+    """Return the configuration keys of all folders, with folders below this path."""
     return {"results": str(path / "results"), "state": str(path / "state"), "scratch": str(path)}
 
 
 def configured(**changes: Any) -> Config:
-    """Return the configuration with other values of these keys."""
+    """Return the configuration with these values."""
     return Config.model_validate(CAMPAIGN | changes)
 
 

@@ -1,13 +1,13 @@
-"""Campaigns of a few runs, written with the columns that a test names."""
+"""Write campaigns with a few runs and the columns that a test needs."""
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.core import records
 
-AGREED = 10**18  # ns: about as late as records are
+AGREED = 10**18  # UTC ns; a time in 2001, with as many digits as in real records
 
 
 def campaign_of(folder, tables, **more):
-    """Write a campaign; tables: key -> name of a table (`ops.0`) -> columns; more: key -> further items of run.json."""
+    """Write a campaign. tables: key -> name of a table (`ops.0`) -> columns; more: key -> other keys of run.json."""
     runs = {}
     for key, files in tables.items():
         for name, columns in files.items():

@@ -1,4 +1,4 @@
-"""Small ROOT files by uproot: a tree with numbers, lists and strings, an RNTuple of the same, and changed copies."""
+"""Write small ROOT files with uproot: a tree with numbers, lists and strings, an RNTuple, and changed copies."""
 
 import struct
 from pathlib import Path
@@ -9,7 +9,7 @@ import uproot
 
 
 def columns(begin: int, n: int) -> dict:
-    """Return n entries of numbers x from `begin` on, numbers n, lists of 0 to 3 numbers, and words."""
+    """Return the columns of n entries: numbers x from `begin` on, numbers n, lists of 0 to 3 numbers, and words."""
     return {
         "x": np.arange(float(n)) + begin,
         "n": np.arange(n, dtype="i4"),
@@ -19,7 +19,7 @@ def columns(begin: int, n: int) -> dict:
 
 
 def tree(path: Path, baskets: int = 3, entries: int = 20, compression=None, other: bool = False) -> Path:
-    """Write `events`, each branch with `baskets` baskets of `entries` entries, and on request the tree `other`."""
+    """Write a tree `events`, and optionally a tree `other`. Each branch has `baskets` baskets of `entries` entries."""
     with uproot.recreate(path, compression=compression) as file:
         made = file.mktree("events", {"x": "f8", "n": "i4", "hits": "var * float32", "word": "string"})
         for at in range(0, baskets * entries, entries):
@@ -30,7 +30,7 @@ def tree(path: Path, baskets: int = 3, entries: int = 20, compression=None, othe
 
 
 def ntuple(path: Path, clusters: tuple[int, ...] = (40, 40, 20)) -> Path:
-    """Write the RNTuple `events` with clusters of these numbers of entries."""
+    """Write an RNTuple `events` whose clusters have these numbers of entries."""
     with uproot.recreate(path) as file:
         made = file.mkrntuple("events", {k: ak.Array(v) for k, v in columns(0, clusters[0]).items()})
         begin = clusters[0]
@@ -50,7 +50,7 @@ def place(path: Path, name: str, number: int) -> tuple[int, int, int, int]:
 
 
 def changed(path: Path, at: int, layout: str, *values: int) -> None:
-    """Write these values at a place of the file, packed as by `struct`."""
+    """Write values at an offset of the file, packed by a `struct` format."""
     data = bytearray(path.read_bytes())
     struct.pack_into(layout, data, at, *values)
     path.write_bytes(data)

@@ -1,6 +1,6 @@
-"""Compare what the package makes with stored snapshots, by structure: numbers may differ in their last digits.
+"""Compare output of the package with stored snapshots. The last digits of numbers can differ.
 
-Snapshots are JSON files in `tests/data/golden/`. `pytest --force-regen <test>` writes those that differ.
+Snapshots are JSON files in `tests/data/golden/`. `pytest --force-regen <test>` writes changed ones.
 """
 
 import csv
@@ -14,8 +14,8 @@ from typing import Any
 from paths import DATA
 
 SNAPSHOTS = DATA / "golden"
-MAX_ROWS = 40  # of a table or curve: from longer ones, rows at equal distances are kept
-TOLERANCE = 1e-6  # relative: the last digits of a fit depend on the processor
+MAX_ROWS = 40  # maximum number of rows of a table or curve; longer ones are thinned
+TOLERANCE = 1e-6  # relative; the last digits of a fit depend on the processor
 MAX_SHOWN = 20
 
 
@@ -25,7 +25,7 @@ def check(regression: Any, name: str, content: Any) -> None:
 
 
 def _text(value: Any, indent: str = "") -> str:
-    """Return JSON in which lists without dictionaries and lists have one line, so that a changed column is one line."""
+    """Return JSON with one line for each list of plain values, so that a changed column changes one line."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not any(isinstance(item, dict | list) for item in items) and not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
@@ -44,7 +44,7 @@ def _same(obtained: Path, expected: Path) -> None:
 
 
 def differences(now: Any, before: Any, place: str = "") -> Iterator[str]:
-    """Yield a line for each place where two structures differ."""
+    """Yield a message for each difference of two structures."""
     if isinstance(now, dict) and isinstance(before, dict):
         for key in [*before, *(k for k in now if k not in before)]:
             yield from differences(now.get(key), before.get(key), f"{place}/{key}")
@@ -56,7 +56,7 @@ def differences(now: Any, before: Any, place: str = "") -> Iterator[str]:
 
 
 def near(now: Any, before: Any) -> bool:
-    """Check whether two numbers, or their texts, agree but for their last digits."""
+    """Return True if two numbers, or two texts with numbers, agree except for the last digits."""
     try:
         return math.isclose(float(now), float(before), rel_tol=TOLERANCE)
     except (TypeError, ValueError):
@@ -64,7 +64,7 @@ def near(now: Any, before: Any) -> bool:
 
 
 def tables(folder: Path) -> dict[str, Any]:
-    """Return the tables below `folder` that have rows: columns, number of rows, and cells of at most MAX_ROWS."""
+    """Return the non-empty tables below `folder`: columns, number of rows, and the cells of at most MAX_ROWS rows."""
     out = {}
     for path in sorted((folder / "tables").glob("*.csv")):
         with path.open(newline="") as file:
@@ -77,17 +77,17 @@ def tables(folder: Path) -> dict[str, Any]:
 
 
 def _uniform(cells: Any) -> Any:
-    """Return one cell for a column whose cells are all equal."""
+    """Return a single cell for a column with equal cells."""
     return cells[0] if isinstance(cells, list) and len(set(cells)) == 1 else cells
 
 
 def thinned(items: list[Any]) -> list[Any]:
-    """Return at most MAX_ROWS items at equal distances."""
+    """Return at most MAX_ROWS items, evenly distributed."""
     return items[:: math.ceil(len(items) / MAX_ROWS)] if items else items
 
 
 def tex(folder: Path) -> dict[str, Any]:
-    """Return the text of the paper, without the rows of its tables, and the cells of each table."""
+    """Return the text of the paper without its tables, and the cells of each table."""
     text = {path.stem: path.read_text() for path in sorted((folder / "tex").glob("*.tex"))}
     cells = {name: _cells(text[name]) for name in text if name.startswith("table_")}
     return {
@@ -97,7 +97,7 @@ def tex(folder: Path) -> dict[str, Any]:
 
 
 def _sections(paper: str) -> dict[str, list[str]]:
-    """Return the lines of the sections of a paper, without the rows of tables."""
+    """Return the lines of each section of a paper, without rows of tables."""
     found: dict[str, list[str]] = {}
     title = "First page"
     for line in paper.split(r"\begin{document}")[1].split(r"\end{document}")[0].splitlines():
@@ -109,6 +109,6 @@ def _sections(paper: str) -> dict[str, list[str]]:
 
 
 def _cells(text: str) -> list[str]:
-    """Return the rows of all tabulars, their cells separated by `&`."""
+    """Return the rows of all tabulars, with cells separated by `&`."""
     lines = (line.strip() for line in text.splitlines())
     return [" ".join(line.removesuffix(r"\\").split()) for line in lines if line.endswith(r"\\") and "&" in line]

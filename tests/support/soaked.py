@@ -1,11 +1,9 @@
-"""A campaign measured in parts with synthetic records: every rate, every megabyte and every file is known.
+"""A synthetic campaign measured in parts. All rates, memory sizes and numbers of files are known.
 
-Sweep `soak`: 12 parts of two roles in bins of 1 s. `readers` stay as they are; the rate of `writers` falls by 2/s and
-the store grows by 10 MB and one open file from part to part; a writer gathers 20 MB and a file from the second to the
-last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few
-for any conclusion.
-
-`write` puts it into a folder.
+The sweep `soak` has 12 parts of two roles in bins of 1 s. The role `readers` is constant. From part to part, the rate
+of `writers` falls by 2/s, and the store grows by 10 MB and one open file. From the second to the last quarter of each
+part, a writer grows by 20 MB and one file. Part 5 is invalid. The warm-up ends inside a bin. The sweep `short` has 3
+parts of one workload, which are too few for a conclusion. `write` writes the campaign into a folder.
 """
 
 from dataclasses import asdict
@@ -16,7 +14,7 @@ from storelab.core import records
 
 S, MS, MB = 10**9, 10**6, 10**6
 T0 = 1_790_000_000 * S
-APART = 600 * S  # from the begin of one part to that of the next
+APART = 600 * S  # time between the starts of two parts
 PARTS, INVALID = 12, 5
 TIMES = {"duration": "40 s", "warm_up": "4300 ms", "bins": "1 s"}
 ROLES = {
@@ -34,7 +32,7 @@ CONFIG = {
 
 
 def rate(role, part):
-    """Return the operations per second of all clients of a role; bins share them evenly."""
+    """Return the operations per second of all clients of a role. All bins have the same number."""
     return {"readers": 200, "writers": 100 - 2 * part, "": 300}[role]
 
 
@@ -43,7 +41,7 @@ def latency_ms(role, part):
 
 
 def rss_mb(what, role, part, quarter):
-    """Of one client, or of the store."""
+    """Return the memory in MB of a client or of the store."""
     if what == "server":
         return 500 + 10 * part
     return 100 + 10 * quarter if role == "writers" else 80
@@ -65,7 +63,7 @@ def ops(start, seconds, count, size, op, client, latency):
 
 
 def monitor(point, start, lasts, roles):
-    """Return the monitor's samples in 40 equal steps of the run; every fifth one lists files."""
+    """Return the samples of the monitor at 40 equal steps of the run. Every fifth sample has open files."""
     rows, part = [], point.axes["part"]
     for k in range(41):
         quarter = min(3, k // 10)
@@ -120,5 +118,5 @@ def record(point, folder):
 
 
 def write(folder, **more):
-    """Write the whole campaign; `more`: keys of the configuration. Return its points."""
+    """Write the whole campaign, and return its points. more: keys of the configuration."""
     return made_records.write(folder, CONFIG | more, lambda point: record(point, folder))

@@ -1,6 +1,7 @@
-"""Hosts with OpenSSH on this machine: network namespaces with shaped links, a process table, tmpfs and /tmp for each.
+"""Simulated hosts with OpenSSH: network namespaces with shaped links, each with its own processes, tmpfs and /tmp.
 
-They share only this machine's programs with the head, where commands of storelab run. Needs root.
+Commands of storelab run on the simulated host `head`. All hosts share the installed programs of this machine. Needs
+root.
 """
 
 import os
@@ -19,7 +20,7 @@ from storelab.gang.testbed.links import Network, Plan, enter, write_hosts
 
 PREFIX = "storelab-sh-"
 FRONT_END = "10.99.0.241"
-# $1: folder of the keys, seen at /mnt; $2: size of /dev/shm; $3: configuration of sshd
+# $1: folder of the keys, mounted at /mnt; $2: size of /dev/shm; $3: configuration of sshd
 HOST = """
 mount --bind "$1" /mnt && mount -t tmpfs none /tmp && mount -t tmpfs -o "size=$2" none /dev/shm &&
 mkdir -p /run/sshd /tmp/cache && exec /usr/sbin/sshd -D -e -f "/mnt/$3"
@@ -55,7 +56,7 @@ Host *
 
 
 class Hosts:
-    """Some hosts with sshd, `node1` and so on, and a head. `options` are those of ssh."""
+    """Hosts `node1`, `node2`, … with sshd, and a head. options: options of ssh."""
 
     def __init__(self, folder: Path, count: int = 4, rate: str = "1gbit"):
         self.folder, self.plan = folder, Plan([rate] * count, [rate], PREFIX)
@@ -65,7 +66,7 @@ class Hosts:
         self.names = [f"node{n}" for n in range(1, count + 1)]
 
     def up(self) -> None:
-        """Make keys and network, and start all servers."""
+        """Make the keys and the network, and start all servers."""
         for name in ("key", "other", *(f"host.{n}" for n in range(1, len(self.names) + 1))):
             make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.folder / name)]
             subprocess.run(make, check=True)
@@ -79,12 +80,15 @@ class Hosts:
             self.start(n)
 
     def write_known(self, **changed: str) -> None:
-        """Write the known host keys; changed: public keys of some hosts."""
+        """Write the file of known host keys. changed: other public keys for some hosts."""
         keys = {name: (self.folder / f"host.{n}.pub").read_text() for n, name in enumerate(self.names, 1)} | changed
         (self.folder / "known").write_text("".join(f"{name} {' '.join(k.split()[:2])}\n" for name, k in keys.items()))
 
     def start(self, number: int, shm: str = "500m", storelab: bool = True) -> None:
-        """Start the server of a host, with a /dev/shm of this size. storelab: Python finds this checkout's."""
+        """Start the server of a host with a /dev/shm of this size.
+
+        storelab: True if Python can import this checkout.
+        """
         space, address = list(self.plan.nodes.items())[number - 1]
         text = SERVER.format(address=address, number=number, source=f"PYTHONPATH={ROOT}/src " * storelab)
         (self.folder / f"sshd.{number}").write_text(text)
@@ -97,7 +101,7 @@ class Hosts:
         until(lambda: b"listening" in (self.folder / f"sshd.{number}.log").read_bytes(), 20, 0.1)
 
     def kill(self, number: int) -> None:
-        """End a host with everything on it, as a power cut does."""
+        """Kill all processes of a host at once, like a power failure."""
         server = self.servers.pop(number)
         server.send_signal(signal.SIGKILL)
         server.wait()
@@ -107,7 +111,7 @@ class Hosts:
         self.start(number, shm, storelab)
 
     def cut(self, number: int, down: bool = True) -> None:
-        """Take the link of a host down, or up again."""
+        """Set the link of a host down or up."""
         state = "down" if down else "up"
         command = ["ip", "-n", self.plan.switch, "link", "set", f"node{number}", state]
         subprocess.run(command, check=True)
@@ -118,16 +122,16 @@ class Hosts:
         self.network.down()
 
     def head(self, *command: str) -> list[str]:
-        """Return the command that runs on the head."""
+        """Return the command line that runs a command on the head."""
         return [*enter(self.plan.head, os.uname().nodename, self.hosts), *command]
 
     def on(self, number: int, *command: str) -> str:
-        """Run a command on a host; return its output."""
+        """Run a command on a host, and return its output."""
         inside = ["nsenter", f"--target={self.first(number)}", "--mount", "--pid", *command]
         return subprocess.run(inside, capture_output=True, text=True, timeout=20, check=False).stdout
 
     def first(self, number: int) -> int:
-        """Return the process of a host's sshd."""
+        """Return the pid of the sshd of a host."""
         children = Path(f"/proc/{self.servers[number].pid}/task/{self.servers[number].pid}/children")
         return int(children.read_text().split()[0])
 
@@ -140,14 +144,14 @@ class Hosts:
         )
 
     def begin(self, folder: Path, *command: str) -> subprocess.Popen:
-        """Start a command on the head in a separate session, to which Ctrl-C is a signal (`os.killpg`)."""
+        """Start a command on the head in a separate session. `os.killpg` sends it a signal like Ctrl-C."""
         pipe: Any = subprocess.PIPE
         return subprocess.Popen(
             self.head(*command), cwd=folder, env=environ(), stdout=pipe, stderr=pipe, text=True, start_new_session=True
         )
 
     def nothing_left(self) -> bool:
-        """Wait until no host runs an agent or a client, or has a file of a gang."""
+        """Wait until no host has a process of an agent or client, or a file of a gang."""
         until(lambda: not any(self.on(n, "pgrep", "-f", "storelab.gang") for n in self.servers), 40, 0.3)
         time.sleep(0.2)
         return not any(self.on(n, "sh", "-c", "ls -d /dev/shm/storelab-* 2>/dev/null") for n in self.servers)

@@ -1,4 +1,4 @@
-"""A data set of small objects in a store in memory, and jobs of clients that move them."""
+"""Stage a data set of small objects in a store in memory, and make jobs of clients that use it."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 
 def staged(store: SimpleNamespace, url: str, folder: Path, size: int, count: int, **more: Any) -> Job:
-    """Put `count` objects of `size` bytes into bucket `b`; return the job of a client that uses them.
+    """Put `count` objects of `size` bytes into the bucket `b`, and return the job of a client that uses them.
 
     more: fields of the job, or axes of its point.
     """

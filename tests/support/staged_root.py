@@ -1,4 +1,4 @@
-"""The S file in a bucket of a store, and jobs that read it: what the tests of all selection readers share."""
+"""Stage the ROOT file of size S in a bucket, and make jobs that read it, for tests of all selection readers."""
 
 import atexit
 import json
@@ -23,14 +23,14 @@ PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 
 @cache
 def _generated() -> tuple[Path, dict[str, Any]]:
-    """Return the folder of the S file and its side-car, made once in a process, and the facts."""
+    """Make the S file and its side-car file once in a process. Return their folder and the description of the file."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-tests-root-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder, generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
 
 
 def s_file(folder: Path) -> dict[str, Any]:
-    """Copy the S file (`s.root`) and its side-car to `folder`; return the facts."""
+    """Copy the S file (`s.root`) and its side-car file to `folder`. Return the description of the file."""
     made, facts = _generated()
     for name in ("s.root", SIDE_CAR):
         shutil.copyfile(made / name, folder / name)
@@ -39,7 +39,7 @@ def s_file(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def staged_root(store: Any, bucket: str, folder: Path) -> Iterator[tuple[Endpoint, Path, dict[str, Any]]]:
-    """Upload the S file unchanged (`good`) and with a changed byte (`bad`); return endpoint, folder and facts."""
+    """Upload the S file (`good`) and a copy with a changed byte (`bad`). Return endpoint, folder and description."""
     facts = s_file(folder)
     access = store.access()
     access.make_bucket(bucket)
@@ -63,9 +63,9 @@ def job_for(
     key: str = "good",
     **more: Any,
 ) -> Job:
-    """Return a job of 2 s that reads one of the objects.
+    """Return a job of 2 s that reads one of the objects. more: fields of `Job`, and `protocol`.
 
-    more: fields of `Job`, and `protocol`; the defaults are client 0 and S3.
+    The defaults are client 0 and S3.
     """
     manifest = folder / f"{key}.json"
     objects = {"key": [key], "bucket": [0], "body": [0]}
@@ -84,7 +84,7 @@ def job_for(
 
 @contextmanager
 def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
-    """Return a function (url, workload, axes, key, **more as of `job_for`) that prepares a client.
+    """Return a function that prepares a client. It has the arguments url, workload, axes, key, and those of `job_for`.
 
     All clients are closed at the end.
     """
@@ -102,16 +102,16 @@ def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
 
 
 def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:
-    """Run a prepared client until a deadline; return the result, and by how many seconds it ended after it."""
+    """Run a prepared client until a deadline. Return the result, and the delay of its end after the deadline in s."""
     start = clock.now_ns()
     client.run(start, start + int(seconds * 1e9))
     return client.result(), (clock.now_ns() - start) / 1e9 - seconds
 
 
 def read(client: Any, count: int) -> Result:
-    """Return the result of a prepared client after `count` reads, good or failed.
+    """Return the result of a prepared client after `count` successful or failed reads.
 
-    A fast machine ends soon, and a slow one makes as many reads.
+    The number of reads does not depend on the speed of the machine.
     """
     one = client._read
 

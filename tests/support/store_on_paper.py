@@ -1,4 +1,4 @@
-"""A store that `storelab check` asks about, of which nothing is started."""
+"""A store for tests of `storelab check` that never runs."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +7,7 @@ from storelab.stores.config import Config
 
 
 class StoreOnPaper:
-    """A store that accepts everything except the changes of a test."""
+    """A store with default answers to all checks. A test can change single answers."""
 
     def __init__(self, config: Config, name: str = "a", **changes: Any):
         self.name, self.settings, self.state, self.managed, self.protocol = name, config.stores[name], "", False, "s3"

@@ -1,4 +1,4 @@
-"""LaTeX of shared campaigns, made from their tables when it is asked for, without drawing figures."""
+"""Make the LaTeX files of shared campaigns from their tables on request, without drawing figures."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from storelab.analysis.records.campaign import read_plan
 
 
 class TexFiles(dict):
-    """Return file name -> text; `paper` is the whole paper. Only the named figures count as drawn."""
+    """A lazy mapping from file name to text. The name `paper` is the whole paper. Only the given figures exist."""
 
     def __init__(self, campaign: str, *figures: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class TexFiles(dict):
 
 
 def facts(**tables: Any) -> dict[str, bool]:
-    """Return what templates ask of these tables; the others are those of a small campaign."""
+    """Return the values for templates from these tables. All other tables are those of a small campaign."""
     sources = values.Sources(built("one_each"))
     sources.update({"headlines": {}, **tables})
     return values.facts(sources)

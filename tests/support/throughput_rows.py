@@ -1,19 +1,19 @@
-"""Rows of throughput.csv, and spreads of metrics, for tests of figures and tables."""
+"""Make rows of throughput.csv and columns of metrics for tests of figures and tables."""
 
 import pandas as pd
 
-SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)  # its logarithms sum up to about 0
+SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)  # the logarithms add up to about 0
 
 
 def runs(value: float, scatter: tuple[float, ...] = SCATTER, **columns) -> pd.DataFrame:
-    """Return runs of one point, whose rates are the value times the scatter."""
+    """Return runs of a point whose rates are the value times each factor of the scatter."""
     same = {"store": "alpha", "workload": "get", "object_size_bytes": 10**7, "clients": 1, "workers": 1} | columns
     rows = [same | {"throughput_mb_per_s": value * s, "rate_per_s": value * s} for s in scatter]
     return pd.DataFrame(rows).assign(key=[f"{'/'.join(map(str, same.values()))}/{i}" for i in range(len(rows))])
 
 
 def only_row(table: pd.DataFrame, **wanted) -> pd.Series:
-    """Return the only row of a table that has these values."""
+    """Return the only row of a table with these values."""
     for column, value in wanted.items():
         table = table[table[column] == value]
     assert len(table) == 1, wanted
@@ -21,7 +21,7 @@ def only_row(table: pd.DataFrame, **wanted) -> pd.Series:
 
 
 def groups(**columns) -> pd.DataFrame:
-    """Return rows of throughput.csv; columns of axes come before n."""
+    """Return rows of throughput.csv. The columns of axes are before n."""
     same = {
         "store": "alpha",
         "workload": "put",
@@ -49,5 +49,5 @@ def groups(**columns) -> pd.DataFrame:
 
 
 def spread(name: str, unit: str, median: float) -> dict[str, float]:
-    """Return the three columns of a metric, the ends a tenth from the median."""
+    """Return the three columns of a metric, with an interval of 10 % around the median."""
     return {f"{name}_{part}_{unit}": median * f for part, f in (("median", 1.0), ("low", 0.9), ("high", 1.1))}

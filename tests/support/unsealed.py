@@ -1,4 +1,4 @@
-"""The records of a sealed campaign as they were before: a folder for each point."""
+"""Unpack the records of a sealed campaign into a folder for each point, as before the seal."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from storelab.core import records, sealed
 
 
 def write(raw: Path, target: Path) -> None:
-    """Write the records below `raw` into `target`, without sums and seal; heads get the sums of their new tables."""
+    """Write the records below `raw` into `target`, without checksums and seal. Each run.json gets the new checksums."""
     shutil.copytree(raw / "manifests", target / "manifests")
     shutil.copy(raw / "plan.json", target)
     tables = {name: pq.read_table(path) for name, path in sealed.tables(raw).items()}

@@ -1,4 +1,4 @@
-"""What a user may have in the environment and in files that clients of S3 read: all of it leads elsewhere."""
+"""Settings of a user, in variables and files that S3 clients read, which all point to another server."""
 
 import json
 from pathlib import Path
@@ -43,16 +43,17 @@ SETTINGS = {
     "REQUEST_METHOD": "GET",
     "GODEBUG": "http2client=1",
 }
-ADDRESSES = (  # the URL of another server
+ADDRESSES = (  # variables with the URL of another server
     *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_S3_ENDPOINT", "AWS_METADATA_ENDPOINT"),
     *("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_PROXY_URL", "S3_ENDPOINT_URL", "FSSPEC_S3_ENDPOINT_URL"),
     *("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 )
-TRUST = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")  # a file that holds no certificate
+# variables with a file that has no certificate
+TRUST = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 def user_environment(home: Path, elsewhere: str) -> dict[str, str]:
-    """Write the files below `home`; return the variables. elsewhere: the URL of a server that must hear nothing."""
+    """Write the files below `home`, and return the variables. elsewhere: URL of a server that must get no requests."""
     section = f"endpoint_url = {elsewhere}\nregion = eu-north-9\nca_bundle = {home}/none.pem\ns3 =\n"
     section += "  use_accelerate_endpoint = true\n  addressing_style = virtual\n  payload_signing_enabled = true\n"
     service = f"[services other]\ns3 =\n  endpoint_url = {elsewhere}\n"

@@ -1,7 +1,7 @@
-"""Clients that start at once, forked from a process that has loaded their libraries.
+"""Fork clients from a process that has already loaded their libraries.
 
-Loading the libraries of a client takes half a second of CPU or more, at each of hundreds of points. Everything else is
-as at any point: arguments, standard input and output of `gang/prefork.py`, a separate session, environment and folder.
+Loading these takes half a second of CPU time or more, and the tests have hundreds of points. All else is like at other
+points: arguments, standard input and output of `gang/prefork.py`, a separate session, environment and folder.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from storelab.core.engines import CATALOGUE
 from storelab.gang import client
 from storelab.host import processes
 
-# ROOT and davix load large libraries, which few tests need.
+# ROOT and davix need large libraries, but only a few tests use them.
 PLACES = {
     use.client for engine in CATALOGUE.values() if engine.name not in ("root", "davix") for use in engine.uses.values()
 }
@@ -27,7 +27,7 @@ CONTEXT.set_forkserver_preload(["storelab.gang.client", *sorted({place.partition
 
 
 def _become(words: list[str], environ: dict[str, str], folder: str, given: Connection, output: Connection) -> None:
-    processes.die_with_parent()()  # which ends with the worker
+    processes.die_with_parent()()  # the process ends with the worker of the tests
     os.setsid()
     with open(os.devnull, "ab") as nowhere:  # `prefork.run` opens the log
         for stream, number in ((given, 0), (output, 1), (nowhere, 2)):
@@ -41,7 +41,7 @@ def _become(words: list[str], environ: dict[str, str], folder: str, given: Conne
 
 
 class Forked:
-    """The part of `subprocess.Popen` that the launcher uses."""
+    """A forked client with the part of the interface of `subprocess.Popen` that the launcher uses."""
 
     def __init__(self, words: Collection[str]):
         (given, stdin), (stdout, output) = CONTEXT.Pipe(duplex=False), CONTEXT.Pipe(duplex=False)
@@ -65,7 +65,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it ended between the two
+            with contextlib.suppress(ProcessLookupError):  # it ended in the meantime
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:

@@ -1,7 +1,7 @@
 // Command lossyproxy is an S3 proxy that acknowledges some writes without storing them; see package lossy.
 //
 // It writes {"port": …} to standard output when it listens. At the end, on SIGTERM or SIGINT, it writes the numbers of
-// faults by kind: {"told": …, "standing": …}. The first number counts all faults, and the second those that no later
+// faults by kind: {"all": …, "unrepaired": …}. The first number counts all faults, and the second those that no later
 // write repaired.
 package main
 
@@ -64,7 +64,7 @@ func serve(listen, target, lies string, every int, seed uint64, below string) er
 	say(map[string]int{"port": socket.Addr().(*net.TCPAddr).Port})
 	<-ended
 	server.Close()
-	told, standing := p.Sums()
-	say(map[string]map[string]int{"told": told, "standing": standing})
+	all, unrepaired := p.Sums()
+	say(map[string]map[string]int{"all": all, "unrepaired": unrepaired})
 	return nil
 }

@@ -87,6 +87,8 @@ def _items_of_file(what: str) -> list[PaperItem]:
     if kind is None or not is_campaign(folder):
         return []
     member = gathered([folder])[0]
+    if kind == origin.FIGURE and path.stem in member.declared and path.exists():  # others may not be drawn yet
+        return [PaperItem(member, kind, path.stem)]
     items = [t for t in origin.items(member) if t.kind == kind and t.name == path.stem]
     if not items:
         known = [t.name for t in origin.items(member) if t.kind == kind]

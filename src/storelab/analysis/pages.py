@@ -145,6 +145,20 @@ def _moved(r: Any) -> tuple[str, str]:
     return f"{labels.value_text('workload', r.workload)} of {size}", f"{int(r.clients * r.workers)}"
 
 
+ONE_RUN = " (n = 1)"
+
+
+def _rate(n: int, median: float, low: float, high: float) -> str:
+    """Return a median with its interval, and whether it is from one run, which has none."""
+    return labels.spread([median, low, high]) + (ONE_RUN if n == 1 else "")
+
+
+def _single_runs(section: Section) -> list[str]:
+    """Return the line that explains ONE_RUN if a cell of the section has it."""
+    found = any(cell.endswith(ONE_RUN) for row in section.rows for cell in row)
+    return [f"{ONE_RUN.strip(' ()')}: one run, which has no interval."] if found else []
+
+
 def rates(found: pd.DataFrame) -> Section:
     """Return the section about uploads and downloads, with one row per operation, object size and load."""
     moved = found[found["workload"].isin(groups.MOVING)]
@@ -153,11 +167,12 @@ def rates(found: pd.DataFrame) -> Section:
         out.rows.append(
             [
                 *_moved(r),
-                labels.spread([r.rate_median_per_s, r.rate_low_per_s, r.rate_high_per_s]),
-                labels.spread([r.throughput_median_mb_per_s, r.throughput_low_mb_per_s, r.throughput_high_mb_per_s]),
+                _rate(r.n, r.rate_median_per_s, r.rate_low_per_s, r.rate_high_per_s),
+                _rate(r.n, r.throughput_median_mb_per_s, r.throughput_low_mb_per_s, r.throughput_high_mb_per_s),
                 labels.number(r.errors),
             ]
         )
+    out.lines += _single_runs(out)
     out.drawing = chart(found)
     out.shows = "Throughput in MB/s of each kind of upload and download, with its interval, on a logarithmic axis."
     return out
@@ -195,13 +210,18 @@ def sparse(found: pd.DataFrame) -> Section:
         out.rows.append(
             [
                 f"{what}, {labels.value_text('engine', r.engine)}",
-                labels.spread([r.entries_median_per_s, r.entries_low_per_s, r.entries_high_per_s]),
+                _rate(r.n, r.entries_median_per_s, r.entries_low_per_s, r.entries_high_per_s),
                 labels.number(r.needed_median_mb_per_s),
                 labels.number(r.amplification_median_ratio),
                 labels.number(r.requests_median_per_read),
             ]
         )
     out.lines += [f"{name}: {text}." for name, text in READERS.items() if (found["engine"] == name).any()]
+    out.lines += _single_runs(out)
+    if out.rows:
+        out.lines.append("moved / needed: bytes received over the network / bytes of the baskets with the entries.")
+    if any("--" in row for row in out.rows):
+        out.lines.append("--: not known, for example because the received bytes could not be counted.")
     return out
 
 
@@ -212,15 +232,19 @@ def limits(found: pd.DataFrame) -> Section:
 
 def failed_points(points: pd.DataFrame) -> Section:
     """Return the section about points that failed or are invalid, with the reasons."""
-    bad = points[points["state"] != "ok"]
     out = Section("Failures")
-    for r in bad.itertuples():
-        out.lines.append(f"{r.key.partition('/')[2]}: {r.state}: {_text(r.reason)}")
+    for _, r in points[points["state"] != "ok"].iterrows():
+        _, *texts = labels.key_text(r["key"])  # without the store
+        engine = r.get("engine")
+        if not pd.isna(engine) and f"engine {engine}" not in texts:  # a key has no axes at their default
+            texts.insert(1, f"engine {engine}")
+        out.lines.append(f"{', '.join(texts)}: {r['state']}: {_text(r['reason'])}")
     return out
 
 
 # The chart: sizes in pixels at the width of a narrow page.
 WIDTH, LABELS, RIGHT, ROW, TOP = 470, 165, 45, 22, 26
+HALO = 'stroke="#fff" stroke-width="4" paint-order="stroke"'  # so that no line of the grid crosses a number
 COLOURS = {"put": "#0072b2", "get": "#d55e00"}
 
 
@@ -263,7 +287,7 @@ def chart(found: pd.DataFrame) -> str:
             out.append(f'<path d="{line}" stroke="{COLOURS[r.workload]}" stroke-width="3" opacity=".5"/>')
         out.append(f'<circle cx="{x(value)}" cy="{y}" r="4" fill="{COLOURS[r.workload]}"/>')
         edge = x(max([value, *ends]))
-        out.append(f'<text x="{edge + 7}" y="{y + 4}">{escape(labels.number(value))}</text>')
+        out.append(f'<text x="{edge + 7}" y="{y + 4}" {HALO}>{escape(labels.number(value))}</text>')
     return "".join([*out, "</svg>"])
 
 
@@ -312,11 +336,11 @@ def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
     for name, answers in rows.groupby("deployment", sort=False):
         requested.setdefault(frozenset(zip(answers["topic"], answers["check"], strict=True)), []).append(str(name))
     tables = [(names, _answers(rows[rows["deployment"].isin(names)], names)) for names in requested.values()]
-    evidence: dict[tuple[str, ...], list[str]] = {}  # deployment, topic, answer, evidence -> questions
+    evidence: dict[tuple[str, ...], list[str]] = {}  # (deployment, topic, answer, evidence) -> questions
     for r in rows[rows["answer"].isin(["no", "differs", "unclear", "error"])].itertuples(index=False):
         text = " ".join(str(r.evidence).split()).replace("|", "\\|")[:400]
         evidence.setdefault((r.deployment, r.topic, r.answer, text), []).append(r.check)
-    shared: dict[tuple[str, ...], list[str]] = {}  # questions, answer, evidence -> deployments
+    shared: dict[tuple[str, ...], list[str]] = {}  # (questions, answer, evidence) -> deployments
     for (name, _, answer, text), checks in evidence.items():
         shared.setdefault(("; ".join(checks), answer, text), []).append(name)
     unclear = [(", ".join(names), *cells) for cells, names in shared.items()]

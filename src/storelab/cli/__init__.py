@@ -8,6 +8,7 @@ import importlib
 import io
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -185,6 +186,8 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Return the command. An unknown name raises a UserError that suggests the most similar name."""
         if args and not args[0].startswith("-"):
+            if args[0] == "help":
+                raise UserError("help", "is not a command", "write `storelab --help`, or `storelab COMMAND --help`")
             require_known(shown(args[0]), args[0], self.list_commands(ctx), "is not a command", "one of:")
         return super().resolve_command(ctx, args)
 
@@ -355,6 +358,9 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else Exit.DONE)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:  # `storelab` without a command: its message is the help
+        click.echo(error.format_message())
+        sys.exit(Exit.DONE)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
     except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ImportError) as error:
@@ -383,6 +389,15 @@ def escape_unprintable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def _global_option(error: click.ClickException) -> str | None:
+    """Return the global option that the user wrote after the command, or needs for a value; None for other errors."""
+    if isinstance(error, click.NoSuchOption):
+        names = {name: option for option in cli.params for name in option.opts if isinstance(option, click.Option)}
+        return f"{error.option_name} {names[error.option_name].metavar}" if error.option_name in names else None
+    value = re.search(r"unexpected extra argument \((\w[\w.-]*=\S*)\)", error.message)
+    return f"--set {value[1]}" if value else None
+
+
 def _lacks_memory(error: ImportError) -> bool:
     """Return whether a library could not be loaded because the memory is limited (ulimit -v)."""
     return any(words in str(error) for words in ("failed to map segment", "annot allocate memory"))
@@ -401,6 +416,8 @@ def one_line(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path.removeprefix("storelab").strip() if context else ""
     message = without_tokens(" ".join(error.format_message().split()).rstrip("."))
+    if path and (early := _global_option(error)):
+        return f"{path}: {message}; write it before the command: `storelab {early} {path} …`"
     if isinstance(error, click.UsageError) and "did you mean" not in message.lower():
         message += f"; see `storelab {path}{' ' if path else ''}--help`"
     return f"{path}: {message}" if path else message

@@ -18,8 +18,9 @@ from storelab.cli.campaigns import folder_argument, names_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
+from storelab.host import console
 
-MAX_LISTED = 6  # file names that are printed
+MAX_LISTED = 6  # maximum number of printed file names
 
 
 def _report_files(paths: list[Path]) -> None:
@@ -84,6 +85,7 @@ def tables(campaign_dir: Path) -> None:
     """Check the checksums of a campaign's raw records, and make tables/*.csv from them."""
     from storelab.analysis.tables import build as module
 
+    console.announce(f"{campaign_dir.name}: making the tables")
     _report_files(module.build(campaign_dir))
 
 
@@ -92,6 +94,7 @@ def make_missing_tables(folder: Path) -> None:
     if (folder / "raw" / integrity.PLAN).exists() and not any((folder / "tables").glob("*.csv")):
         from storelab.analysis.tables import build as module
 
+        console.announce(f"{folder.name}: making the tables")
         made = module.build(folder)
         click.echo(f"storelab: {folder}: had no tables; {len(made)} tables were made from its records", err=True)
 
@@ -122,6 +125,7 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
     make_missing_tables(campaign_dir)
+    console.announce(f"{campaign_dir.name}: drawing {len(names or every)} figures")
     if names:
         _report_files(write.build(campaign_dir, names, jobs, kinds))
         return
@@ -152,6 +156,7 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     from storelab.analysis import latex as module
 
     known("latex", names, module.TEX, "file")
+    console.announce(f"{campaign_dir.name}: writing the LaTeX files")
     _report_files(module.build(campaign_dir, names or None, paper_dir))
     from storelab.analysis.latex import parts
 
@@ -175,6 +180,7 @@ def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""
     from storelab.analysis.latex import typeset
 
+    console.announce(f"{campaign_dir.name}: typesetting the paper")
     click.echo(typeset.build(campaign_dir, layout))
 
 
@@ -184,6 +190,7 @@ def report(campaign_dir: Path) -> None:
     """Write report.html: summary, verdicts, figures, tables and all points, in one file that works without network."""
     from storelab.analysis.report import build as module
 
+    console.announce(f"{campaign_dir.name}: making the page")
     path = module.build(campaign_dir)
     click.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
@@ -232,7 +239,7 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
 
 @click.command()
-@click.argument("names", metavar="CAMPAIGN...", nargs=-1, required=True)
+@click.argument("names", metavar="CAMPAIGN...", nargs=-1, required=True, shell_complete=campaigns.complete)
 @click.option(
     "--output",
     metavar="DIR",
@@ -257,7 +264,7 @@ def join(settings: Settings, names: tuple[str, ...], output: Path | None, paper_
 
 
 @click.command()
-@click.argument("what", metavar="[CAMPAIGN] WHAT...", nargs=-1, required=True)
+@click.argument("what", metavar="[CAMPAIGN] WHAT...", nargs=-1, required=True, shell_complete=campaigns.complete)
 @click.option(
     "--campaign-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -280,8 +287,9 @@ def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None
         campaign_dir, what = campaigns.find(settings, what[0]).folder, what[1:]
     results = settings.results()
     folders = [campaign_dir] if campaign_dir else members.everything(results)
-    named = [campaign_dir or settings.configured_folder(), *(Path(text).parent.parent for text in what)]
-    for folder in dict.fromkeys(named):
+    of_files = [Path(text).parent.parent for text in what]
+    named = [] if all(map(members.is_campaign, of_files)) else [campaign_dir or settings.configured_folder()]
+    for folder in dict.fromkeys([*named, *of_files]):
         make_missing_tables(folder)
     for text in what:
         found = module.found(text, folders, results, settings.configured_folder())
@@ -313,7 +321,7 @@ def live(campaign_dir: Path, port: int, address: str) -> None:
 
     listening, token = addresses.listen(address, port), addresses.token_for(address)
     click.echo(f"storelab: {campaign_dir.name}: {addresses.url(address, listening, token)} (Ctrl-C ends it)", err=True)
-    os.nice(10)  # so that the server does not disturb the measurement
-    from storelab.analysis.report.live import serve  # late, because this import takes seconds on a busy machine
+    os.nice(10)  # low priority, because the server must not disturb the measurement
+    from storelab.analysis.report.live import serve  # imported here, because it takes seconds on a busy machine
 
     serve.run(campaign_dir, listening, token)

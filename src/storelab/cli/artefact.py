@@ -14,16 +14,17 @@ import click
 from storelab.cli import Settings, campaigns
 from storelab.core import config, records
 from storelab.core.errors import UserError, shown
+from storelab.host import console
 
 if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
 
 ENDING = ".crate.zip"
-LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # an SPDX identifier
+LICENSE = re.compile(r"[A-Za-z0-9.+-]{2,64}")  # pattern of an SPDX identifier
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=campaigns.complete)
 @click.option("--output", metavar="FILE", help="The pack's file; default: <name>.crate.zip in the campaign's folder.")
 @click.option("--license", default="CC-BY-4.0", show_default=True, help="License of the data, as an SPDX identifier.")
 @click.option("--again", is_flag=True, help="Overwrite a pack with different content.")
@@ -48,6 +49,7 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
         hint = f"measure it first: `storelab run {configured}`"
         raise UserError(f"campaign {folder.name}", f"has no records in {folder / 'raw'}", hint)
     loaded = load(folder)
+    console.announce(f"{folder.name}: making again what does not match the records, and packing")
     _make(loaded)
     root = settings.main.parent
     project_files = project.files(root) if (root / "Snakefile").is_file() else project.files()
@@ -110,8 +112,8 @@ def _write(target: Path, everything: dict, again: bool) -> None:
 
 
 @click.command()
-@click.argument("pack_", metavar="FILE")
-@click.argument("folder", required=False)
+@click.argument("pack_", metavar="FILE", type=click.Path())
+@click.argument("folder", required=False, type=click.Path())
 @click.option("--no-rebuild", is_flag=True, help="Only check and unpack; do not rebuild tables and figures.")
 def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
     """Check the pack FILE, unpack it into a new FOLDER, and compare its tables and figures with rebuilt ones.
@@ -127,6 +129,7 @@ def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
     click.echo(f"{target}: {state}: {files} files, all checksums match")
     if no_rebuild:
         return
+    console.announce(f"{target}: making tables and figures again, to compare them")
     rebuilt = module.rebuild(campaign_dir, _cores())
     click.echo(f"{campaign_dir}: rebuilt from its records: {rebuilt.tables} tables, bit-identical to the packed ones")
     identical = rebuilt.same_pictures
@@ -137,7 +140,7 @@ def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
 
 
 @click.command()
-@click.argument("folder")
+@click.argument("folder", type=click.Path())
 def init(folder: str) -> None:
     """Create a project FOLDER with Snakefile, rules, profiles, configuration, campaigns, notebooks and paper templates.
 

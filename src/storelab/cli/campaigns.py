@@ -4,7 +4,7 @@ May import: `core`, `stores.config`, the other modules of this package.
 """
 
 import glob
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings
-from storelab.core.errors import UserError, cut, nearest, shown
+from storelab.core.errors import NO_PROJECT, UserError, cut, nearest, shown
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 ENDINGS = (".yaml", ".yml")
-MAX_NAMES = 12  # names in a message
+MAX_NAMES = 12  # maximum number of names in a message
 PAPERS = "papers"  # folder in results/ that is not a campaign
-OLDER = "given_dir"  # key of a context: the value of --campaign-dir
-LEFT = "first_name"  # key of a context: a word that is not a campaign
+OLDER = "given_dir"  # key in the context of click: the value of --campaign-dir
+LEFT = "first_name"  # key in the context of click: a first word that is not a campaign
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,8 @@ def _of_folder(settings: Settings, text: str) -> Found:
         folder = folder.resolve()
     if folder.is_file():
         raise UserError(cut(text), "is not a campaign", "give the name of a campaign, or the folder of its results")
+    if not (folder / "raw").is_dir() and (folder.parent / "raw").is_dir():
+        raise UserError(cut(text), "is a part of a campaign", f"give {folder.parent}")
     if not _has_results(folder):
         raise _unknown(settings, folder.name, f"there is no folder {shown(text)}")
     return Found(folder, settings.main.parent)
@@ -142,11 +144,11 @@ def _file_with_name(root: Path, name: str) -> str | None:
     from storelab.core import config
 
     names = _files(root)
-    for stem in sorted(names, key=lambda stem: stem != name):  # nearly always, the file has the same name
+    for stem in sorted(names, key=lambda stem: stem != name):  # usually the file has the same name, so try it first
         try:
             if config.read_yaml(root / "campaigns" / f"{stem}.yaml").get("name") == name:
                 return stem
-        except UserError:  # a fault in the file of another campaign
+        except UserError:  # the file of another campaign has an error
             continue
     return None
 
@@ -160,6 +162,8 @@ def _unknown(settings: Settings, name: str, problem: str) -> UserError:
     folders = results.iterdir() if results.is_dir() else ()
     measured = [p.name for p in folders if (p / "raw").is_dir()]
     names = sorted({*_files(settings.main.parent), *measured})
+    if not names and not settings.main.exists():
+        return UserError("campaign", f"{problem}, because there is no {settings.main} here", NO_PROJECT)
     if name in names:
         return UserError("campaign", problem, f"give the name only: {name}")
     near = nearest(name, names, "one of")
@@ -205,8 +209,20 @@ def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[C
     if "/" in incomplete:
         return [CompletionItem(incomplete, type="dir")]
     measured = (p.parent.name for p in Path("results").glob("*/raw"))
-    names = sorted({*_files(Path()), *measured})
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in beginning(incomplete, {*_files(Path()), *measured})]
+
+
+def complete_store(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of the configured stores that begin with this text."""
+    try:
+        return beginning(incomplete, _settings(ctx.find_root()).load().stores)
+    except UserError:  # in the configuration: the command reports it
+        return []
+
+
+def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    """Return the names that begin with this text, sorted."""
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def _settings(ctx: click.Context) -> Settings:

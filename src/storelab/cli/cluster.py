@@ -14,8 +14,8 @@ from storelab.cli import Settings, campaigns, example, pass_settings
 from storelab.cli.machine import json_option, print_json
 from storelab.core.errors import UserError
 
-MAX_LENGTH = 80  # characters of the folder's path; the path of a socket in it may have at most 107
-DEFAULT = "results/reference"  # the campaign of `size`
+MAX_LENGTH = 80  # maximum length of the folder's path, because the path of a socket in it is limited to 107 bytes
+DEFAULT = "results/reference"  # default campaign of `size`
 POINTS, POINT_S = 100, 60.0  # number and duration (seconds) of the points for which `size` estimates the records
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, campaigns, example, output_file, pass_settings
-from storelab.cli.campaigns import folder_argument
+from storelab.cli.campaigns import complete, folder_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import records
 from storelab.core.errors import Exit, UserError
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from storelab.analysis.compare import Side
     from storelab.analysis.history.series import History, Series
 
-SUBCOMMAND = "history_subcommand"  # key of a context: whether a command of the group is called
+SUBCOMMAND = "history_subcommand"  # key in the context of click: True if a command of the group is called
 FAIL_ON = ("slower", "slower-overall")
 KINDS = (".html", ".txt", ".pdf", ".png", ".csv")  # suffixes of the files that `history` writes
 RULES = ("newest", "newest-overall", "change", "change-overall")  # values of `history --fail-on`
 
 
 @click.command()
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="[B]", required=False)
+@click.argument("a", metavar="A", shell_complete=complete)
+@click.argument("b", metavar="[B]", required=False, shell_complete=complete)
 @click.option(
     "--stores",
     metavar="A,B",
@@ -95,7 +95,7 @@ def compare(
     if len(names) != 2:
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
-        raise UserError("compare", f"only {a} is given", "give also B, or two stores of A: --stores first,second")
+        raise UserError("compare", f"only {a} is given", "add B, or compare two stores of A: --stores first,second")
     first, second = (_side(settings, text, store) for text, store in zip((a, b or a), names, strict=True))
     if len(day_names) == 1:
         raise UserError(

@@ -3,6 +3,7 @@
 This module may import every package. A command imports what it needs when it runs, so that other commands start fast.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -257,12 +258,12 @@ def _stage(config: "Config", store: Any, point: "Point", dataset: dict[str, Any]
 
     store = deployed(store, point.axes)
     deployment.connect(config, store, accounts=point.axes.get("accounts", 1))
-    with scratch.using(config.scratch):
+    with scratch.using(config.scratch, config.campaign_dir):
         staging.ensure(config, store, dataset, again)
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY")
+@click.argument("words", nargs=-1, metavar="[CAMPAIGN] KEY", shell_complete=campaigns.complete)
 @click.option("--again", is_flag=True, help="Measure the point again, even if it has a record.")
 @click.pass_obj
 def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
@@ -289,7 +290,11 @@ def measure(settings: Settings, words: tuple[str, ...], again: bool) -> None:
 
 @click.command()
 @config_argument
-@click.option("--after-error", is_flag=True, help="Do nothing if no point was tried: the error was printed before.")
+@click.option(
+    "--after-error",
+    is_flag=True,
+    help="Do nothing if no point was tried, and print no reason: the errors were printed before.",
+)
 @click.pass_obj
 def collect(settings: Settings, after_error: bool) -> None:
     """Check that all points are measured and complete, and write the checksums of the raw records to SHA256SUMS."""
@@ -303,10 +308,10 @@ def collect(settings: Settings, after_error: bool) -> None:
     if after_error and len(integrity.missing(config.raw, keys, failed_counts=True)) == len(keys):
         return
     with attempts.nothing_measured(config):
-        _collect(config, points)
+        _collect(config, points, after_error)
 
 
-def _collect(config: "Config", points: "list[Point]") -> None:
+def _collect(config: "Config", points: "list[Point]", after_error: bool) -> None:
     """Do what `collect` does. No point of the campaign is measured at the same time."""
     from storelab.measure import check as checks
     from storelab.measure import collect as collecting
@@ -330,9 +335,9 @@ def _collect(config: "Config", points: "list[Point]") -> None:
     files = collecting.write_sums(config, points)
     click.echo(f"{config.name}: points: {len(points)}, raw files: {files}", err=True)
     if failed := integrity.missing(config.raw, [p.key for p in points]):
-        reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
+        reason = "" if after_error else f": {records.read_json(config.raw / failed[0] / 'failed.json')['reason']}"
         count = f"{len(failed)} of {len(points)} points failed"
-        click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)
+        click.echo(f"{config.name}: {count}, the first is {failed[0]}{reason}", err=True)
         click.echo(
             "to repeat the failed points, run the campaign again; with measure=false, the paper is built without them "
             "and lists them",
@@ -341,7 +346,7 @@ def _collect(config: "Config", points: "list[Point]") -> None:
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=campaigns.complete)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
@@ -353,9 +358,16 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
 
     config = campaigns.configured(settings, campaign).load()
     if not yes:
-        click.confirm(
-            f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?", abort=True
-        )
+        question = f"Remove the buckets of campaign {config.name} from {', '.join(config.stores_to_measure)}?"
+        try:
+            agreed = click.confirm(question)
+        except click.Abort as abort:
+            if sys.stdin.isatty():
+                raise
+            raise UserError("clean", "there is no terminal to answer the question", "confirm with --yes") from abort
+        if not agreed:
+            click.echo(f"nothing was removed from {', '.join(config.stores_to_measure)}", err=True)
+            raise click.Abort
     with attempts.nothing_measured(config):
         failed = _clean(config)
     if failed:

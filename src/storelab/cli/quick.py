@@ -21,13 +21,14 @@ from urllib.parse import urlsplit
 import click
 
 from storelab.cli import Settings, output_file
+from storelab.cli.campaigns import complete_store
 from storelab.core.errors import MeasurementFailed, UserError, nearest, shown
 
 CAMPAIGN = "quick"
 
 
 @click.command()
-@click.argument("endpoint")
+@click.argument("endpoint", shell_complete=complete_store)
 @click.option(
     "--keep",
     metavar="FOLDER",
@@ -78,10 +79,15 @@ def quick(
         name, managed, store = store_name(endpoint), False, {"kind": "s3", "endpoint": endpoint} | given
         hints = spelled(name)
         _refuse_misspelt(endpoint, list(config.stores))
+        with spelled(name):
+            _check_endpoint(name, store, Path(config.state))
     # A managed store stays in the configured state folder, because it may be running. Each point locks this folder.
     lock = nullcontext() if managed else measuring_lock(Path(config.state))
+    if managed:
+        with measuring_lock(Path(config.state)):
+            pass  # wait for another measurement before the plan is checked
     with hints, lock, working_folder() as folder:
-        page = measured(settings, folder, name, store, managed)
+        page, failed = measured(settings, folder, name, store, managed)
         if keep:
             kept = next((folder / "results").iterdir())
             shutil.rmtree(kept / "work", ignore_errors=True)
@@ -92,6 +98,8 @@ def quick(
         click.echo(f"{output}", err=True)
     if keep:
         click.echo(f"{keep}: records and tables; `storelab compare {keep} OTHER` compares them", err=True)
+    if failed:
+        raise MeasurementFailed(f"quick: points failed: {len(failed)}; the page has the reasons")
 
 
 def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
@@ -109,6 +117,18 @@ def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
     return store
 
 
+def _check_endpoint(name: str, settings: dict[str, Any], state: Path) -> None:
+    """Raise UserError if the URL is wrong or the keys are missing, before anything is prepared or printed."""
+    from storelab import stores
+
+    try:
+        endpoint = stores.make(name, stores.parse(settings), state)
+    except ValueError:  # a wrong option: the whole configuration reports it with its key
+        return
+    _ = endpoint.urls
+    endpoint.credentials()
+
+
 def _refuse_misspelt(endpoint: str, names: list[str]) -> None:
     """Raise UserError if the text is not a URL and is similar to the name of a store."""
     hint = nearest(endpoint, names)
@@ -116,14 +136,18 @@ def _refuse_misspelt(endpoint: str, names: list[str]) -> None:
         raise UserError("quick", f"{shown(endpoint)} is not a URL or a store in config.yaml", hint)
 
 
-def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any] | None, managed: bool = False) -> Any:
-    """Measure the campaign `quick` in `folder`, and return the page with its results.
+def measured(
+    settings: Settings, folder: Path, name: str, store: dict[str, Any] | None, managed: bool = False
+) -> tuple[Any, list[str]]:
+    """Measure the campaign `quick` in `folder`. Return the page with its results, and the keys of failed points.
 
     `store` has the settings of the endpoint; it is None for a configured store, which may be managed.
     """
     from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
+    from storelab.core import integrity
     from storelab.core import plan as planning
+    from storelab.host.console import report
     from storelab.measure import quick as measuring
     from storelab.workloads import WORKLOADS
 
@@ -143,8 +167,10 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any] 
         config = config.model_copy(update={"state": str(folder / "state")})
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
+    report("    making the page")
     tables.build(config.campaign_dir)
-    return pages.page(config.campaign_dir, store["endpoint"] if store else name, seconds)
+    page = pages.page(config.campaign_dir, store["endpoint"] if store else name, seconds)
+    return page, integrity.missing(config.raw, [p.key for p in points])
 
 
 def near_null(settings: Settings) -> dict[str, Any]:
@@ -229,7 +255,7 @@ def watched(folder: Path) -> Iterator[None]:
 
     command = [sys.executable, "-m", "storelab.cli.quick", str(folder)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    environ = environment.explicit(os.environ)  # without credentials
+    environ = environment.explicit(os.environ)  # this process does not need credentials
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, **quiet) as waiting:
         assert waiting.stdin
         try:

@@ -1,7 +1,8 @@
 """Commands about storelab itself: shell completion, and the documentation that is generated from the code.
 
-This module generates docs/machine.md and its schema from the models of `--json` and the exit codes. `settings_pages.py`
-generates the pages about the configuration.
+This module generates docs/machine.md and its schema from the models of `--json` and the exit codes, and
+config.schema.json, with which editors complete and check YAML files. `settings_pages.py` generates the pages about the
+configuration.
 """
 
 import itertools
@@ -15,12 +16,19 @@ from pathlib import Path
 
 import click
 from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
+from storelab import stores
 from storelab.cli import settings_pages
 from storelab.cli.answers import ANSWERS, Answer
 from storelab.cli.settings_pages import help_of, linked, type_text
-from storelab.core import records
+from storelab.core import records, renamed, units
+from storelab.core.axes import roles
 from storelab.core.errors import Exit
+from storelab.core.model import MAX_INT, Axis
+from storelab.core.plan.roles import ALONE
+from storelab.stores.config import Config
 
 MACHINE_HEAD = """# For programs: JSON and exit codes
 
@@ -126,6 +134,158 @@ def machine_schema() -> str:
     return json.dumps(whole, indent=1) + "\n"
 
 
+WHOLE_NUMBER = r"^\s*[0-9_+-]+(\.0*)?\s*$"  # texts that pydantic converts to an integer: also -1_000
+NUMBER = r"^\s*[0-9_.+-]+([eE][0-9_+-]+)?\s*$"  # texts that it converts to a float: also 1e-3, a text in YAML 1.1
+
+
+CLOSED = {"additionalProperties": False}
+
+
+class LayerSchema(GenerateJsonSchema):
+    """The schema of one file of the configuration, which others complete: no key is required, no mapping too small."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        out = super().model_schema(schema)
+        return {key: value for key, value in out.items() if key not in ("title", "required")}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        out = super().dict_schema(schema)
+        out.pop("minProperties", None)
+        return {**CLOSED, **out} if "patternProperties" in out else out
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return {**super().int_schema(schema), "type": ["integer", "string"], "pattern": WHOLE_NUMBER}
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return {**super().float_schema(schema), "type": ["number", "string"], "pattern": NUMBER}
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        out = super().default_schema(schema)
+        return {key: value for key, value in out.items() if key != "default" or value not in (None, "", [], {})}
+
+    def function_plain_schema(self, schema: typing.Any) -> JsonSchemaValue:
+        return {}  # an entry of `stores`: see _store_schema
+
+    def field_title_should_be_set(self, schema: typing.Any) -> bool:
+        return False
+
+
+def _of_model(model: type[BaseModel]) -> dict[str, typing.Any]:
+    return model.model_json_schema(schema_generator=LayerSchema)
+
+
+def _store_schema(definitions: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return the schema of an entry of `stores`, and add the definition of each kind."""
+    kinds = {kind: f"store.{kind}" for kind in stores.KINDS}
+    definitions |= {name: _of_model(stores.load(kind).Settings) for kind, name in kinds.items()}
+    keys = {key: {} for name in kinds.values() for key in definitions[name]["properties"]}
+    return {
+        "type": "object",
+        "properties": keys | {"kind": {"enum": [*kinds], "description": "Kind of the store."}},
+        **CLOSED,
+        "allOf": [_if("kind", kind, {"$ref": f"#/$defs/{name}"}) for kind, name in kinds.items()],
+    }
+
+
+def _if(key: str, value: str, then: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    return {"if": {"properties": {key: {"const": value}}, "required": [key]}, "then": then}
+
+
+def _axis_schema(axis: Axis) -> dict[str, typing.Any]:
+    """Return the schema of an axis: a value that it accepts, or a list of them."""
+    size = {"type": "string", "pattern": units.pattern("size")}
+    text = {"type": ["string", "number", "boolean"]}
+    one: dict[str, typing.Any] = {
+        "int": {"type": "integer", "minimum": axis.minimum, "maximum": MAX_INT},
+        "size": size,
+        "percent": {"type": "number", "exclusiveMinimum": 0, "maximum": 100},
+        "place": {"anyOf": [{"enum": [*axis.choices]}, size]} if axis.choices else text,
+        "text": {"enum": [*axis.choices]} if axis.choices else text,
+    }[axis.kind]
+    default = units.format_size(axis.default) if axis.kind == "size" else axis.default
+    values = {"type": "array", "minItems": 1, "items": one}
+    return {"description": axis.help, "default": default, "anyOf": [one, values]}
+
+
+class _Axes:
+    """The axes of sweeps and roles in the schema. Equal axes of several workloads share a definition."""
+
+    def __init__(self, definitions: dict[str, typing.Any]):
+        self.definitions = definitions
+        self.old = {name: {"deprecated": True} for name in renamed.AXES}
+
+    def add(self, model: str, axes: typing.Mapping[str, Iterable[Axis]], whole: Sequence[Axis] = ()) -> None:
+        """Add the names of workloads to the definition of a sweep or role, and the axes of each workload.
+
+        whole: the axes of a sweep with roles, which has no workload.
+        """
+        axes = {name: list(those) for name, those in axes.items()}
+        keys = self.definitions[model]["properties"]
+        keys["workload"]["enum"] = [*axes, *([""] if whole else [])]
+        names: dict[str, typing.Any] = {axis.name: {} for those in (*axes.values(), whole) for axis in those}
+        keys["axes"] |= {"properties": names | self.old, **CLOSED}
+        rules = [_if("workload", name, self._values(those)) for name, those in axes.items()]
+        if whole:
+            rules.append({"if": {"required": ["roles"]}, "then": self._values(whole)})
+        self.definitions[model]["allOf"] = rules
+
+    def _values(self, axes: Iterable[Axis]) -> dict[str, typing.Any]:
+        values = {axis.name: {"$ref": f"#/$defs/{self._definition(axis)}"} for axis in axes}
+        return {"properties": {"axes": {"properties": values | self.old, **CLOSED}}}
+
+    def _definition(self, axis: Axis) -> str:
+        """Return the name of the definition, which is new unless another workload has the same axis."""
+        schema, name = _axis_schema(axis), f"axis.{axis.name}"
+        names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
+        return next(name for name in names if self.definitions.setdefault(name, schema) == schema)
+
+
+def _add_old_names(schema: dict[str, typing.Any], definitions: dict[str, typing.Any]) -> None:
+    """Add the keys of earlier versions, which still work (core/renamed.py)."""
+    for path, new in renamed.KEYS.items():
+        *above, old = path.split(".")
+        for model in _parts(schema, above, definitions):
+            if new in model.get("properties", {}):
+                model["properties"][old] = {**model["properties"][new], "deprecated": True}
+
+
+def _parts(schema: typing.Any, path: Sequence[str], definitions: dict[str, typing.Any]) -> Iterator[typing.Any]:
+    """Yield the models at a path of the configuration; `*` stands for any key."""
+    for same in (*schema.get("anyOf", ()), *schema.get("allOf", ()), *([schema["then"]] if "then" in schema else ())):
+        yield from _parts(same, path, definitions)
+    if "$ref" in schema:
+        yield from _parts(definitions[schema["$ref"].rpartition("/")[2]], path, definitions)
+    elif not path:
+        yield schema
+    elif path[0] != "*":
+        yield from _parts(schema.get("properties", {}).get(path[0], {}), path[1:], definitions)
+    else:
+        entries = (schema.get("additionalProperties"), *schema.get("patternProperties", {}).values())
+        for entry in entries:
+            if isinstance(entry, dict):
+                yield from _parts(entry, path[1:], definitions)
+
+
+def config_schema() -> str:
+    """Return a JSON Schema of config.yaml and of campaign files, which may contain the same keys.
+
+    It never rejects what the models accept. The models reject more: missing keys, and values that do not fit together.
+    """
+    from storelab.workloads import WORKLOADS
+
+    whole = _of_model(Config)
+    definitions = whole.pop("$defs")
+    (names,) = whole["properties"]["stores"]["patternProperties"]
+    whole["properties"]["stores"]["patternProperties"] = {names: _store_schema(definitions)}
+    at_once = [axis for axis in roles.WHOLE if axis is not roles.PART]
+    axes = _Axes(definitions)
+    axes.add("Sweep", {name: workload.axes for name, workload in WORKLOADS.items()}, at_once)
+    axes.add("Role", {name: roles.role_axes(w) for name, w in WORKLOADS.items() if name not in ALONE})
+    _add_old_names(whole, definitions)
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Configuration of storelab"}
+    return json.dumps(schema | whole | {"$defs": definitions}, indent=1, ensure_ascii=False) + "\n"
+
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -145,10 +305,10 @@ def completion(shell: str) -> None:
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is out of date.")
 def docs(check: bool) -> None:
-    """Write the pages in docs/ that are generated from the code: configuration, keys of --json, exit codes."""
+    """Write the files that are generated from the code: config.schema.json, and pages in docs/."""
     outdated = []
     for name, text in pages().items():
-        path = Path("docs") / name
+        path = Path(name)
         if not check:
             records.write_atomic(path, text.encode())
             click.echo(path)
@@ -160,11 +320,12 @@ def docs(check: bool) -> None:
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each generated file in docs/, by file name."""
+    """Return the text of each generated file, by its path in the project folder."""
     return {
-        "configuration.md": settings_pages.configuration(),
-        "reference/workloads.md": settings_pages.workloads(),
-        "reference/store-kinds.md": settings_pages.store_kinds(),
-        "machine.md": machine(),
-        "machine.schema.json": machine_schema(),
+        "config.schema.json": config_schema(),
+        "docs/configuration.md": settings_pages.configuration(),
+        "docs/reference/workloads.md": settings_pages.workloads(),
+        "docs/reference/store-kinds.md": settings_pages.store_kinds(),
+        "docs/machine.md": machine(),
+        "docs/machine.schema.json": machine_schema(),
     }

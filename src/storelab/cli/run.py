@@ -18,11 +18,15 @@ from typing import Any
 import click
 
 from storelab.cli import Settings, campaigns, workflow
-from storelab.core.errors import UserError, require_known, shown
+from storelab.core.errors import NO_PROJECT, UserError, require_known, shown
 
-FORWARD = "envs/forward.sh"  # it forwards signals to Snakemake and all processes below it
-WORD = re.compile(r"[A-Za-z][\w./-]*")  # Snakemake does not change such a value
+FORWARD = "envs/forward.sh"  # script that forwards signals to Snakemake and all its child processes
+WORD = re.compile(r"[A-Za-z][\w./-]*")  # values that Snakemake does not change
 PROFILES = Path("profiles")
+
+
+def _complete_profile(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return campaigns.beginning(incomplete, _profiles())
 
 
 @click.command()
@@ -35,7 +39,11 @@ PROFILES = Path("profiles")
     "Measurements always run one at a time.",
 )
 @click.option(
-    "--profile", default="local", show_default=True, help="The profile of Snakemake: a folder in profiles/, or a path."
+    "--profile",
+    default="local",
+    show_default=True,
+    shell_complete=_complete_profile,
+    help="The profile of Snakemake: a folder in profiles/, or a path.",
 )
 @click.option("--no-paper", is_flag=True, help="Only measure and collect; make no tables, no figures, paper and page.")
 @click.option("--configfile", multiple=True, metavar="FILE", help="An additional YAML file, as before the command.")
@@ -57,13 +65,13 @@ def run(
     Ctrl-C.
     """
     if not Path("Snakefile").is_file():
-        hint = "go to your project folder, or create one with `storelab init FOLDER`"
-        raise UserError("run", "there is no Snakefile in this folder", hint)
+        raise UserError("run", "there is no Snakefile in this folder", NO_PROJECT)
     if settings.main != Path("config.yaml"):
         problem = f"--config {settings.main} is not possible, because the Snakefile reads config.yaml"
         raise UserError("run", problem, "rename the file, or add it with --configfile")
     if importlib.util.find_spec("snakemake") is None:
-        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")  # printed with the extra to install
+        # `main` prints this error with the extra to install
+        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
     folder = _profile_folder(profile)
     named, values = _split(words)
     chosen = campaigns.configured(settings.adding(configfile, values), named)
@@ -72,7 +80,7 @@ def run(
     snakemake = [sys.executable, "-m", "storelab.cli.snakemake", "--profile", str(folder), *_jobs(folder, jobs)]
     if chosen.extra:
         snakemake += ["--configfile", *map(str, chosen.extra)]
-    paper = "paper" if shutil.which("latexmk") else "figures"  # without LaTeX, everything except the PDF
+    paper = "paper" if shutil.which("latexmk") else "figures"  # without LaTeX, make everything except the PDF
     targets = ["measured"] if no_paper else [paper, "write_report"]
     storelab = shlex.join([sys.executable, "-m", "storelab", *chosen.options()])
     without_failed = [*snakemake, "--config", *config_words({**values, "measure": False}), "--", *targets]
@@ -98,9 +106,12 @@ def _profile_folder(name: str) -> Path:
     for folder in (PROFILES / name, Path(name)):
         if name and (folder / "config.yaml").is_file():
             return folder
-    known = sorted(p.parent.name for p in PROFILES.glob("*/config.yaml") if p.parent.name != "default")
-    require_known("--profile", name, known, f"there is no profile {shown(name)}", "one of")
+    require_known("--profile", name, _profiles(), f"there is no profile {shown(name)}", "one of")
     raise UserError("--profile", f"there is no profile {shown(name)}", "give a folder with a config.yaml")
+
+
+def _profiles() -> list[str]:
+    return sorted(p.parent.name for p in PROFILES.glob("*/config.yaml") if p.parent.name != "default")
 
 
 def _jobs(folder: Path, jobs: int | None) -> list[str]:
@@ -124,8 +135,12 @@ def _check(settings: Settings) -> None:
         hint = f"measure it with another name (name=mine), or rebuild its paper: make paper CAMPAIGN={config.campaign}"
         raise UserError(str(config.raw), "the campaign is sealed and cannot be measured again", hint)
     plan_file.refuse_differences(config, points)
-    if integrity.missing(config.raw, [p.key for p in points]):
-        check.everything(config, points, WORKLOADS, load_stores(config))
+    todo = integrity.missing(config.raw, [p.key for p in points])
+    if todo:
+        stores = load_stores(config)
+        check.everything(config, points, WORKLOADS, stores)
+        check.free_ports([p for p in points if p.key in {*todo}], stores)
+    click.echo(f"{config.name}: {len(todo)} of {len(points)} points are to be measured; starting Snakemake", err=True)
 
 
 def config_words(values: Mapping[str, Any]) -> list[str]:
@@ -138,7 +153,7 @@ def config_words(values: Mapping[str, Any]) -> list[str]:
     def text(value: Any) -> str:
         if isinstance(value, str) and WORD.fullmatch(value):
             return value
-        return workflow.JSON + json.dumps([value])  # a list, because Snakemake strips quotation marks
+        return workflow.JSON + json.dumps([value])  # as a list, because Snakemake strips quotation marks
 
     return [f"{key}={text(value)}" for key, value in values.items()]
 

@@ -31,6 +31,9 @@ storelab merges its sources key by key in this order: `config.yaml`, the campaig
 additional `--configfile`s, single values (`--set key=value`, Snakemake's `--config`). A later source overrides an
 earlier one. Lists are replaced, not merged. Unknown keys are an error.
 
+Editors with a YAML language server complete keys and mark errors in files whose first line names `config.schema.json`,
+as in the shipped files. For a new campaign file, the line is `# yaml-language-server: $schema=../config.schema.json`.
+
 Values are written with their units:
 
 | type | written as |
@@ -99,7 +102,7 @@ LABELS = {  # type -> its name in the tables
     faults.Actors: "text or list of text",
 }
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "any"}
-Row = tuple[str, str, str, str]  # name, type, default, meaning
+Row = tuple[str, str, str, str]  # (name, type, default, meaning)
 
 
 def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:

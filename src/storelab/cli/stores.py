@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings, known
-from storelab.cli.campaigns import config_argument
+from storelab.cli.campaigns import beginning, complete_store, config_argument
 from storelab.cli.machine import json_option, print_json
 from storelab.cli.measuring import load, load_stores
 from storelab.core import units
@@ -20,7 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-MIN_WIDTH = 110  # characters; in a narrower table, rich would break the cells into several lines
+MIN_WIDTH = 110  # minimum width of a table in characters; with less, rich would wrap the cells
 
 
 @click.command()
@@ -99,16 +99,23 @@ class _Install(click.Command):
             formatter.write_text(f"KIND is one of: {', '.join(recipes.names())}.")
 
 
+def _complete_kind(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from storelab.stores import recipes
+
+    return beginning(incomplete, recipes.names())
+
+
 @click.command(cls=_Install)
-@click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
+@click.argument("kinds", nargs=-1, required=True, metavar="KIND…", shell_complete=_complete_kind)
 @click.option("--dry-run", is_flag=True, help="Show downloads and requirements, but install nothing.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install the software for these KINDs. Installed software is not changed.
 
-    A KIND is a store (seaweedfs: a second version, for upgrades), an engine or its library (loadgen, davix, root), a
-    testbed (slurm, condor), slurm-plugin (Snakemake's executor for Slurm), sshd (OpenSSH's server), or squid (the HTTP
-    cache of the workload launch). Debian packages are installed in the system. All other software is installed in the
-    folder that the environment variable STORELAB_TOOLS names. Its default is storelab's folder in your cache folder.
+    A KIND is a store (seaweedfs: a second version, for upgrades), a newer version of a store (ceph-18.2, xrootd-5.8),
+    an engine or its library (loadgen, davix, root), a testbed (slurm, condor), slurm-plugin (Snakemake's executor for
+    Slurm), sshd (OpenSSH's server), or squid (the HTTP cache of the workload launch). Debian packages are installed in
+    the system. All other software is installed in the folder that the environment variable STORELAB_TOOLS names. Its
+    default is storelab's folder in your cache folder.
     """
     import time
 
@@ -150,7 +157,7 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_store)
 @click.option("--all", "all_", is_flag=True, help="Start all stores of the campaign.")
 @click.option(
     "--front-ends", default=1, type=click.IntRange(1, 10_000), show_default=True, help="The number of front-ends."
@@ -202,7 +209,7 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_store)
 @click.option(
     "--all", "all_", is_flag=True, help="Stop all stores of the campaign, and remove the clients' files on tmpfs."
 )
@@ -243,7 +250,8 @@ def down(settings: Settings, name: str | None, all_: bool, planned: bool) -> Non
     if all_ or planned:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):
-                click.echo("files on tmpfs are kept, because another of your campaigns uses them")
+                others = ", ".join(scratch.campaigns(config.scratch)) or "another of your processes"
+                click.echo(f"files on tmpfs are kept, because they are in use by {others}")
 
 
 @click.command()

@@ -220,7 +220,7 @@ def prepare(
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # if all markers exist, no rule runs that would report differences
     points = {p.key: p for p in planned}
-    deployment.use(full, planned)  # until Snakemake ends
+    deployment.use(full, planned)  # the stores are in use until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
@@ -271,7 +271,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
     members = [prepare({**overrides, "layout": "article"}, main, verifying, KINDS[:1]) for overrides in given]
     folder = papers.place(folders[0].parent, [light.name for light in lights])
     if not _is_tex_complete(folder / "tex", ("paper", "conference")):
-        (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # so that Snakemake joins the campaigns again
+        (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # removed, so that Snakemake joins the campaigns again
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
     return Workflow(
         False,

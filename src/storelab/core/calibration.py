@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storelab.core.config import Config
 
 WORKLOAD = "calibrate"
-STORE = "nullserver"  # the kind, and the name, of the store that is added automatically
+STORE = "nullserver"  # kind and name of the null server, which is added to the configuration automatically
 BEFORE, AFTER = "before", "after"
 NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
 OPERATIONS = ("put", "get", "get_range", "delete", "stat", "list")  # workloads that have a ceiling
@@ -75,7 +75,7 @@ WARM_UP = 0.25  # fraction of the duration that is cut
 # a point is long enough for this number of rounds of one object per worker, at this total rate (bytes/s)
 ROUNDS, SLOW = 4, 5 * 10**8
 LONGEST_NS = 60 * 10**9
-SLOW_KEYS = 2 * 10**5  # total rate of listings in keys/s, for the same purpose
+SLOW_KEYS = 2 * 10**5  # the same for listings, in keys/s
 MOVING_NOTHING = ("delete", "stat", "list")
 
 

@@ -19,7 +19,7 @@ from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
 from storelab.core.campaign.release import Chunks, Release, Tree
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, StoreEntry, StoreName, Wait, given
-from storelab.core.errors import UserError, nearest, require_known, shown
+from storelab.core.errors import NO_PROJECT, UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
 
 
@@ -169,6 +169,8 @@ def read_layers(
 
     Raises UserError.
     """
+    if main.name == "config.yaml" and not main.exists():
+        raise UserError(str(main), "does not exist", NO_PROJECT)
     layers: Layers = [
         (str(main), read_yaml(main)),
         *((str(p), read_yaml(p)) for p in extra),
@@ -270,8 +272,9 @@ def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
 
 
 def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> UserError:
-    """Return pydantic's first error as an error on one line: the file with the key, the key, the value and the hint."""
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing key
+    """Convert the first error of pydantic to a UserError with the file, the key, the value and a hint."""
+    # report an unknown key first, because it can explain a missing key
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MAX_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":

@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
 )
 
@@ -23,7 +24,8 @@ from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
-_SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")  # no option, and nothing that a shell changes
+# excludes options, and characters that a shell interprets
+_SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")
 MAX_NAME = 64  # maximum number of characters of a name, which becomes part of paths
 # maximum bytes of a path, and of a folder's name: Linux allows 4096 and 255, and storelab appends to the path
 MAX_PATH, MAX_PART = 1000, 255
@@ -42,7 +44,7 @@ def _unit(kind: str, value: Any) -> int:
         if kind == "duration" and number > MAX_NS:
             raise UserError("", f"{shown(value)} is too long", "set at most 30 d")
         if number > MAX_BYTES:
-            raise UserError("", f"{shown(value)} is larger than any store", "set a smaller size")
+            raise UserError("", f"{shown(value)} is too large", "set a smaller size")
         return number
     except UserError as error:
         raise ValueError(f"{error.problem}; {error.hint}") from None
@@ -186,24 +188,52 @@ def at_least(least: str) -> AfterValidator:
     return AfterValidator(bounded)
 
 
-Size = Annotated[int, BeforeValidator(partial(_unit, "size"))]
-Duration = Annotated[int, BeforeValidator(partial(_unit, "duration"))]
-Rate = Annotated[int, BeforeValidator(partial(_unit, "rate")), Field(ge=1)]
-Wait = Annotated[int, BeforeValidator(_wait)]
-Window = Annotated[int, BeforeValidator(_window)]
-Bin = Annotated[int, BeforeValidator(_bin)]
-Name = Annotated[str, BeforeValidator(_name)]
-StoreName = Annotated[str, BeforeValidator(_store_name)]
-RoleName = Annotated[str, BeforeValidator(_role_name)]
-SweepName = Annotated[str, BeforeValidator(_sweep_name)]
-Text = Annotated[str, BeforeValidator(_text)]
-Host = Annotated[str, BeforeValidator(_host)]
-SshHost = Annotated[str, BeforeValidator(_ssh_host)]
-FolderPath = Annotated[str, BeforeValidator(_path)]
-Once = AfterValidator(_once)  # of a list
-Scalar = Annotated[Any, BeforeValidator(_scalar)]
-Scalars = Annotated[Any, BeforeValidator(_scalars)]  # one scalar, or a list of scalars
-Boolean = Annotated[bool, BeforeValidator(_boolean)]
+def _json(**schema: Any) -> WithJsonSchema:
+    """Return the values that a type accepts in a file, for config.schema.json. It may accept more, never less."""
+    return WithJsonSchema(schema)
+
+
+def _json_unit(kind: str) -> WithJsonSchema:
+    hint = f"write it like {units.KINDS[kind][1]}"
+    return _json(type="string", pattern=units.pattern(kind), patternErrorMessage=hint)
+
+
+def json_list(**schema: Any) -> WithJsonSchema:
+    """Return the JSON Schema of a value, or a list of values, for a type that accepts both."""
+    return _json(anyOf=[schema, {"type": "array", "items": schema}])
+
+
+_JSON_NAME = "[A-Za-z0-9][A-Za-z0-9.-]*"
+_JSON_TEXT = _json(type="string", pattern=r"\S")
+_JSON_DURATION = _json_unit("duration")
+_JSON_SCALAR = {"type": ["string", "number", "boolean"]}
+_JSON_COUNTS = {"type": "object", "additionalProperties": {"type": ["integer", "string", "array"]}}
+Size = Annotated[int, BeforeValidator(partial(_unit, "size")), _json_unit("size")]
+Duration = Annotated[int, BeforeValidator(partial(_unit, "duration")), _JSON_DURATION]
+Rate = Annotated[int, BeforeValidator(partial(_unit, "rate")), Field(ge=1), _json_unit("rate")]
+Wait = Annotated[int, BeforeValidator(_wait), _JSON_DURATION]
+Window = Annotated[int, BeforeValidator(_window), _JSON_DURATION]
+Bin = Annotated[int, BeforeValidator(_bin), _JSON_DURATION]
+Name = Annotated[str, BeforeValidator(_name), _json(type="string", pattern=f"^{_JSON_NAME}$", maxLength=MAX_NAME)]
+_STORE = _json(type="string", pattern=f"^{_JSON_NAME}$", maxLength=MAX_NAME)
+StoreName = Annotated[str, BeforeValidator(_store_name), _STORE]
+RoleName = Annotated[
+    str, BeforeValidator(_role_name), _json(type="string", pattern="^[A-Za-z0-9][A-Za-z0-9-]*$", maxLength=MAX_NAME)
+]
+SweepName = Annotated[
+    str, BeforeValidator(_sweep_name), _json(type="string", pattern=f"^{_JSON_NAME}(_{_JSON_NAME})*$")
+]
+Text = Annotated[str, BeforeValidator(_text), _JSON_TEXT]
+Host = Annotated[str, BeforeValidator(_host), _json(type="string", pattern=f"^{_HOST.pattern}$", maxLength=253)]
+SshHost = Annotated[
+    str, BeforeValidator(_ssh_host), _json(type="string", pattern=f"^{_SSH_HOST.pattern}$", maxLength=253)
+]
+FolderPath = Annotated[str, BeforeValidator(_path), _JSON_TEXT]
+Once = AfterValidator(_once)  # a list without repeated values
+Scalar = Annotated[Any, BeforeValidator(_scalar), WithJsonSchema(_JSON_SCALAR)]
+# one scalar, or a list of scalars
+Scalars = Annotated[Any, BeforeValidator(_scalars), json_list(**_JSON_SCALAR)]
+Boolean = Annotated[bool, BeforeValidator(_boolean), _json(enum=[True, False, "true", "false"])]
 
 
 class StrictModel(BaseModel):
@@ -243,7 +273,7 @@ def _histogram(value: Any) -> dict[str, list[int]]:
     if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
         if not isinstance(value["count"], list) or len(value["size"]) != len(value["count"]):
             raise ValueError("`size` and `count` are not lists of the same length; give one count for each size")
-        rows = list(zip(value["size"], value["count"], strict=True))  # it already has this form
+        rows = list(zip(value["size"], value["count"], strict=True))  # the value is already converted
     else:
         rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
     if not rows or len(rows) > MAX_ROWS:
@@ -276,7 +306,9 @@ def _csv_rows(name: str) -> list[list[str]]:
     return rows[1:]
 
 
-Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
+Histogram = Annotated[
+    dict[str, list[int]], BeforeValidator(_histogram), _json(anyOf=[{"type": "string", "pattern": r"\S"}, _JSON_COUNTS])
+]
 
 
 class StoreEntry(BaseModel):

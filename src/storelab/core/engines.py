@@ -37,7 +37,7 @@ class Engine:
     through_files
         True if its transfers use files on tmpfs.
     part_unit
-        Number of bytes of which parts are multiples.
+        Size in bytes; the part size of an upload must be a multiple of it.
     addressings
         Supported ways to address S3 buckets.
     merges

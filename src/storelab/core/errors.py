@@ -21,7 +21,7 @@ from storelab.core.redaction import without_tokens
 class Exit(IntEnum):
     """Exit codes of all commands. docs/machine.md has the same table. The values never change."""
 
-    meaning: str  # text in that table
+    meaning: str  # its text in docs/machine.md
 
     DONE = 0, "done"
     FAILED = (
@@ -80,7 +80,7 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which contain no path
+LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock; they contain no path
 HINTS = {
     errno.ENOSPC: "free space on this disk",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
@@ -133,6 +133,7 @@ def memory_error() -> UserError:
     )
 
 
+NO_PROJECT = "go to your project folder, or create one with `storelab init FOLDER`"  # hint without a config.yaml
 INSTALL_CLIENTS = "run `make setup`, or without a checkout `pip install 'storelab[measure]'`"  # stores and clients
 LAB = ("IPython", "ipywidgets", "jupyterlab", "nbclient", "nbconvert")  # modules of the extra `lab`
 
@@ -155,7 +156,7 @@ def shown(value: Any, most: int = 60) -> str:
     """Return a value for a message. Text has quotes, and long values are cut."""
     try:
         text = repr(value)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # Python does not convert numbers with thousands of digits to text
         return "a number with thousands of digits"
     return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
 

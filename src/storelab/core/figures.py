@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from storelab.core.config_types import Scalars, StrictModel
+from storelab.core.config_types import Scalars, StrictModel, json_list
 from storelab.core.errors import require_known
 from storelab.core.model import Axis, Workload
 
@@ -82,7 +82,7 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[list[str], BeforeValidator(_listed)]
+Names = Annotated[list[str], BeforeValidator(_listed), json_list(type="string")]
 
 
 class Limit(StrictModel):
@@ -99,7 +99,8 @@ class Figure(StrictModel):
     """
 
     table: str = Field(
-        description="Table in `tables/`: throughput, sparse, latency, roles, events, resources or space."
+        description="Table in `tables/`: throughput, sparse, latency, roles, events, resources or space.",
+        json_schema_extra={"enum": [*METRICS]},
     )
     x: str = Field(description="Column on the x axis; a column of names gives one row for each name.")
     y: Names = Field(
@@ -133,7 +134,8 @@ def _figure_name(value: Any) -> str:
     return value
 
 
-FigureName = Annotated[str, BeforeValidator(_figure_name)]
+_JSON_NAME = {"type": "string", "pattern": "^[a-z]+(_[a-z]+)*$"}
+FigureName = Annotated[str, BeforeValidator(_figure_name), WithJsonSchema(_JSON_NAME)]
 
 
 def resolved(figures: Mapping[str, Figure], workloads: Iterable[Workload]) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def _number(text: str, kind: str) -> Any:
     """
     try:
         return float(text) if kind == "percent" else int(text)
-    except ValueError:  # also for a number with thousands of digits
+    except ValueError:  # not a number, or one with thousands of digits
         return text
 
 

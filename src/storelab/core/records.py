@@ -100,13 +100,13 @@ MONITOR = {
     "time_ns": "int64",
     "cpu_user_s": "float64",
     "cpu_system_s": "float64",
-    "rss_bytes": "int64",  # of a host: memory in use
-    "established": "int64",  # TCP sockets of the host, by state
+    "rss_bytes": "int64",  # for a host: memory in use
+    "established": "int64",  # this and the next three: TCP sockets of the host by state
     "time_wait": "int64",
     "syn": "int64",  # SYN_SENT, SYN_RECV
-    "closing": "int64",  # of a client: number of its open sockets
-    "sockets": "int64",  # of a client or server: number of its open files, including sockets
-    "files": "int64",  # client, server: files that it holds open, sockets among them
+    "closing": "int64",
+    "sockets": "int64",  # number of open sockets of a client
+    "files": "int64",  # number of open files of a client or daemon, including sockets
     "rx_bytes": "int64",
     "tx_bytes": "int64",
     "rx_packets": "int64",
@@ -117,7 +117,7 @@ TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "d
 TABLES |= {"collections": COLLECTIONS, "launches": LAUNCHES, "monitor": MONITOR}
 FRONT_END_LINK = "fe{}"  # network interface of a front-end of a testbed, by its number from 1
 HUNG = "Hung"  # error class of an operation that was abandoned at the end of the drain time, which is its `end_ns`
-# a failed attempt at a point without a record, and at a point with a record
+# files for a failed attempt: if the point has no record, and if it has one
 FAILED, LATER = "failed.json", "later.json"
 AGAIN = "measured again by request"
 HEADS = ("run.json", FAILED, LATER)

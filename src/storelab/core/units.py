@@ -57,6 +57,12 @@ def parse(value: Any, kind: str, place: str) -> int:
     return int(exact)
 
 
+def pattern(kind: str) -> str:
+    """Return a regular expression for the texts that `parse` accepts for this kind, in the dialect of JSON Schema."""
+    number = r"[0-9]{1,30}(\.[0-9]{1,30})?"
+    return rf"^\s*{number}\s*({'|'.join(map(re.escape, KINDS[kind][0]))})\s*$"
+
+
 def format_size(n: int) -> str:
     """Return the exact size in the largest unit that divides it. Decimal units are tried first.
 

@@ -115,7 +115,8 @@ def parse(text: str, place: str, one_line: bool = False) -> Any:
         where = at(mark.line + 1) if mark else place
         problem = f"the text is not valid YAML ({problem})"
         raise UserError(where, problem, "write `key: value` lines; quote text with special characters") from None
-    except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # in numbers and dates
+    # raised by pyyaml for wrong numbers and dates
+    except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:
         message = str(error).partition(";")[0]
         raise UserError(place, f"a value cannot be read ({message})", "quote it if it is text") from None
     except RecursionError:

@@ -1,6 +1,7 @@
-"""The user's own ROOT files: fetch and open them, list their baskets, and report what cannot be read.
+"""Use ROOT files of the user: download and open them, list their baskets, and find branches that cannot be read.
 
-May import: numpy, uproot and fsspec in functions, `datasets.root`, `core`. A file is copied into the stores unchanged.
+The files are copied into the stores without changes. May import: numpy, uproot and fsspec in functions,
+`datasets.root`, `core`.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from storelab.core.errors import UserError, error_text, shown
 from storelab.datasets.root import baskets
 from storelab.datasets.root.baskets import branches_of
 
-Step = Callable[[int], None]  # called before each branch with the number of branches
+Step = Callable[[int], None]  # progress: called before each branch with the number of branches
 TREES = ("TTree", "TNtuple", "TNtupleD")
 BLOCK = 2**20  # bytes of one request of a download
 _HEAD = 64  # bytes: magic, version, begin and end of the content
@@ -23,9 +24,10 @@ _LARGE = 1_000_000  # from this version on, positions have 8 bytes
 
 
 def fetch(source: str, folder: Path, place: str, max_bytes: int | None = None) -> Path:
-    """Return a local path of the file; a URL is downloaded into `folder`, completely or not at all.
+    """Return the local path of a file. If `source` is a URL, download it into `folder`, completely or not at all.
 
-    place: configuration key, for errors. max_bytes: of a download. Raises UserError.
+    place: configuration key for errors; max_bytes: maximum size of a download. Raise UserError if the file cannot be
+    read.
     """
     findable(source, place)
     if "://" not in source:
@@ -59,7 +61,7 @@ def fetch(source: str, folder: Path, place: str, max_bytes: int | None = None) -
 
 
 def findable(source: str, place: str) -> None:
-    """Raise UserError if a file does not exist, or the protocol of a URL is not supported."""
+    """Raise UserError if a local file does not exist, or if the protocol of a URL is not supported."""
     if "://" not in source:
         if not Path(source).expanduser().is_file():
             raise UserError(place, f"{source}: no such file", "give the path of a ROOT file, or a URL")
@@ -75,7 +77,7 @@ def findable(source: str, place: str) -> None:
 
 
 def require_complete(path: Path, place: str) -> None:
-    """Raise UserError if a local file is not a ROOT file, or incomplete according to its first bytes."""
+    """Raise UserError if a file is not a ROOT file, or shorter than its header declares."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEAD)
@@ -102,7 +104,7 @@ def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:
 
 @contextlib.contextmanager
 def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, str]]:
-    """Provide (uproot's tree, its name, `TTree` or `RNTuple`) of a local ROOT file.
+    """Open a tree of a local ROOT file with uproot, and provide (tree, name, `TTree` or `RNTuple`).
 
     Raise UserError if the file is not a ROOT file, incomplete or damaged; if the tree is missing or has no entries; or
     if there are several trees and none is named.
@@ -130,7 +132,7 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
 
 
 def _released(file: Any, chosen: str, path: Path, place: str) -> None:
-    """Raise UserError if an RNTuple has a format before 1.0, by its class or its version."""
+    """Raise UserError if the format of an RNTuple is older than 1.0."""
     class_name, epoch = file.classname_of(chosen), None
     with contextlib.suppress(Exception):  # damage is reported separately
         epoch = file[chosen].member("fVersionEpoch")
@@ -140,11 +142,11 @@ def _released(file: Any, chosen: str, path: Path, place: str) -> None:
 
 
 def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> tuple[dict[str, Any], Any]:
-    """Return (facts of the manifest, table of baskets) of a local ROOT file.
+    """Inspect a local ROOT file. Return its description for the manifest, and the table of its baskets.
 
-    step: called before each branch is tried, with the number of branches. Facts: as in `root.generated.generate`,
-    `format` (TTree or RNTuple), and `unreadable`: reasons by branch. Raise UserError as `opened()`, and if the file is
-    damaged or no branch can be read.
+    step: called before each branch with the number of branches. The description has the keys that
+    `root.generated.generate` returns, `format` (TTree or RNTuple), and `unreadable` (branch -> reason). Raise UserError
+    for the same errors as `opened()`, and if the file is damaged or no branch can be read.
     """
     import uproot
 
@@ -176,9 +178,9 @@ def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> t
 
 
 def check(dataset: dict[str, Any]) -> str | None:
-    """Return `TTree` or `RNTuple`; None for a file behind a URL, which is not checked.
+    """Check the file of a planned data set. Return `TTree` or `RNTuple`, or None for a URL, which is not checked.
 
-    Raise UserError if the file of a planned data set is missing or wrong.
+    Raise UserError if the file is missing, damaged, or has no suitable tree.
     """
     if "://" in dataset["file"]:
         return None
@@ -188,9 +190,9 @@ def check(dataset: dict[str, Any]) -> str | None:
 
 
 def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
-    """Return whether the manifest describes the file that the data set names now.
+    """Return True if the manifest has the same file and tree as the data set.
 
-    Raises UserError if the file's size has changed since it was staged.
+    Raise UserError if the size of the file has changed since it was staged.
     """
     before, path = manifest["dataset"], Path(dataset["file"]).expanduser()
     if (before.get("file"), before.get("tree")) != (dataset["file"], dataset["tree"]):
@@ -202,9 +204,10 @@ def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
 
 
 def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> tuple[str, str]:
-    """Return (name, `TTree` or `RNTuple`) of the named tree, or of the only one.
+    """Return (name, `TTree` or `RNTuple`) of the tree named `tree`, or of the only tree in the file.
 
-    kinds: classes by key with its cycle, the newest cycle of a name first. Raises UserError.
+    kinds: key with cycle -> class, the newest cycle of a name first. Raise UserError if the tree is missing or
+    ambiguous.
     """
     known: dict[str, str] = {}
     for key, class_name in kinds.items():
@@ -226,7 +229,7 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> t
 
 
 def _ntuple(ntuple: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
-    """Return (table of the pages, reasons by field that is left out)."""
+    """Return the table of the pages, and the reason for each field that cannot be read."""
     from storelab.datasets.root.pages import Pages
     from storelab.datasets.root.trial import pages_tried
 
@@ -236,7 +239,7 @@ def _ntuple(ntuple: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, 
 
 
 def _tree(tree: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
-    """Return (table of the baskets, reasons by branch that is left out). Parents without entries have no rows."""
+    """Return the table of the baskets, and the reason for each branch that cannot be read."""
     from storelab.datasets.root.trial import tried
 
     objects = branches_of(tree)

@@ -1,10 +1,11 @@
-"""Data that are staged for the workloads on objects: incompressible bodies, and folders of many small objects.
+"""Data sets for the workloads on objects: incompressible objects, and folders with many small objects.
 
-Object i of a data set has body i mod BODIES. A body is the byte stream of PCG64 seeded by (seed, size, body index).
+The content of object i is body number i mod BODIES. A body is the byte stream of PCG64, seeded with (seed, size, number
+of the body).
 
-The workload `list` lists a folder of many keys. The name of key n is n, with as many digits as the last key has. It is
-preceded by `depth` levels of folders, each named after the next digit: `4/2/427`. So the names have the order of the
-numbers, and no list of a million names is needed. May import: `core`.
+The workload `list` lists a folder of many keys. The name of key n is the number n, padded with zeros to the length of
+the last one. It is preceded by `depth` levels of folders, each named after the next digit: `4/2/427`. Therefore the
+names sort like the numbers, and checks need no list of names. May import: `core`.
 """
 
 import fcntl
@@ -19,11 +20,14 @@ from storelab.core.model import derive_seed
 
 BODIES = 4
 _CHUNK = 16 * 2**20
-MAX_KEYS = 10**6  # in a folder
+MAX_KEYS = 10**6  # maximum number of keys in a folder
 
 
 def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
-    """Return the paths of the BODIES files of `size` bytes; make missing ones. All clients of a host share them."""
+    """Return the paths of the BODIES files of `size` bytes. Make them if they are missing.
+
+    All clients of a host use them.
+    """
     folder = scratch / "bodies"
     folders.private(folder, "scratch")
     paths = [folder / f"{seed}-{size}-{i}" for i in range(BODIES)]
@@ -55,7 +59,7 @@ def body_sums(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def objects(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the columns of the manifest, shape (n,): key (without the bucket's prefix), bucket index, body index."""
+    """Return the columns of the manifest, shape (n,): key without the bucket's prefix, bucket index, body index."""
     n, buckets = dataset["objects"], dataset["buckets"]
     return {
         "key": [f"data/{dataset['name']}/{i:07d}" for i in range(n)],
@@ -65,7 +69,7 @@ def objects(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def key_digits(keys: int) -> int:
-    """Return the number of digits in the name of each key."""
+    """Return the number of digits in the names of `keys` keys."""
     return len(str(keys - 1))
 
 
@@ -76,22 +80,22 @@ def key_name(keys: int, depth: int, n: int) -> str:
 
 
 def key_number(keys: int, depth: int, key: str) -> int | None:
-    """Return the number of a key below its folder; None if it does not belong to the folder."""
+    """Return the number of a key, given relative to its folder; None if it is not a key of the folder."""
     last = key.rpartition("/")[2]
     known = last.isascii() and last.isdigit() and len(last) <= key_digits(keys) and int(last) < keys
     return int(last) if known and key_name(keys, depth, int(last)) == key else None
 
 
 def keys_folder(dataset: Mapping[str, Any]) -> str:
-    """Return the folder of a data set in each of its buckets, below the bucket's prefix.
+    """Return the folder of a data set in each of its buckets, relative to the bucket's prefix.
 
-    The proof that it is staged is stored next to the folder, not in it.
+    The object that marks the data set as staged is next to the folder, not in it.
     """
     return f"data/{dataset['name']}/keys/"
 
 
 class WrongListing(Exception):
-    """A listing that does not match the folder. kind: the error class, with the same name as in loadgen."""
+    """A listing does not match the folder. kind: error class in records; loadgen uses the same names."""
 
     def __init__(self, kind: str, words: str):
         super().__init__(words)
@@ -101,11 +105,11 @@ class WrongListing(Exception):
 def check_listing(prefix: str, keys: int, depth: int, size: int, listed: Iterable[tuple[str, int]]) -> None:
     """Compare a listing, an iterable of (key, bytes), with the folder `prefix` of `keys` objects of `size` bytes.
 
-    Raise WrongListing at once for a key that is foreign, repeated or of another size; at the end if keys are missing or
-    out of order.
+    Raise WrongListing at the first key that is unknown, repeated or has another size, and at the end if keys are
+    missing or not in order.
     """
     due, seen, late = 0, 0, ""
-    absent: set[int] = set()  # numbers that were skipped
+    absent: set[int] = set()  # numbers that were missing so far
     for key, listed_size in listed:
         n = key_number(keys, depth, key[len(prefix) :]) if key.startswith(prefix) else None
         if n is None:

@@ -200,7 +200,7 @@ class RootClient(SelectionClient):
         tree = Tree(self.url, self.root["tree"], self.branches, CACHE)
         found = np.array(root_library().storelab.baskets(tree.branches)).reshape(-1, 2)
         rows, _ = self.staged.chosen(self.branches)
-        # without the baskets in the header
+        # baskets in the header are not compared
         found, rows = found[found[:, 0] > 0], rows[self.staged.offset[rows] >= 0]
         if not np.array_equal(found, np.stack((self.staged.offset[rows], self.staged.size[rows]), 1)):
             tree.close()

@@ -35,7 +35,7 @@ from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # seconds between two heartbeats
 ABORT_LOOK_S = 0.5  # seconds between two checks whether the gang was cancelled
-FULL = 2**20  # bytes; a tmpfs with less free space is considered full
+FULL = 2**20  # a tmpfs with less free space in bytes is considered full
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _end_reasons: list[str] = []  # the signal that ends this agent
 SWEEP = "sweep"

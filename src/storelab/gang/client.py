@@ -49,10 +49,11 @@ def usage() -> dict[str, float]:
 def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
     """Write the operations. Return the numbers of successful and of failed operations, and the useful bytes."""
     if (done := result.written) is not None:
-        records.write_atomic(path, done.file.read_bytes(), sync=False)  # from tmpfs into the folder of the gang
+        records.write_atomic(path, done.file.read_bytes(), sync=False)  # copy from tmpfs to the folder of the gang
         return done.operations, done.errors, done.bytes
     kinds = result.ops.get("error", [])
-    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}  # some contain text of a server
+    # error classes can contain text of a server
+    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}
     ops = result.ops
     if any(kind != text for kind, text in shown.items()):
         ops = ops | {"error": [shown.get(kind) for kind in kinds]}

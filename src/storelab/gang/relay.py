@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: RelayServer
 
     def _reply(self, method: str, body: bytes = b"") -> None:
-        """Answer the request; refuse it without the token."""
+        """Answer the request. Without the right token, answer with status 404."""
         if hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.server.token}"):
             status, body = self.server.files.answer(method, self.path.removeprefix("/"), body)
         else:
@@ -162,7 +162,7 @@ class PipeServer:
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         try:
             return self.files.answer(method, path, body)
-        except OSError as error:  # of this host, for example a full disk
+        except OSError as error:  # an error of this host, for example a full disk
             return 500, str(error).encode()
 
     def _greeted(self) -> bool:
@@ -191,11 +191,14 @@ class PipeServer:
 
 
 class RemoteFolder(ABC):
-    """The gang's folder on another host. Its methods raise OSError if it cannot be reached."""
+    """Access to the gang's folder on another host. The methods raise OSError if the host cannot be reached."""
 
     @abstractmethod
     def _ask(self, method: str, path: str, body: bytes = b"", fine: int = 200) -> tuple[int, bytes]:
-        """Send a request, and return status and body. `fine` is another status than 200 that is not an error."""
+        """Send a request, and return status and body.
+
+        The statuses 200 and `fine` are accepted; all others are errors.
+        """
 
     def put(self, name: str, data: dict[str, Any]) -> None:
         self._ask("PUT", f"f/{quote(name)}", json.dumps(data).encode())
@@ -237,7 +240,7 @@ class RemoteFolder(ABC):
 
 
 class HttpsFolder(RemoteFolder):
-    """The gang's folder through the relay server."""
+    """Access to the gang's folder through the relay server."""
 
     def __init__(self, url: str, access: dict[str, str]):
         import urllib3
@@ -263,9 +266,9 @@ class HttpsFolder(RemoteFolder):
 
 
 class PipeFolder(RemoteFolder):
-    """The gang's folder through a pipe server. After the end of the connection, the pipes are never used again.
+    """Access to the gang's folder through a pipe server. After the end of the connection, the pipes are not used again.
 
-    A signal handler can interrupt a request by an exception. Then the next request completes it first.
+    If the exception of a signal handler interrupts a request, the next request first reads the rest of its answer.
     """
 
     def __init__(self, replies: int, requests: int):

@@ -19,9 +19,9 @@ from typing import Any
 
 from storelab.core import clock
 
-POLL_S, POLL_PER_CLIENT_S = 0.02, 3e-4  # between two checks: at least; per participant
+POLL_S, POLL_PER_CLIENT_S = 0.02, 3e-4  # seconds between two checks: minimum, and for each participant
 MAX_START_DELAY_S = 120.0
-SHARED_S = 20.0  # for a shared folder to show a file of another host
+SHARED_S = 20.0  # seconds until a shared folder must show a file of another host
 
 
 class GangAborted(Exception):

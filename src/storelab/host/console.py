@@ -11,7 +11,7 @@ from storelab.core.errors import printable
 from storelab.core.redaction import without_tokens
 
 NAMED = "STORELAB_TERMINAL"  # environment variable: `<host>:<path>` of the terminal of Snakemake
-giving_way: list[Callable[[], None]] = []  # called before a line is printed, to clear a live display on the terminal
+giving_way: list[Callable[[], None]] = []  # functions that clear a live display; called before a line is printed
 
 
 def report(line: str) -> None:
@@ -21,8 +21,14 @@ def report(line: str) -> None:
     print(*map(printable, without_tokens(line).split("\n")), sep="\n", file=sys.stderr, flush=True)
 
 
+def announce(line: str) -> None:
+    """Print what a command of many seconds begins to do, if standard error is a terminal: not for the rules."""
+    if sys.stderr.isatty():
+        report(f"    {line}")
+
+
 def name_here(stream: TextIO) -> str:
-    """Return the terminal of a stream in the form of NAMED; '' if it is not a terminal."""
+    """Return `<host>:<path>` of the terminal of a stream; '' if the stream is not a terminal."""
     try:
         return f"{platform.node()}:{os.ttyname(stream.fileno())}" if stream.isatty() else ""
     except OSError:
@@ -30,7 +36,7 @@ def name_here(stream: TextIO) -> str:
 
 
 def terminal() -> TextIO | None:
-    """Return the terminal to draw on: the terminal of standard error, or Snakemake's terminal; None in logs."""
+    """Return the terminal of standard error, or of Snakemake; None if both write to logs."""
     if os.environ.get("TERM", "dumb") == "dumb":
         return None
     host, _, path = (name_here(sys.stderr) or os.environ.get(NAMED, "")).partition(":")
@@ -50,5 +56,5 @@ def _would_stop(number: int) -> bool:
     """Return True if the terminal would stop this process for writing in the background (`stty tostop`)."""
     try:
         return bool(termios.tcgetattr(number)[3] & termios.TOSTOP) and os.tcgetpgrp(number) != os.getpgrp()
-    except (OSError, termios.error):  # not the terminal of this session, which cannot stop this process
+    except (OSError, termios.error):  # the terminal of another session cannot stop this process
         return False

@@ -23,13 +23,13 @@ from storelab.core.redaction import without_tokens
 from storelab.host.processes import die_with_parent, run_command
 
 INTERFACES = Path("/sys/class/net")
-PLACES = "/usr/sbin:/sbin"  # folders of `tc` and `ip`, which may be missing in a user's PATH
-# Hardware interfaces and bonds of them have one of these files; veth, bridges and tunnels do not.
+PLACES = "/usr/sbin:/sbin"  # folders of `tc` and `ip`; the PATH of a user may not have them
+# Hardware interfaces and their bonds have one of these files; veth, bridges and tunnels do not.
 REAL = ("device", "bonding")
 # Files of a checkout that determine what is measured. Configuration is not listed, because `plan.json` has it.
 CODE = ("src", "loadgen", "rules", "profiles", "Snakefile")
-MAX_CHANGES = 1_000_000  # maximum size in bytes of a difference that is kept
-GIT_S = 10  # time limit of one or several commands of git
+MAX_CHANGES = 1_000_000  # maximum size in bytes of changes that are kept in records
+GIT_S = 10  # time limit in seconds for all git commands of one call
 
 
 @cache
@@ -72,9 +72,9 @@ class Checkout:
 
 
 def _root() -> Path | None:
-    """Return the checkout that the package runs from, or None.
+    """Return the folder of the git checkout that contains the package, or None.
 
-    Folders further up are not searched, because they may be another repository.
+    Parent folders are not searched, because they may be another repository.
     """
     root = Path(__file__).resolve().parents[3]
     return root if (root / ".git").exists() else None
@@ -82,12 +82,12 @@ def _root() -> Path | None:
 
 def _git(root: Path, *words: str | bytes, until: float | None = None, feed: bytes = b"") -> bytes | None:
     """Return the output of git, or None if it failed, is missing, or ran until the time `until` (monotonic)."""
-    # git refuses a checkout of another user without safe.directory. The other options and --no-ext-diff, --no-textconv
-    # start no program that the configuration of that checkout names.
+    # Without safe.directory, git refuses a checkout of another user. The other options, --no-ext-diff and --no-textconv
+    # prevent that git starts programs from the configuration of that checkout.
     options = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false", "-c", "core.bigFileThreshold=4m"]
     limit_s = GIT_S if until is None else max(0.0, until - time.monotonic())
     command = ["git", "--no-optional-locks", *options, "-C", str(root), *words]
-    # As bytes, because the text mode of `run_command` changes ends of lines.
+    # Not `run_command`, because its text mode changes line ends.
     main = threading.current_thread() is threading.main_thread()
     try:
         done = subprocess.run(
@@ -105,9 +105,10 @@ def _git(root: Path, *words: str | bytes, until: float | None = None, feed: byte
 
 
 def checkout() -> Checkout:
-    """Return the commit and the changes of the checkout that the package runs from; empty outside of a checkout.
+    """Return the commit and the changes of the checkout that contains the package.
 
-    It is read once for each process, because a process does not load its code again.
+    Outside of a checkout, the commit is empty. The result is cached, because a running process does not load changed
+    code.
     """
     root = _root()
     return _checkout(root) if root else Checkout("")
@@ -139,7 +140,7 @@ def _checkout(root: Path) -> Checkout:
 
 
 def unknown_commits(commits: Iterable[str]) -> list[str]:
-    """Return those of the recorded commits that the checkout does not have.
+    """Return the commits of records that are missing in the checkout.
 
     Return [] outside of a checkout, without git, and in a shallow clone, because it lacks older commits.
     """
@@ -175,9 +176,9 @@ def _distribution() -> str:
 
 
 def link_speeds() -> dict[str, int]:
-    """Return interface -> bits/s: from its token bucket, otherwise from its driver.
+    """Return interface -> speed in bits/s, from its `tbf` rate limit or its driver.
 
-    Unknown values are omitted and never an error, because a monitor must not end a measurement.
+    Interfaces of unknown speed are omitted. No error is raised, because a monitor must not end a measurement.
     """
     names = [path.name for path in INTERFACES.iterdir()] if INTERFACES.is_dir() else []
     known = {name: speed for name in names if (speed := _driver_speed(name))}
@@ -190,7 +191,7 @@ def link_speeds() -> dict[str, int]:
 
 
 def link_speeds_of(hosts: Sequence[str]) -> list[int | None]:
-    """Return the bits/s of the interface with the address of each host, or None if it is another host's address."""
+    """Return the speed in bits/s of the local interface with the address of each host; None for other hosts."""
     interfaces = {
         address["local"]: link["ifname"]
         for link in _listed("ip", "addr", "show")

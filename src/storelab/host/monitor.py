@@ -1,12 +1,12 @@
-"""The monitor of a point: samples of the resources that client, server and host use. May import: `core`.
+"""Monitor a point: sample the resources that clients, servers and the host use. May import: `core`.
 
 A thread samples from the agreed start to the deadline. Every 200 ms, or MAX_SAMPLES times in longer runs, it reads CPU
 and memory of the host, its TCP sockets (established, TIME_WAIT) and interfaces, and CPU and memory of each client and
 each daemon of the store with all their child processes. Every second, because it costs more, it reads new processes,
 open files of clients and daemons, open sockets of the clients, and sockets in transient states. Also every second, it
-reports the current use (docs/live.md). All three are done less often if they would take more than their share of a
-core, as with very many processes or sockets, so that the monitor does not disturb the measurement. Its own CPU time is
-in the record. See docs/resources.md.
+reports the current use (docs/live.md). With very many processes or sockets, it does all three less often, so that each
+stays below its share of a core and the monitor does not disturb the measurement. The record has the CPU time of the
+monitor. See docs/resources.md.
 """
 
 import os
@@ -22,8 +22,8 @@ from storelab.host import environment, proc
 from storelab.host.console import report
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
-MAX_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
-# Shares of one core, below 1 % together: samples, looks and reports that would take more come less often.
+MAX_SAMPLES = 3600  # per run; limits the memory of this process in runs that take a day
+# Maximum shares of one core for samples, counts (`_look`) and reports: together below 1 %.
 SAMPLES, LOOKS, REPORTS = 0.006, 0.0025, 0.001
 LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # maximum delay of the last sample; maximum step of the wall clock
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
@@ -33,7 +33,7 @@ Beat = Callable[[int, Mapping[str, tuple[int, int | None]]], None]
 
 
 class Used(NamedTuple):
-    """CPU seconds so far, and resident bytes. A value is None if this host has no process of this kind."""
+    """CPU seconds since the start, and resident bytes. A value is None if this host has no such process."""
 
     host_s: float
     client_s: float | None = None
@@ -49,11 +49,11 @@ class Tree:
     """A process, its descendants, and the other processes of its session. Its CPU time includes ended processes."""
 
     def __init__(self, pid: int, before: "Tree | None" = None):
-        """Create a tree. before: that of the same daemon before its restart, whose CPU time still counts."""
+        """Create a tree. before: the tree of the same daemon before its restart, whose CPU time is added."""
         self.pid, self.members = pid, {pid}
         self.now: dict[int, proc.Process] = {}
         self.ended = [0.0, 0.0]
-        self.rss, self.files = 0, before.files if before else None  # when last seen
+        self.rss, self.files = 0, before.files if before else None  # last known values
         if before:
             last = before.now.values()
             self.ended = [before.ended[0] + sum(p.user for p in last), before.ended[1] + sum(p.system for p in last)]
@@ -79,21 +79,21 @@ class Tree:
 
 
 def _wall() -> int:
-    """Return the difference of the wall clock and a clock that never steps, in ns."""
+    """Return the difference between the wall clock and a monotonic clock in ns."""
     return time.time_ns() - time.monotonic_ns()
 
 
 class Monitor:
-    """A monitor of the resources of this host and of the processes that take part.
+    """A monitor of the resources of this host, of the clients, and of the daemons of a store.
 
-    Call `start(t0_ns)` once the start is agreed and `stop()` after the clients; then read `summary` and `columns()`.
-    store_actors: daemon -> pid; client_pids: returns client -> pid of the clients on this host; beat: called once a
-    minute with the ns since the start, and memory and open files of clients and daemons (`client`, `server`); second:
-    called once a second with the time (UTC ns) and the current use.
+    Call `start(t0_ns)` when the start is agreed, and `stop()` after the clients have ended. Then read `summary` and
+    `columns()`. store_actors: daemon -> pid; client_pids: function that returns client -> pid of the clients on this
+    host; beat: called once a minute with the ns since the start, and memory and open files of clients and daemons
+    (`client`, `server`); second: called once a second with the time (UTC ns) and the current use.
 
-    `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. If the samples cannot be right
-    (this process was stopped, the clock stepped), it has the reason as `invalid` and no resources, and `columns()` is
-    empty. The monitor never raises; `stop` may be called at any time.
+    `summary` has the keys of `host` in run.json. It is empty without samples. If the samples cannot be right (this
+    process was stopped, or the clock stepped), `summary` has the reason as `invalid` and no resources, and `columns()`
+    is empty. The monitor raises no errors, and `stop` can be called at any time.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Monitor:
         files = proc.Files()
         try:
             begun = time.thread_time()
-            self._find()  # before the start, so that the first sample is not late
+            self._find()  # before the start, to take the first sample in time
             self._look()
             self._look_cost = time.thread_time() - begun
             if not self._stop.wait(max(0, t0_ns - clock.now_ns()) / 1e9):
@@ -162,7 +162,7 @@ class Monitor:
         cpu_s, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
         beat_at, period, wall = t0_ns + BEAT_NS, self.period_ns, _wall()
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
-        self._second_at = t0_ns + LOOK_NS + PERIOD_NS // 4  # between two samples
+        self._second_at = t0_ns + LOOK_NS + PERIOD_NS // 4  # at a time between two samples
         while True:
             now, begun, opened = clock.now_ns(), time.thread_time(), None
             last_one = now >= deadline_ns or self._stop.is_set()
@@ -196,7 +196,7 @@ class Monitor:
             self.summary = {"invalid": reason} | {name: self.summary[name] for name in kept}
 
     def _impossible(self, late_ns: int, step_ns: int) -> str:
-        """Return why the samples are impossible, or ''.
+        """Return the reason why the samples cannot be right, or ''.
 
         late_ns: delay of the last sample; step_ns: step of the wall clock.
         """
@@ -211,12 +211,12 @@ class Monitor:
         return ""
 
     def _report_until(self, due_ns: int, files: proc.Files, t0_ns: int) -> None:
-        """Report the current use each second, or less often to keep its share, until the next sample is due."""
+        """Report the current use every second until the next sample; less often if it costs too much CPU time."""
         while self.second and self._second_at < due_ns:
             if self._stop.wait(max(0, self._second_at - clock.now_ns()) / 1e9):
                 return
             now, begun = clock.now_ns(), time.thread_time()
-            if now - self._used_ns > 2 * PERIOD_NS:  # in a long run, the last sample is too old
+            if now - self._used_ns > 2 * PERIOD_NS:  # the last sample of a long run can be old
                 trees = {who: tree.sample(files) for who, tree in self._trees.items()}
                 self._note_used(now, proc.cpu(files).busy, trees)
             self.second(self._used_ns, self._used)
@@ -248,7 +248,7 @@ class Monitor:
             self.beat(elapsed_ns, seen)
 
     def _find(self) -> None:
-        """Assign processes to clients and daemons. Parent and session are read only for new processes."""
+        """Find the processes of clients and daemons. Read parent and session only of new processes."""
         roots = {("server", name): pid for name, pid in self.actors.items()}
         roots |= {("client", str(client)): pid for client, pid in self.client_pids().items()}
         for who, pid in roots.items():
@@ -267,7 +267,7 @@ class Monitor:
                 tree.members.add(pid)
 
     def _owner(self, pid: int, tree_by_pid: dict[int, Tree]) -> Tree | None:
-        """Return the tree of the nearest ancestor, or of the session's leader; a root belongs only to itself."""
+        """Return the tree of a process: that of its nearest ancestor, otherwise that of the leader of its session."""
         at = pid
         for _ in range(64):
             if at in tree_by_pid:
@@ -278,9 +278,9 @@ class Monitor:
         return tree_by_pid.get(self._born[pid][1])
 
     def _look(self) -> dict[tuple[str, str], tuple[int | None, int | None]]:
-        """Count sockets in transient states, open sockets of clients, and open files, which is costly.
+        """Count sockets in transient states, open sockets of clients, and open files. This takes much CPU time.
 
-        Returns who -> (open sockets of a client, open files); None if they are not visible.
+        Return (kind, name) -> (open sockets of a client, open files). A value is None if it is not visible.
         """
         self._changing = proc.changing()
         out: dict[tuple[str, str], tuple[int | None, int | None]] = {}
@@ -292,7 +292,7 @@ class Monitor:
     def _sample(
         self, files: proc.Files, now: int, opened: dict[tuple[str, str], tuple[int | None, int | None]] | None
     ) -> dict[str, Any]:
-        """Add a row for the host, each process of interest and each interface. opened: from `_look()`, if just run."""
+        """Add a row for the host, each client, each daemon and each interface. opened: a new result of `_look()`."""
         cpu, nics, (established, begun) = proc.cpu(files), proc.interfaces(files), proc.tcp(files)
         syn = closing = None
         if self._changing is not None:

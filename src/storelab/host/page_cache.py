@@ -1,7 +1,7 @@
-"""The kernel's page cache of files on this host: drop it, and check the result. Standard library only.
+"""Drop files of this host from the kernel's page cache, and check the result. Standard library only.
 
-Dropping makes reads cold if a store's data are on this host. It requires the right to read the files. Mapped pages and
-unwritten pages are not dropped.
+If the data of a store are on this host, the next reads are cold. This process must be allowed to read the files. The
+kernel does not drop mapped pages and unwritten pages.
 """
 
 import contextlib
@@ -13,26 +13,26 @@ from typing import Any
 
 from storelab.host import proc
 
-PLACES = 64  # number of checked positions, evenly over all bytes of the files
+PLACES = 64  # number of checked positions, evenly distributed over all bytes
 KERNEL = Path("/proc/sys/vm/drop_caches")
-ALL = b"3"  # pages, and the kernel's objects for folders and files
-TRIED = 2**20  # bytes that are read to test whether the kernel counts them
+ALL = b"3"  # pages, dentries and inodes
+TRIED = 2**20  # size in bytes of the test file in `counted`
 
 
 class PageCache:
-    """The cached pages of a store.
+    """The page cache of the files of a store.
 
-    If `folders` is empty, because the data are elsewhere or in memory, it drops nothing.
+    Without folders, because the data are on other hosts or in memory, nothing is dropped.
     """
 
     def __init__(self, folders: Sequence[str]):
         self.folders = folders
         self.drops = self.seen = self.cached = self.files = 0
         if folders:
-            os.sync()  # unwritten pages cannot be dropped
+            os.sync()  # the kernel does not drop unwritten pages
 
     def drop(self) -> None:
-        """Drop the cached pages of all files, then check samples of them."""
+        """Drop the cached pages of all files, then check at some positions that they are not cached."""
         if not self.folders:
             return
         self.drops += 1
@@ -44,10 +44,10 @@ class PageCache:
         self.look(files)
 
     def look(self, files: Sequence[Path]) -> None:
-        """Count positions in these files, evenly over all bytes, that can be read without waiting for the disk."""
+        """Check positions in these files, and count those that can be read without waiting for the disk."""
         sizes = []
         for path in files:
-            with contextlib.suppress(OSError):  # it was removed in the meantime
+            with contextlib.suppress(OSError):  # the file was removed in the meantime
                 sizes.append((path.stat().st_size, path))
         total, begin, place = sum(size for size, _ in sizes), 0, 0
         for size, path in sizes:
@@ -69,18 +69,18 @@ class PageCache:
 
     @property
     def still_cached(self) -> float | None:
-        """Return the fraction of positions that was cached after a drop; None: unknown."""
+        """Return the fraction of the checked positions that was still cached after a drop; None if unknown."""
         return self.cached / self.seen if self.seen else None
 
     def facts(self) -> dict[str, Any]:
-        """Return facts for records: number of drops, and the fraction still cached afterwards (None: unknown)."""
+        """Return for records the number of drops, and the fraction that was still cached (None: unknown)."""
         if not self.folders:
             return {"dropped": 0, "why": "the store's data are not on disks of this machine"}
         return {"dropped": self.drops, "still_cached": self.still_cached}
 
 
 def _data(descriptor: int, offset: int) -> int | None:
-    """Return the next offset at which a file has data, or None. Holes in a file need no disk access."""
+    """Return the next offset with data, or None. Holes of a file are skipped, because they need no disk access."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:
@@ -100,9 +100,9 @@ def drop_all() -> None:
 
 
 def counted(folder: Path) -> bool | None:
-    """Return True if the kernel counts reads of files in this folder as disk reads; None if that cannot be tested.
+    """Return True if the kernel counts reads of files in this folder as disk reads; None if this cannot be tested.
 
-    The test writes a file without a name, drops it from memory and reads it.
+    The test writes an unnamed file, drops it from the page cache and reads it.
     """
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)

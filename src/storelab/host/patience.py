@@ -1,7 +1,7 @@
-"""Limit the time of all operations on a store outside of measurements: they end after 60 s without progress.
+"""End operations on a store outside of measurements after 60 s without progress.
 
-Timeouts of libraries limit only the time between two packets. A server that sends a byte from time to time, or endless
-pages, could block them forever.
+Timeouts of libraries limit only the time between two packets. Operations would never end if a server sends a byte from
+time to time, or endless pages.
 """
 
 import os
@@ -15,11 +15,11 @@ from typing import IO, Any, TypeVar
 from storelab.core.errors import MeasurementFailed
 from storelab.host import console, proc
 
-STALLED_S = 60.0  # maximum time without progress
-MESSAGE_S = 10.0  # between two messages about it
-LOOK_S = 0.5  # between two checks
-BLOCK = 1000  # items that a thread passes on at once
-MIN_PROGRESS_BYTES = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
+STALLED_S = 60.0  # seconds without progress after which an operation is stopped
+MESSAGE_S = 10.0  # seconds between two messages about slow progress
+LOOK_S = 0.5  # seconds between two checks
+BLOCK = 1000  # items that a thread passes to the caller together
+MIN_PROGRESS_BYTES = 64_000  # traffic that counts as progress: more than keep-alive packets need
 
 T = TypeVar("T")
 _last_message = [0.0]  # time of the last message from any thread
@@ -27,9 +27,9 @@ _traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # time and result of
 
 
 class Patience:
-    """The wait for one operation. `look` raises MeasurementFailed after `seconds` without progress.
+    """A time limit for one operation. `look` raises MeasurementFailed after `seconds` without progress.
 
-    There is progress if `moved` is called, or if `traffic` changes by 64 kB.
+    A call of `moved` is progress, and a change of `traffic` by 64 kB.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Patience:
         now = time.monotonic()
         if (
             self.traffic and abs((seen := self.traffic()) - self.bytes) >= MIN_PROGRESS_BYTES
-        ):  # closed connections reduce it
+        ):  # abs: closed connections reduce it
             self.bytes, self.last = seen, now
         state = f", {self.done()}" if self.done() else ""
         if (waited := now - self.last) >= self.seconds:
@@ -64,7 +64,7 @@ class Patience:
 
 
 def process_traffic() -> float:
-    """Return the bytes that this process has transferred, updated every LOOK_S, because counting also reads files."""
+    """Return the bytes that this process has transferred. They are counted at most every LOOK_S seconds."""
     with _traffic_lock:
         if (now := time.monotonic()) - _traffic[0] >= LOOK_S:
             _traffic[:] = now, proc.moved_bytes(os.getpid()) + proc.socket_bytes()
@@ -72,7 +72,7 @@ def process_traffic() -> float:
 
 
 def call(what: str, function: Callable[[], T]) -> T:
-    """Call the function in a thread and return its result. Without progress, the thread is abandoned.
+    """Call the function in a thread and return its result. Without progress, stop waiting for the thread.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def call(what: str, function: Callable[[], T]) -> T:
 
 
 def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """Yield from an iterator that runs in a thread as in `call`. If it is slow, report the number of items so far."""
+    """Yield the items of an iterator that runs in a thread as in `call`. Report the number of items if it is slow."""
     queue: Queue[tuple[str, Any]] = Queue(10)
     closed = threading.Event()
 
@@ -152,7 +152,7 @@ def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
                 shown = now
                 console.report(f"    {what}: {came} so far")
             yield from value
-            patience.moved()  # excludes the caller's own time
+            patience.moved()  # the time of the caller does not count
     finally:
         closed.set()
 

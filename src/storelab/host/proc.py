@@ -1,8 +1,8 @@
-"""State of a host and its processes as the Linux kernel reports it, read at low cost. Standard library only.
+"""Read the state of a host and its processes from the Linux kernel at low cost. Standard library only.
 
-It reads /proc through files that stay open, and uses the netlink interface sock_diag(7) for sockets by state. psutil
-costs ten times as much. /proc/net/tcp prints a line for every socket, including thousands in TIME_WAIT. Values that a
-kernel does not report are None and never an error, because a monitor must not end a measurement.
+Files of /proc stay open, and the netlink interface sock_diag(7) counts sockets by state. psutil needs ten times as much
+CPU time. /proc/net/tcp is not used, because it has a line for every socket, including thousands in TIME_WAIT. Values
+that a kernel does not report are None. No error is raised, because a monitor must not end a measurement.
 """
 
 import os
@@ -22,7 +22,7 @@ _SOCK_DIAG_BY_FAMILY, _NLMSG_ERROR, _NLMSG_DONE, _REQUEST_DUMP = 20, 2, 3, 0x301
 
 
 class Cpu(NamedTuple):
-    """CPU seconds of the host since boot; `busy`: without idle, I/O wait, and guests (included in user)."""
+    """CPU seconds of the host since boot. `busy`: all except idle and I/O wait (guests are part of user)."""
 
     user: float
     system: float
@@ -30,7 +30,7 @@ class Cpu(NamedTuple):
 
 
 class Process(NamedTuple):
-    """CPU seconds of a process since its start (all threads, without children), resident bytes, parent and session."""
+    """The state of a process: CPU seconds of all its threads since its start, resident bytes, parent and session."""
 
     user: float
     system: float
@@ -40,9 +40,9 @@ class Process(NamedTuple):
 
 
 class Files:
-    """A set of files of /proc for one thread.
+    """A set of open files of /proc, for one thread.
 
-    Up to `most` stay open, because opening one costs as much as reading it.
+    At most `most` files stay open, because opening a file costs as much as reading it.
     """
 
     def __init__(self, most: int = 256):
@@ -50,7 +50,7 @@ class Files:
         self.most = most
 
     def read(self, path: str, size: int = 4096) -> bytes | None:
-        """Return the first `size` bytes; None if the file no longer exists. Large buffers cost page faults."""
+        """Return the first `size` bytes of a file, or None if it no longer exists. A large `size` costs page faults."""
         fd = self._open.get(path)
         try:
             if fd is None:
@@ -79,7 +79,10 @@ def cpu(files: Files) -> Cpu:
 
 
 def memory_in_use(files: Files) -> int | None:
-    """Return MemTotal - MemAvailable in bytes: memory that only swapping can free (with tmpfs, without disk caches)."""
+    """Return MemTotal - MemAvailable in bytes: memory that only swapping can free.
+
+    It includes tmpfs, not disk caches.
+    """
     data = files.read("/proc/meminfo", 256)
     if not data or b"MemAvailable:" not in data:
         return None
@@ -88,7 +91,7 @@ def memory_in_use(files: Files) -> int | None:
 
 
 def interfaces(files: Files) -> dict[str, tuple[int, int, int, int]]:
-    """Return name -> (rx_bytes, tx_bytes, rx_packets, tx_packets) of this network namespace."""
+    """Return interface -> (rx_bytes, tx_bytes, rx_packets, tx_packets) in this network namespace."""
     out = {}
     for line in (files.read("/proc/net/dev", 1 << 16) or b"").splitlines()[2:]:
         name, _, numbers = line.partition(b":")
@@ -100,7 +103,8 @@ def interfaces(files: Files) -> dict[str, tuple[int, int, int, int]]:
 def tcp(files: Files) -> tuple[int | None, int | None]:
     """Return (sockets in ESTABLISHED or CLOSE_WAIT, opened connections), IPv4 and IPv6, from /proc/net/snmp.
 
-    These are tcpCurrEstab (RFC 4022), and tcpActiveOpens since the start of this network namespace.
+    The values are tcpCurrEstab and tcpActiveOpens of RFC 4022; the second counts since the start of this network
+    namespace.
     """
     lines = [line.split() for line in (files.read("/proc/net/snmp") or b"").splitlines() if line.startswith(b"Tcp:")]
     if len(lines) != 2:
@@ -115,10 +119,10 @@ def time_wait(files: Files) -> int | None:
 
 
 def changing() -> dict[int, int] | None:
-    """Return TCP state -> sockets, for OPENING and SHUTTING, in this network namespace, IPv4 and IPv6; None if unknown.
+    """Return state -> number of sockets for the TCP states OPENING and SHUTTING, IPv4 and IPv6; None if unknown.
 
-    The kernel goes through its whole table, including TIME_WAIT sockets, but sends only the requested states. In an
-    answer, the first byte is the family and the second the state.
+    Only sockets of this network namespace count. The kernel searches its whole table, including TIME_WAIT sockets, but
+    sends only the requested states. In an answer, the first byte is the address family and the second the state.
     """
     out = dict.fromkeys((*OPENING, *SHUTTING), 0)
     try:
@@ -148,9 +152,9 @@ def _count(s: socket.socket, out: dict[int, int]) -> None:
 
 
 def process(files: Files, pid: int) -> Process | None:
-    """Return one process, or None if it has ended.
+    """Return the state of a process, or None if it has ended.
 
-    Fields are counted from the last bracket, because names can have brackets.
+    Fields are counted from the last bracket, because the name of a process can have brackets.
     """
     data = files.read(f"/proc/{pid}/stat")
     if not data:
@@ -165,7 +169,7 @@ def pids() -> set[int]:
 
 
 def sockets(pid: int) -> int | None:
-    """Return the number of open sockets of a process, or None if not visible. This takes about 4 us per open file."""
+    """Return the number of open sockets of a process; None if not visible. This takes about 4 us for each open file."""
     folder, count = f"/proc/{pid}/fd", 0
     try:
         names = os.listdir(folder)  # noqa: PTH208 - Path creates an object for each
@@ -199,9 +203,10 @@ def moved_bytes(pid: int) -> int:
 
 
 def socket_bytes() -> int:
-    """Return the bytes that peers of this process's open TCP connections acknowledged or sent (tcp_info).
+    """Return the bytes that were transferred over the open TCP connections of this process (tcp_info).
 
-    `moved_bytes` includes these only for programs in Go. Closed connections do not count.
+    These are the bytes that the peers acknowledged or sent. `moved_bytes` includes them only for programs in Go. Closed
+    connections do not count.
     """
     total = 0
     with suppress(OSError):
@@ -215,9 +220,9 @@ def socket_bytes() -> int:
 
 
 def disk_reads(pid: int) -> int | None:
-    """Return the bytes that the kernel read from disks for a process (`read_bytes`), without its ended children.
+    """Return the bytes that the kernel read from disks for a process (`read_bytes`); None if not visible.
 
-    Reads from the page cache or from memory do not count. None if not visible.
+    Reads from the page cache or from memory, and reads of ended child processes do not count.
     """
     with suppress(OSError, ValueError), open(f"/proc/{pid}/io") as f:
         return next((int(line.split()[1]) for line in f if line.startswith("read_bytes")), None)
@@ -225,13 +230,13 @@ def disk_reads(pid: int) -> int | None:
 
 
 def ephemeral_ports() -> int | None:
-    """Return the number of local ports that the kernel can use for connections."""
+    """Return the number of ports that the kernel can use for outgoing connections; None if unknown."""
     bounds = _numbers("/proc/sys/net/ipv4/ip_local_port_range")
     return bounds[1] - bounds[0] + 1 if bounds else None
 
 
 def _numbers(path: str) -> list[int]:
-    """Return the integers in a file of the kernel; [] if it is missing or has other content."""
+    """Return the integers in a file of /proc; [] if it is missing or has other content."""
     with suppress(OSError, ValueError):
         return [int(word) for word in Path(path).read_text().split()]
     return []

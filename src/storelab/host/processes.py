@@ -1,4 +1,4 @@
-"""Child processes: short commands and their output, and children that end with their parent."""
+"""Run short commands, start child processes that end with their parent, and read why a process has failed."""
 
 import ctypes
 import re
@@ -26,12 +26,12 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     """Run a short command and return its status and output.
 
-    If the main thread calls it, the command ends with this process. feed: its standard input; environ: default: that of
-    this process; more: for `subprocess.run`. It raises nothing: the status is LATE if the command does not end within
-    `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then has the reason.
+    If the main thread calls this function, the command ends with this process. feed: standard input of the command;
+    environ: its environment, by default that of this process; more: arguments for `subprocess.run`. No error is raised.
+    The status is LATE if the command does not end within `timeout_s` seconds, and MISSING if it cannot be started.
+    `stderr` then has the reason.
     """
-    # Only in the main thread: `preexec_fn` takes the lock of logging, which Ctrl-C can leave locked by the main thread.
-    # A `preexec_fn` takes the lock of logging, which Ctrl-C can leave taken by the main thread: others would wait.
+    # A `preexec_fn` takes the lock of logging. Ctrl-C can leave it locked by the main thread; other threads would wait.
     main = threading.current_thread() is threading.main_thread()
     try:
         return subprocess.run(
@@ -52,30 +52,36 @@ def run_command(
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the end of a command's errors, or of its output, on one line. For a crash in Go, return its reason."""
+    """Return the last 300 characters of a command's errors, or of its output, on one line.
+
+    For a crash of a Go program, return the reason.
+    """
     text = done.stderr or done.stdout
     return _crash(text.splitlines()) or " ".join(text.split())[-300:]
 
 
 def why_ended(lines: Iterable[str], count: int = 1) -> str:
-    """Return the last `count` lines of a failed program. For a crash in Go, return its reason."""
+    """Return the last `count` of these output lines of a failed program.
+
+    For a crash of a Go program, return the reason.
+    """
     kept = [line.strip() for line in lines if line.strip()]
     return (_crash(kept) or " | ".join(kept[-count:]))[:500]
 
 
 def _crash(lines: Iterable[str]) -> str:
-    """Return the reason of a crash in Go, which precedes the stacks of the goroutines; "" if there is none."""
+    """Return the line with the reason of a crash of a Go program, before its stack traces; "" if there is none."""
     return next((line.strip() for line in lines if _CRASH.match(line)), "")
 
 
 def log_lines(log: Path) -> list[str]:
-    """Return the non-empty lines of a program's log; [] without a log."""
+    """Return the non-empty lines of a log file; [] if it does not exist."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def pid_namespace() -> int:
-    """Return the number of the pid namespace of this process, which differs between containers."""
+    """Return the identity of the pid namespace of this process. It differs between containers."""
     return Path("/proc/self/ns/pid").stat().st_ino
 
 
@@ -85,9 +91,9 @@ def die_with_parent(sig: int = signal.SIGKILL) -> Callable[[], None]:
 
 
 def no_core_dumps() -> None:
-    """Disable core dumps of this process and its children, because their memory contains keys.
+    """Disable core dumps of this process and its children, because their memory contains secret keys.
 
-    The limit is 1 byte, because with 0 the kernel would still pipe the dump to a program (core(5)).
+    The limit is 1 byte, because the kernel ignores a limit of 0 if it pipes dumps to a program (core(5)).
     """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0 if most == 0 else 1, most))

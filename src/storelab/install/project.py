@@ -13,7 +13,10 @@ from storelab.core.errors import UserError
 PACKED = Path(__file__).parents[1] / "project"  # folder of these files in a wheel
 CHECKOUT = Path(__file__).parents[3]
 # Content of a project folder. It does not include the sources for `storelab install`.
-PROJECT = ("Makefile", "Snakefile", "config.yaml", "rules", "profiles", "campaigns", "notebooks", "paper", "envs")
+PROJECT = (
+    *("Makefile", "Snakefile", "config.yaml", "config.schema.json"),
+    *("rules", "profiles", "campaigns", "notebooks", "paper", "envs"),
+)
 SOURCES = ("envs/go", "envs/hdfs")
 # A new project has no records. Therefore its first campaign is one that measures.
 FIRST = ("campaign: reference ", "campaign: demo            # a file in campaigns/: it says what is measured\n")

@@ -189,13 +189,13 @@ def record_success(config: Config, store: str) -> None:
 
 
 def record_failure(config: Config, points: Iterable[Point], store: str, why: str) -> None:
-    """Count a failed point. At the limit, print the reason and how to continue."""
+    """Count a failed point. At the limit, print how to continue; the caller prints the reason."""
     count, before = _repeated_failures(config, store)
     count = count + 1 if failure_kind(before) == failure_kind(why) else 1
     records.write_json(_note(config, store), {"run": os.environ.get(RUN), "count": count, "reason": why})
     if RUN not in os.environ or count != config.give_up_after:
         return
-    message = f"    {store}: {count} points in a row failed for the same reason (`give_up_after`): {why}"
+    message = f"    {store}: {count} points in a row failed for the same reason (`give_up_after`)"
     if all(reason(config, name) for name in {p.store for p in points}):
         report(
             f"{message}\n    the campaign stops; fix this and run the same command again to measure the missing points"

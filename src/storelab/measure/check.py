@@ -12,6 +12,7 @@ import resource
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ from storelab.gang import inspect
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
-from storelab.measure import cold, deployment, faults, jobs, plan_file
+from storelab.measure import cold, deployment, distance, faults, jobs, plan_file
 from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.daemon import within
+from storelab.stores.managed.daemons import holder
 from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
@@ -72,7 +75,7 @@ def hosts(config: Config, points: list[Point], stores: Mapping[str, Store]) -> l
         return []
     needed = max(math.ceil(summarise([p], p.store).scratch_bytes / choose.nodes_of(config, p)) for p in points)
     rows, _ = inspect.nodes(config, stores, needed)
-    named = zip(config.launcher.hosts, rows, strict=False)  # a gang may have fewer
+    named = zip(config.launcher.hosts, rows, strict=False)  # a gang can have fewer hosts than the list
     return [UserError("launcher.hosts", f"{host}: {row['problem']}") for host, row in named if row["problem"]]
 
 
@@ -99,7 +102,7 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
     return store
 
 
-# The plan, its stores and this host
+# Checks of the plan, the stores and this host
 
 
 def _calibrations_last(points: list[Point]) -> list[Point]:
@@ -182,6 +185,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         _able(config, p, stores[p.store], workloads[p.workload])
         jobs.reaches(p, stores[p.store])
+        distance.require(p, stores[p.store], place(p, distance.AXIS))
         deployment.refuse_second(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
@@ -226,6 +230,23 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
                     "set their `port` further apart",
                 )
             taken[port] = name
+
+
+def free_ports(points: list[Point], stores: Mapping[str, Store]) -> None:
+    """Raise UserError if another process uses the first port of a store that a run has to start.
+
+    Without this check, every point of the store would fail with this error.
+    """
+    for name in {p.store: None for p in points if changed(stores[p.store], p.axes)[0] == p.store}:
+        store, settings = stores[name], stores[name].settings
+        if not isinstance(store, Managed) or getattr(settings, "address", "") != LOOPBACK or not store.ports():
+            continue
+        port = store.ports()[0][0]
+        if store.daemons.elsewhere() or store.daemons.running():
+            continue
+        if not within(1.0, partial(free, LOOPBACK, port), pause=0.02):  # as `check_ports` of a store that starts
+            hint = f"stop that process, or set {store.place}.port to another block"
+            raise UserError(f"{store.place}.port", f"port {port} is in use{holder(port)}", hint)
 
 
 def places(stores: Mapping[str, Store]) -> None:
@@ -312,6 +333,9 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             engines.load(CATALOGUE[name].program)()
     for point in points:
         workloads.workload_of(point).require(point)
+    for part in in_parts(points):
+        if part.axes.get(distance.AXIS):
+            distance.proxy_program(place(part, distance.AXIS))
     for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
     for point in {plan.deployment(p): p for p in _calibrations_last(points)}.values():
@@ -423,7 +447,7 @@ def _validate_part(point: Point, store: Store) -> None:
         raise UserError(
             place(point, "transport"),
             f"http needs S3 or HTTP, but store {store.name} (kind {store.settings.kind}) uses {store.protocol}",
-            "sweep transport `default`, or remove the store",
+            "set the axis transport to `default`, or remove the store",
         )
 
 

@@ -30,7 +30,7 @@ from storelab.workloads.staging import buckets
 from storelab.workloads.staging.written import MARKER
 
 COLD, WARM = "cold", "warm"
-# Disk reads divided by bytes served: a read is cold from the first value on, and warm up to the second value.
+# Limits on disk reads / bytes served: at or above the first one, reads are cold; up to the second one, they are warm.
 FROM_DISK, FROM_MEMORY = 0.9, 0.1
 STILL = 0.05  # maximum fraction of the checked pages that is still cached after caches were dropped
 SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # maximum number, and total size, of objects that are read twice after the run

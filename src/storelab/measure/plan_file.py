@@ -48,7 +48,7 @@ def differences(config: Config, points: list[Point]) -> list[str]:
         then = before[point.key]
         fixed, was = _settings(point.fixed), _settings(then.fixed)
         out += _changes(f"sweep {point.sweep}", was, fixed, sorted({*fixed, *was}))
-        user_keys = ("file", "tree")  # of a ROOT file that the user has named
+        user_keys = ("file", "tree")  # keys of a ROOT file of the user
         for part, old_part in zip(point.parts(), then.parts(), strict=False):
             name = part.point.axes.get("file_size")
             out += _changes(f"files.{name}", old_part.point.dataset or {}, part.point.dataset or {}, user_keys)

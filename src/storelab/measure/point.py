@@ -5,13 +5,12 @@ docs/architecture.md explains the sequence in `measure`. This module may import 
 and `core`.
 """
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from storelab import workloads
-from storelab.core import folders, integrity, records
+from storelab.core import clock, folders, integrity, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
@@ -22,7 +21,7 @@ from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, cold, deployment, durability, faults, jobs, progress, record
+from storelab.measure import attempts, check, cold, deployment, distance, durability, faults, jobs, progress, record
 from storelab.stores.base import ServerRequests, Store
 from storelab.workloads.staging import filling
 
@@ -48,11 +47,11 @@ def point(
         return None
     store = check.one_point(config, points, chosen)
     deployment.use(config, [chosen])
-    config.campaign_dir.mkdir(parents=True, exist_ok=True)  # it is locked
+    config.campaign_dir.mkdir(parents=True, exist_ok=True)  # the folder must exist, because it is locked
     with (
         attempts.measuring_lock(Path(config.state)),
         folders.campaign_lock(config.campaign_dir),
-        scratch.using(config.scratch),
+        scratch.using(config.scratch, config.campaign_dir),
     ):
         check.refuse_sealed(config)  # another process may have sealed the campaign while this one waited
         measured = (folder / "run.json").exists()
@@ -70,11 +69,12 @@ def point(
         if damaged:
             report(f"    measuring again: {damaged.path} {damaged.problem}")
             why = f"its record was damaged: {damaged.path.name}"
-        begun = time.monotonic()
+        begun_ns = clock.now_ns()
         with progress.following(config, chosen, at) as state:
             try:
                 made = measure(config, points, chosen, store, state, spare, why)
             except MeasurementFailed as error:
+                progress.note_overhead(config, chosen, begun_ns)
                 records.fail(folder, chosen, str(error))
                 attempts.record_failure(config, points, chosen.store, str(error))
                 raise MeasurementFailed(f"{key}: {error}") from None
@@ -83,7 +83,7 @@ def point(
                 attempts.record_failure(config, points, chosen.store, str(error))
                 raise
         attempts.record_success(config, chosen.store)
-        progress.note_overhead(config, chosen, time.monotonic() - begun)
+        progress.note_overhead(config, chosen, begun_ns)
     return made
 
 
@@ -108,8 +108,9 @@ def measure(
         job = jobs.job_of_point(config, points, chosen, store, manifests, work.name)
         attempt = Attempt(config, points, chosen, store, job, work, cold.CacheCheck(config, store, chosen, job), state)
         try:
-            prepare(attempt)
-            outcome = run(attempt, spare)
+            with distance.added(config, chosen, store, job):
+                prepare(attempt)
+                outcome = run(attempt, spare)
         finally:
             workloads.workload_of(chosen).cleanup(job)
         if fill:

@@ -28,7 +28,9 @@ from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
 from storelab.measure import attempts
 
-MAX_OVERHEAD_S = 86400.0  # seconds (a day); a larger value comes from a damaged line
+MAX_OVERHEAD_S = 86400.0  # a day in seconds; larger values come from damaged lines
+KEPT_NOTES = 50  # number of points whose overhead is read
+MAX_OF_RUN = 15  # number of points of this run on which the estimate depends, so that it follows a busy machine
 
 
 class Place(NamedTuple):
@@ -79,28 +81,48 @@ def _overheads(config: Config) -> Path:
     return config.campaign_dir / "work" / "overhead.jsonl"
 
 
-def _typical_overhead(config: Config) -> float:
-    """Return the median overhead of the last points in seconds: their time outside of the window.
-
-    Before the first point, it is 2 s. Damaged or incomplete lines are skipped.
-    """
+def _notes(config: Config) -> list[dict[str, Any]]:
+    """Return the notes of the last points. Damaged or incomplete lines are skipped."""
     try:
-        lines = [line for line in _overheads(config).read_bytes().splitlines() if line.strip()]
+        lines = _overheads(config).read_bytes().splitlines()[-2 * KEPT_NOTES :]  # every second line is empty
     except OSError:
-        return 2.0
-    known = []
-    for line in lines[-50:]:
-        with suppress(ValueError, KeyError, TypeError, OverflowError):
-            known.append(float(json.loads(line)["overhead_s"]))
-    believed = [seconds for seconds in known if 0 <= seconds < MAX_OVERHEAD_S]
-    return statistics.median(believed) if believed else 2.0
+        return []
+    found = []
+    for line in lines:
+        with suppress(ValueError, TypeError, AttributeError, OverflowError):
+            note = json.loads(line)
+            seconds = float(note.get("overhead_s", -1))
+            if 0 <= seconds < MAX_OVERHEAD_S:
+                found.append(note | {"overhead_s": seconds})
+    return found
 
 
-def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
-    """Append the time in seconds that a point took in addition to its duration."""
+def _typical_overhead(config: Config) -> float:
+    """Return the median overhead of the last points of this run in seconds.
+
+    The overhead of earlier runs counts as one more point, because the first point of a run also starts the store. If
+    there are no earlier runs, it is 2 s.
+    """
+    of_run: list[float] = []
+    earlier: list[float] = []
+    for note in _notes(config):
+        (of_run if note.get("run") == os.environ.get(attempts.RUN) else earlier).append(note["overhead_s"])
+    before = statistics.median(earlier) if earlier else 2.0
+    return statistics.median([before, *of_run[-MAX_OF_RUN:]])
+
+
+def note_overhead(config: Config, chosen: Point, begun_ns: int) -> None:
+    """Append the time in seconds that a point took in addition to its duration, whether it failed or not.
+
+    The time starts at `begun_ns`, or in a run at the end of its previous point, so that it includes the start of the
+    process.
+    """
+    run, now_ns = os.environ.get(attempts.RUN), clock.now_ns()
+    ends = [int(note.get("ended_ns") or 0) for note in _notes(config) if run and note.get("run") == run]
+    wall_s = (now_ns - min(begun_ns, ends[-1] if ends else begun_ns)) / 1e9
     overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe can end before its deadline
     _overheads(config).parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps({"key": chosen.key, "overhead_s": overhead})
+    line = json.dumps({"key": chosen.key, "overhead_s": overhead, "run": run, "ended_ns": now_ns})
     with open(_overheads(config), "a") as f:
         f.write(f"\n{line}\n")  # the leading newline ends a line that a kill may have cut off
 

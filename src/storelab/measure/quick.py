@@ -48,9 +48,9 @@ def _all(config: Config, points: list[Point]) -> None:
             failed.clear()
         except MeasurementFailed as error:
             failed.append(str(error))
-            report(f"    failed: {error}")
             if len(failed) == min(IN_A_ROW, len(points)):
                 raise MeasurementFailed(f"{len(failed)} points in a row failed, the last is {failed[-1]}") from None
+            report(f"    failed: {error}")
 
 
 @contextmanager

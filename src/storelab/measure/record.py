@@ -4,6 +4,7 @@ docs/records.md defines the record. This module may import `engines`, `host`, `s
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,8 @@ from storelab.stores.base import Store
 ENGINE = ("name", "version", "settings", "requests_per_operation")
 # Patterns of error classes and messages for a missing object or bucket.
 GONE = re.compile(r"NoSuchKey|NoSuchBucket|NotFound|\b(?:Http)?404\b")
-APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # fields that are equal in the results of all clients
+# fields of a result that are not copied to the client's entry in the record
+APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")
 
 
 def reads_staged(point: Point) -> bool:
@@ -83,9 +85,9 @@ def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Che
     bound = limits["throughput"]
     if bound and sum(r.bytes for r in results) > bound * seconds:
         raise MeasurementFailed("the clients moved more than limits.throughput over the whole point")
-    if bad := [check for check in checks if not check.ok]:
-        reason = "; ".join(f"check {check.name!r} failed: {check.detail}" for check in bad[:3])
-        raise MeasurementFailed(_hinted(reason, results, staged))
+    if bad := Counter(f"check {check.name!r} failed: {check.detail}" for check in checks if not check.ok):
+        texts = [f"{text} ({number} times)" if number > 1 else text for text, number in bad.items()]
+        raise MeasurementFailed(_hinted("; ".join(texts[:3]), results, staged))
 
 
 def record_of_point(

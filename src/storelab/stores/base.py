@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes i
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
-MAX_VERSION = 200  # characters
-MAX_BUCKET_NAME = 63  # characters, in S3
+MAX_VERSION = 200  # maximum number of characters
+MAX_BUCKET_NAME = 63  # maximum length in S3
 CONDITION_TIMEOUT_S = 1.0  # seconds; a store that needs longer to report its condition is considered down
 
 # The answers in the capability table. The probe or a store's administration gives them.
@@ -100,7 +100,7 @@ class Store(ABC):
     Settings: "ClassVar[type[StrictModel]]"  # model of the store's keys in config.yaml; `kind` is one of them
     recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> parts of the installation
     managed: bool = False
-    protocol: str = "s3"  # between the clients and the store
+    protocol: str = "s3"  # protocol between clients and store
     port_block: int = 0  # number of ports that one deployment uses, starting at `settings.port`
     second_block: int = 0  # offset of a second block of the same length; 0 if there is none
     reports_usage: bool = False  # whether `used_bytes` returns a number

@@ -28,7 +28,7 @@ from storelab.stores.protocols.endpoint import Endpoint
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
 RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # S3 does not allow bucket names with these prefixes
-MAX_PREFIX = 40  # characters; in the name of a bucket, campaign and number follow
+MAX_PREFIX = 40  # maximum length of a prefix, because campaign and number follow in the name of a bucket
 
 
 PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # path of a URL, without blanks and characters of shell syntax
@@ -172,10 +172,11 @@ class FolderEndpoint(External):
         try:
             parts = urlsplit(url)
             host = parts.netloc.rpartition("@")[2]
-        except ValueError:  # wrong brackets
+        except ValueError:  # brackets of an address are wrong
             parts, host = urlsplit(""), ""
         unsupported = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
-        unsupported = unsupported or {".", ".."} & set(unquote(parts.path).split("/"))  # only some clients resolve them
+        # clients treat `.` and `..` differently
+        unsupported = unsupported or {".", ".."} & set(unquote(parts.path).split("/"))
         if parts.scheme not in self.schemes or not is_host(host) or unsupported:
             raise UserError(
                 f"{self.place}.endpoint",
@@ -320,7 +321,7 @@ class WebHdfs(FolderEndpoint):
 
 
 class DirectorySettings(ExternalSettings):
-    """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
+    """The settings of a folder on any mounted file system, for example tmpfs, Lustre, GPFS, AFS, NFS, CephFS or EOS."""
 
     kind: Literal["directory"]
     path: FolderPath = Field(description="An existing folder in which storelab creates its folders.")

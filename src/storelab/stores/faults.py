@@ -219,7 +219,7 @@ class Acts:
     def _restart(self, name: str) -> str:
         """Restart a daemon with the same command. A running daemon is stopped first; a hanging daemon is killed.
 
-        Notes in the daemon's record that do not describe the process are kept.
+        Values in the daemon's record that are not about the process do not change.
         """
         daemons = self.store.daemons
         mine = [h for h in self.journal.harms() if h["actor"] == name and h["act"] in UNDOES["restart"]]
@@ -281,7 +281,7 @@ class Acts:
         return message
 
     def _downgrade(self, name: str) -> str:
-        """Undo the upgrade of a daemon, if it runs the other version now."""
+        """Restart an upgraded daemon with its configured version, if it still runs the other version."""
         self.store.versions.pop(name, None)
         runs = self.store.daemons.records().get(name, {}).get("argv")
         return "" if runs == list(self.store.daemon(name).argv) else self._run_as(name, None)

@@ -26,7 +26,7 @@ from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import ListeningSettings
 
-CAPACITY = 10**12  # of each data node; Garage uses it as a weight, not as a limit
+CAPACITY = 10**12  # declared capacity of each data node in bytes; Garage uses it as a weight, not as a limit
 JOIN_TIMEOUT_S = 30.0  # seconds until all nodes must know each other and the layout
 
 
@@ -166,8 +166,8 @@ class Settings(ListeningSettings):
     )
 
 
-NODES = 10  # maximum; each uses three ports of the block
-INLINE = 3072  # bytes; a smaller object is stored with its metadata
+NODES = 10  # maximum number of nodes; each uses three ports of the block
+INLINE = 3072  # objects below this size in bytes are stored with their metadata
 
 
 @dataclass

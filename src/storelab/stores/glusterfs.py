@@ -23,10 +23,11 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
+from storelab.stores.managed.network import NAMES
 from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, is_stopped, listens, mounted
 
 VOLUME = "storelab"
-PORT = 24007  # of glusterd; bricks use ports from 49152 on
+PORT = 24007  # port of glusterd; bricks use ports from 49152 on
 # Number of bricks of a set, arguments of `volume create`, and number of bricks of a set that can be lost.
 SETS = {
     "none": (1, (), 0),
@@ -69,6 +70,11 @@ class Settings(MountedSettings):
         description="Unused subnet with two addresses, for the link between this host and the servers.",
         pattern=r"^[\d.]+/30$",
     )
+    mounts_in: list[str] = Field(
+        default_factory=list,
+        description="Network namespaces of a testbed's nodes. Mount i uses the links of namespace i, in turn. "
+        "Default: mounts use this host's network.",
+    )
 
 
 class GlusterFS(Mounted):
@@ -93,6 +99,9 @@ class GlusterFS(Mounted):
                 f"{self.settings.servers} bricks are not a multiple of {of_set} ({self.settings.redundancy})",
                 f"set servers to {of_set} or a multiple",
             )
+        if missing := [node for node in self.settings.mounts_in if not (NAMES / node).exists()]:
+            hint = "start the testbed first, or name namespaces that `ip netns` lists"
+            raise UserError(f"{self.place}.mounts_in", f"there is no network namespace {missing[0]}", hint)
         super().require()
         for name in ("gluster", "glusterfs", "glusterfsd"):
             program(name, "glusterfs", self.place)
@@ -134,14 +143,18 @@ class GlusterFS(Mounted):
         return Daemon(name, words, host, (port,) if port else (), health, prefix=prefix, elsewhere=True)
 
     def _mount(self, name: str) -> Daemon:
-        """Return the definition of a client, which runs outside of the namespace, so that all users see its mount."""
-        place = self.mount_point(name)
+        """Return the definition of a client. All users see its mount. Its network is this host's or that of a node."""
+        place, nodes = self.mount_point(name), self.settings.mounts_in
+        node = nodes[(int(name.rpartition("-")[2]) - 1) % len(nodes)] if nodes else ""
+        network = (str(program("nsenter", "glusterfs", self.place)), f"--net={NAMES / node}") if node else ()
         argv = (
             *(str(program("glusterfs", "glusterfs", self.place)), "-N", "--process-name", "fuse"),
             *(f"--volfile-server={self.namespace.server}", f"--volfile-id={VOLUME}"),
             *(f"--log-file={self._spool / 'log' / f'{name}.log'}", "--log-level=WARNING", str(place)),
         )
-        return Daemon(name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*REMOUNT, str(place)))
+        return Daemon(
+            name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*network, *REMOUNT, str(place))
+        )
 
     def make_ready(self) -> None:
         super().make_ready()

@@ -44,9 +44,9 @@ PROGRAM = golang.Program(
     "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk to build, 112 MB afterwards; no root",
     4e9,
 )
-META, TRASH = ".minio.sys", ".minio.sys/tmp/.trash"  # on every drive
+META, TRASH = ".minio.sys", ".minio.sys/tmp/.trash"  # folders on every drive
 LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"
-SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1), "ec-9-3": (9, 3)}  # data, parity
+SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1), "ec-9-3": (9, 3)}  # redundancy -> numbers of data and parity shards
 
 
 class Settings(ListeningSettings):

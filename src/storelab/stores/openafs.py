@@ -29,7 +29,7 @@ from storelab.stores.mounted import REMOUNT, Mounted, MountedSettings, mounted
 
 CELL = "storelab.test"
 VOLUME, TEMPLATE = "root.cell", "template"
-SERVERS = Path("/usr/lib/openafs")  # in Debian
+SERVERS = Path("/usr/lib/openafs")  # Debian's folder of the servers
 # Port and arguments of each server; those of the file server are Debian's recommendation.
 PORTS = {"ptserver": 7002, "vlserver": 7003, "fileserver": 7000, "volserver": 7005}
 WORDS = {

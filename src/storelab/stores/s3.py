@@ -260,7 +260,7 @@ class S3(External):
             AttributeError,
             LookupError,
             RuntimeError,
-        ) as error:  # the message does not include the text of this error, because it can contain keys
+        ) as error:  # the text of this error is not shown, because it can contain keys
             named = f"the keys of {profile or os.environ['AWS_PROFILE']!r} cannot be read"
             kind = "they have expired" if "expired" in str(error) else type(error).__name__
             hint = "log in again, or run the profile's `credential_process` to see its output"

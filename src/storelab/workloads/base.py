@@ -107,7 +107,7 @@ class Workload(model.Workload):
 
 
 _TABLES = "|".join(name for name in TABLES if name != "monitor")  # tables whose files are numbered by client
-_FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  # files that a client writes
+_FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  # names of files that a client writes
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a client process must start fast
 OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # the workloads of `calibration.OPERATIONS`
 NEEDED = {"get_range": "range_size", "list": "keys"}  # axes that these operations require
 KEYS = 64  # number of objects from which downloads choose
-# number of objects to delete: requests of a client, and maximum number of objects of a point
+# maximum number of requests of a client, and of objects of a point, that delete objects
 DELETIONS, MAX_DELETIONS = 100_000, 800_000
 BIN_NS = 10_000_000
 PATTERN = bytes(range(251))  # the length is a prime number, so that no alignment hides a shift
@@ -45,7 +45,7 @@ class LocalClient(Client):
 
     def prepare(self) -> None:
         self.size, self.workers = self.job.point.axes["object_size"], self.job.point.axes["workers"]
-        self.rows: list[tuple[int, int, int]] = []  # worker, count, end in ns
+        self.rows: list[tuple[int, int, int]] = []  # (worker, number of operations, end in ns)
         self.body = (PATTERN * (self.size // len(PATTERN) + 1))[: self.size]
         self.buffers: list[Any] = []  # targets of reads and copies
         self.operations = [self.operation(i) for i in range(self.workers)]
@@ -177,7 +177,7 @@ class FileRead(FileClient):
         return read
 
 
-CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # by operation
+CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # operation -> client
 
 
 def stand_in(point: Point) -> Point:

@@ -38,7 +38,7 @@ class Known(NamedTuple):
     """
 
     size: int | None
-    puts: int  # number of successful uploads
+    puts: int  # number of successful uploads to this key
     staged: bool
     sure: bool
 

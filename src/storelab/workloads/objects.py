@@ -285,7 +285,7 @@ class Space(Put):
 
 
 # Axes after the axes of each workload, in this order: distribution, rate, deployment.
-PACE = (axes.ARRIVAL_RATE, axes.BALANCE, *axes.DEPLOYMENT, axes.CLIENTS_PER_NODE)
+PACE = (axes.ARRIVAL_RATE, axes.BALANCE, *axes.DEPLOYMENT, axes.CLIENTS_PER_NODE, axes.ROUND_TRIP)
 _MOVES = (
     "Program or library that transfers the bytes: s5cmd, fsspec (all protocols), obstore (S3, times of "
     "each operation), or "

@@ -39,13 +39,37 @@ def test_chart_shows_each_rate_on_a_logarithmic_axis():
     assert len(centres) == 2 and svg.count("download of 4 kB × 4") == 3
     places = {label: float(x) for x, label in re.findall(r'<text x="([0-9.]+)" y="12" text-anchor="middle">(\d+)', svg)}
     assert list(places) == ["0", "10", "100", "1000"] or list(places) == ["1", "10", "100", "1000"]
+    assert re.findall(r'stroke="#fff" [^>]*paint-order="stroke">([0-9]+)<', svg) == ["10", "1000"], "above the grid"
     assert centres == [places["10"], places["1000"]] and max(centres) < pages.WIDTH
     assert pages.chart(table.iloc[2:].astype(dict.fromkeys(columns, float))) == ""
 
 
-def test_failed_run_is_listed_with_its_reason():
-    points = {"key": ["s/put/rep~001", "s/get/rep~001"], "state": ["ok", "failed"], "reason": [None, "no answer"]}
-    assert pages.failed_points(pd.DataFrame(points)).lines == ["get/rep~001: failed: no answer"]
+def test_failed_run_is_listed_with_engine_and_reason():
+    """The key of a point has no axes at their default."""
+    keys = ["s/put/rep~001", "s/get/rep~001", "s/get/engine~loadgen_object_size~4kB_rep~002"]
+    points = {"key": keys, "state": ["ok", "failed", "invalid"], "reason": [None, "no answer", "lost"]}
+    engines = ["s5cmd", "s5cmd", "loadgen"]
+    assert pages.failed_points(pd.DataFrame(points | {"engine": engines})).lines == [
+        "get, engine s5cmd, rep 1: failed: no answer",
+        "get, engine loadgen, object size 4kB, rep 2: invalid: lost",
+    ]
+    assert pages.failed_points(pd.DataFrame(points)).lines[0] == "get, rep 1: failed: no answer", (
+        "no point has an engine"
+    )
+
+
+def test_rates_of_one_run_are_marked():
+    row = {"workload": "get", "object_size_bytes": 4000, "clients": 1, "workers": 4, "errors": 0}
+    rate = {"rate_median_per_s": 25.0, "throughput_median_mb_per_s": 0.1}
+    several = {
+        f"{name}_{end}_{unit}": v
+        for name, unit in (("rate", "per_s"), ("throughput", "mb_per_s"))
+        for end, v in (("low", 0.05), ("high", 30.0))
+    }
+    one = dict.fromkeys(several, float("nan"))
+    shown = pages.rates(pd.DataFrame([row | rate | several | {"n": 3}, row | rate | one | {"n": 1}]))
+    assert shown.rows[0][2] == "25.0 [0.1, 30.0]" and shown.rows[1][2:] == ["25 (n = 1)", "0.100 (n = 1)", "0"]
+    assert shown.lines == ["n = 1: one run, which has no interval."]
 
 
 def test_answers_other_than_yes_are_listed():
@@ -65,16 +89,17 @@ def test_lower_bounds_of_latency_are_marked():
 
 
 def test_only_engines_that_read_are_explained():
-    columns = {"entries_median_per_s": [13.0, 31.0], "entries_low_per_s": [12.0, 22.0]}
-    columns |= {"entries_high_per_s": [14.0, 35.0], "needed_median_mb_per_s": [7.5, 16.9]}
-    columns |= {"amplification_median_ratio": [1.0, 1.04], "requests_median_per_read": [2.0, 1.11]}
+    columns = {"entries_median_per_s": [13.0, 31.0], "entries_low_per_s": [None, 22.0]}
+    columns |= {"entries_high_per_s": [None, 35.0], "needed_median_mb_per_s": [7.5, 16.9]}
+    columns |= {"amplification_median_ratio": [None, 1.04], "requests_median_per_read": [2.0, 1.11], "n": [1, 3]}
     found = pd.DataFrame(columns | {"engine": ["uproot-s3fs", "planned"], "entry_fraction_percent": 1.0})
     both = pages.sparse(found)
-    assert [line.partition(":")[0] for line in both.lines] == ["planned", "uproot-s3fs"]
+    explained = ["planned", "uproot-s3fs", "n = 1", "moved / needed", "--"]
+    assert [line.partition(":")[0] for line in both.lines] == explained and both.rows[0][1] == "13 (n = 1)"
     assert [row[0] for row in both.rows] == ["1 % of entries, uproot-s3fs", "1 % of entries, planned"]
     assert both.rows[1][1:] == ["31.0 [22.0, 35.0]", "16.9", "1.04", "1.11"]
     one = pages.sparse(found[found["engine"] == "planned"])
-    assert [line.partition(":")[0] for line in one.lines] == ["planned"]
+    assert [line.partition(":")[0] for line in one.lines] == ["planned", "moved / needed"]
     assert not pages.sparse(found[:0]).lines
 
 
@@ -117,7 +142,12 @@ def test_text_is_aligned_and_wrapped():
 def test_sections_of_campaigns_with_few_axes():
     """Tables lack the columns of axes that no point of their campaign has."""
     values = {"entries_median_per_s": 1.0, "entries_low_per_s": 1.0, "entries_high_per_s": 1.0}
-    values |= {"needed_median_mb_per_s": 1.0, "amplification_median_ratio": 1.0, "requests_median_per_read": 1.0}
+    values |= {
+        "needed_median_mb_per_s": 1.0,
+        "amplification_median_ratio": 1.0,
+        "requests_median_per_read": 1.0,
+        "n": 1,
+    }
     row = values | {"engine": "planned", "workload": "read_volume"}
     for more, found in (
         ({"volume_fraction_percent": 50.0}, "50 % of volume, planned"),

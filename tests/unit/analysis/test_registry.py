@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
     return campaigns.copied("one_each", tmp_path_factory.mktemp("registry") / "example")
 
 
-def test_one_file_is_made_alone_and_needs_no_figures(folder):
+def test_one_file_is_made_without_figures(folder):
     names = ["table_best", "table_environment"]
     assert latex.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2

@@ -39,7 +39,7 @@ def test_or_what_it_reached_at_the_near_null_server(campaign):
     assert client.bytes_per_s == pytest.approx(480e6, rel=0.06) and client.source.startswith("its ceiling")
 
 
-def test_of_what_was_not_measured_it_says_what_was(campaign):
+def test_unmeasured_parts_name_measured_ones(campaign):
     with pytest.raises(UserError, match=r"has no measurement of get of 5 B by s5cmd; use one of: .*get s5cmd 4000 B"):
         one(campaign[False], "get", 5)
 
@@ -54,7 +54,7 @@ def test_the_largest_size_that_was_measured_is_the_default(campaign):
         sizing.one_client(load(folder), found, "get", "obstore", None)
 
 
-def test_of_several_sizes_the_largest_that_has_a_rate():
+def test_largest_size_with_a_rate_is_used():
     rates = {"workload": "get", "engine": "s5cmd", "object_size_bytes": [4000, 10**6, 10**8, 10**9]}
     found = pd.DataFrame(rates | {"rate_median_per_s": [9.0, 5.0, 1.0, None]})
     ceilings = found.rename(columns={"workload": "operation", "rate_median_per_s": "rate_per_s"})

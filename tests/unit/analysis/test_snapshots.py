@@ -31,7 +31,7 @@ def test_latex_is_that_of_the_snapshot(name, file_regression):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_show_the_data_of_the_snapshot(name, file_regression, tmp_path):
-    figures = figure_data.of(campaigns.built(name), tmp_path)
+    figures = figure_data.describe_campaign(campaigns.built(name), tmp_path)
     index = json.loads((campaigns.typeset(name) / "figures" / "index.json").read_text())["figures"]
     assert list(index) == list(figures)
     content = {figure: {"caption": index[figure]["caption"], **shown} for figure, shown in figures.items()}
@@ -81,7 +81,7 @@ def test_sealed_campaigns_are_rebuilt(name, tmp_path):
     assert {table for table, n in rows.items() if n == 0} == EMPTY[name]
     plan = json.loads((folder / "raw" / "plan.json").read_text())
     assert rows["points"] == len(plan["points"])
-    figures = figure_data.of(folder, tmp_path)
+    figures = figure_data.describe_campaign(folder, tmp_path)
     index = json.loads((folder / "figures" / "index.json").read_text())["figures"]
     assert list(figures) == list(index) and len(index) >= 5
     for figure, shown in figures.items():

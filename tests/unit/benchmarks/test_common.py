@@ -29,7 +29,7 @@ STARTS, ENDS = ([WINDOW[0] + round(o[i] * S) for o in OPERATIONS] for i in (0, 1
 COUNTED = sum(o[2] for o in OPERATIONS)
 
 
-def test_window_lies_within_the_run() -> None:
+def test_window_is_within_the_run() -> None:
     assert WINDOW[0] > BEGIN and WINDOW[1] - WINDOW[0] == 2 * S and BEGIN + peers.run_s(2.0) * S > WINDOW[1]
 
 
@@ -157,7 +157,7 @@ def test_differences_between_table_and_files_are_problems() -> None:
     assert [p.partition(":")[0] for p in table.problems(README, {"three": result("three")})] == ["results/three.json"]
 
 
-def test_readme_is_what_the_kept_results_say() -> None:
+def test_readme_matches_saved_results() -> None:
     assert table.problems((table.HERE / "README.md").read_text(), table.read(table.HERE / "results")) == []
 
 

@@ -52,7 +52,7 @@ def test_block_that_fails_is_counted(monkeypatch, storelab):
     assert console_blocks.figures() == {"blocks": 3, "blocks_named": 1, "blocks_run": 2, "blocks_failed": 1}
 
 
-def test_block_that_hangs_names_what_runs_and_is_ended(monkeypatch, tmp_path, storelab):
+def test_hanging_block_is_stopped_and_lists_processes(monkeypatch, tmp_path, storelab):
     monkeypatch.setattr(console_blocks, "LIMIT_S", 0.3)
     (block,) = of_page(console("$ echo begun\n$ sleep 61.25"), "p")
     message = console_blocks.failure(block, tmp_path)

@@ -129,7 +129,7 @@ def test_chosen_tests_fit_the_limit_file_by_file(traces) -> None:
     assert made == {"campaign c"} and traces.chosen(every, ["m.py"], set(), made, 40, 8.0) == order[:2]
 
 
-def test_campaigns_with_a_fault_are_kept_apart(tmp_path, monkeypatch) -> None:
+def test_campaigns_with_a_fault_are_separate(tmp_path, monkeypatch) -> None:
     """Use a shared campaign if making it does not run the fault; otherwise make one in the folder of the process."""
     monkeypatch.setattr(campaigns, "_once", lambda folder, make: folder)
     monkeypatch.setattr(campaigns, "KEPT", tmp_path / "kept")

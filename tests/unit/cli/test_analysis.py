@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from command_line import in_process
 from paths import ROOT
 
+import campaigns
 from storelab.analysis.latex import typeset
 from storelab.cli import analysis, reference
 from storelab.core.errors import UserError
@@ -43,6 +44,10 @@ def test_missing_tables_are_made(cloned):
     assert made == "storelab: results/mine: had no tables; 35 tables were made from its records"
     code, out, err = in_process(cloned, "figures", "results/mine", "threads", "--kind", "pdf")
     assert code == 0 and "threads.pdf" in out and not err
+    shutil.copytree(cloned / "results/mine/raw", cloned / "results/reference/raw")  # the configured campaign
+    code, out, err = in_process(cloned, "explain", "results/mine/figures/threads.pdf")
+    assert code == 0 and "rows      results/mine/tables/" in out and not err, "the other figures are not needed"
+    assert not (cloned / "results/reference/tables").exists(), "the path names the campaign"
 
 
 def test_long_lists_of_files_are_not_printed(capsys):
@@ -53,19 +58,34 @@ def test_long_lists_of_files_are_not_printed(capsys):
 
 
 def test_generated_pages_are_up_to_date():
-    old = [name for name, page in reference.pages().items() if (ROOT / "docs" / name).read_text() != page]
+    old = [name for name, page in reference.pages().items() if (ROOT / name).read_text() != page]
     assert not old, "run `storelab docs`"
 
 
 def test_docs_check_names_old_pages(tmp_path, monkeypatch):
-    def asked(*options: str) -> Result:
+    def run_docs(*options: str) -> Result:
         return CliRunner().invoke(reference.docs, options)
 
     monkeypatch.chdir(tmp_path)
-    assert asked("--check").exit_code == 1
-    assert asked().exit_code == 0
-    assert asked("--check").exit_code == 0
+    assert run_docs("--check").exit_code == 1
+    assert run_docs().exit_code == 0
+    assert run_docs("--check").exit_code == 0
     page = tmp_path / "docs" / "machine.md"
     page.write_text(page.read_text() + "x")
-    found = asked("--check")
+    found = run_docs("--check")
     assert found.exit_code == 1 and "machine.md" in found.stderr and "configuration.md" not in found.stderr
+
+
+def test_long_commands_announce_their_work(tmp_path, monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setattr("storelab.host.console.announce", lines.append)
+    folder = campaigns.copied("one_each", tmp_path / "one")
+    for name in ("throughput.csv", "points.csv"):
+        (folder / "tables" / name).unlink(missing_ok=True)
+    for words in (("tables",), ("report",), ("latex",)):
+        in_process(tmp_path, *words, str(folder))
+    assert [line.partition(": ")[2] for line in lines] == [
+        "making the tables",
+        "making the page",
+        "writing the LaTeX files",
+    ]

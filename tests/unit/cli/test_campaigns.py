@@ -60,7 +60,7 @@ def test_campaign_is_found_by_name_file_and_folder(project, text, folder, file):
         refused(found.required_overrides, "campaign old", "no file in campaigns/")
 
 
-def test_folder_elsewhere_is_its_campaign(project, tmp_path):
+def test_folder_at_another_path_is_its_campaign(project, tmp_path):
     (tmp_path / "far" / "one" / "raw").mkdir(parents=True)
     for text in ("far/one", str(tmp_path / "far" / "one")):
         assert Settings().choosing(find(Settings(), text).required_overrides()).load().campaign_dir.samefile("far/one")
@@ -121,6 +121,16 @@ def test_campaign_given_twice_is_refused(project):
 def test_no_campaign_and_no_configuration_is_one_line(tmp_path):
     code, _, err = in_process(tmp_path, "verify")
     assert code == 2 and "none is given, and there is no config.yaml here" in err
+
+
+def test_folder_without_a_project_is_reported(tmp_path):
+    for words, place in ((("verify", "one"), "no config.yaml here"), (("doctor",), "config.yaml: does not exist")):
+        code, _, err = in_process(tmp_path, *words)
+        assert code == 2 and place in err and "`storelab init FOLDER`" in err and err.count("\n") == 1, err
+
+
+def test_part_of_a_campaign_is_refused(project):
+    refused(lambda: find(Settings(), "results/one/raw"), "results/one/raw: is a part of a campaign", "give results/one")
 
 
 def names_of(*words: str) -> tuple[str, list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from laboratory import in_process
 from paths import ROOT
 
 from storelab.cli import COMMANDS, Settings, cli, main
@@ -25,6 +26,43 @@ def commands() -> dict[str, click.Command]:
         if isinstance(command, click.Group):
             out |= {f"{name} {sub}": command.commands[sub] for sub in command.commands}
     return out
+
+
+def completed(command: click.Command) -> dict[str, bool]:
+    """Return whether the shell completes each argument."""
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    typed = (click.Choice, click.Path)
+    return {p.name: p._custom_shell_complete is not None or isinstance(p.type, typed) for p in arguments}
+
+
+def test_every_argument_is_completed():
+    """Names of tables and figures are not, and the command that the testbed runs."""
+    missing = {
+        (name, key) for name, command in commands().items() for key, done in completed(command).items() if not done
+    }
+    assert {key for _, key in missing} <= {"names", "command"}, missing
+
+
+def test_stores_kinds_and_profiles_are_completed(monkeypatch, tmp_path):
+    def found(*words: str) -> list[str]:
+        from click.shell_completion import ShellComplete
+
+        return [
+            item.value for item in ShellComplete(cli, {}, "storelab", "X").get_completions(list(words[:-1]), words[-1])
+        ]
+
+    monkeypatch.chdir(ROOT)
+    assert found("up", "sea") == found("down", "sea") == found("quick", "sea") == ["seaweedfs"]
+    assert found("install", "loadg") == ["loadgen"] and found("run", "--profile", "slurm-") == ["slurm-allocation"]
+    assert found("compare", "a", "refer") == found("join", "refer") == found("pack", "refer") == ["reference"]
+    monkeypatch.chdir(tmp_path)
+    assert found("up", "sea") == []
+
+
+def test_command_line_without_a_command_prints_the_help(tmp_path):
+    for words in ((), ("testbed",)):
+        code, out, err = in_process(tmp_path, *words)
+        assert code == 0 and not err and out.startswith("Usage: storelab") and out.count("\n") > 10
 
 
 def resolved(line: str, name: str) -> str:

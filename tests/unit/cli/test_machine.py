@@ -32,7 +32,7 @@ from storelab.measure import doctor
 from storelab.stores.base import Status
 
 
-def asked(*arguments: str, code: int = 0) -> dict:
+def json_answer(*arguments: str, code: int = 0) -> dict:
     """Return what `storelab … --json` prints."""
     ended, out, err = command_line.storelab(*map(str, arguments), "--json")
     assert ended == code, err
@@ -78,7 +78,7 @@ def test_commands_with_json_have_a_schema():
 
 
 def test_plan(tmp_path):
-    answer = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
+    answer = json_answer("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
     _, out, _ = command_line.storelab("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
     lines = [line.split() for line in out.splitlines()]
     assert [(str(p["order"]), p["key"]) for p in answer["points"]] == [(line[0], line[-1]) for line in lines]
@@ -88,7 +88,7 @@ def test_plan(tmp_path):
 
 
 def test_plan_marks_measured_points():
-    answer = asked("--set", "campaign=reference", "plan")
+    answer = json_answer("--set", "campaign=reference", "plan")
     runs = pq.read_table(ROOT / "results/reference/raw/runs.parquet").to_pylist()
     heads = {row["point"] for row in runs if row["file"] == "run.json"}
     assert {p["key"] for p in answer["points"] if p["state"] == "measured"} == heads and len(heads) == 418
@@ -99,8 +99,8 @@ def test_check(tmp_path, monkeypatch):
     (tmp_path / "bin" / "loadgen").write_text("#!/bin/sh\n")  # only looked for
     (tmp_path / "bin" / "loadgen").chmod(0o755)
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
-    answer = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "check")
-    points = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")["points"]
+    answer = json_answer("--set", "campaign=smoke", "--set", f"results={tmp_path}", "check")
+    points = json_answer("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")["points"]
     assert answer["points"] == len(points) == sum(w["points"] for s in answer["stores"] for w in s["workloads"])
     for of in answer["stores"]:
         own = [p for p in points if p["store"] == of["store"]]
@@ -111,7 +111,7 @@ def test_check(tmp_path, monkeypatch):
 
 def test_check_of_a_sealed_campaign_notes_missing_stores(tmp_path, monkeypatch):
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
-    answer = asked("--set", "campaign=reference", "check")
+    answer = json_answer("--set", "campaign=reference", "check")
     assert answer["sealed"] and answer["points"] == answer["measured"] == 418
     assert [note for note in answer["notes"] if "store versitygw: the program versitygw is not installed" in note]
 
@@ -132,12 +132,12 @@ def test_status(monkeypatch):
     ]
     known = {s.name: SimpleNamespace(status=lambda s=s: s) for s in states}
     monkeypatch.setattr(stores, "load_stores", lambda config, past: known)
-    first, second = asked("status")["stores"]
+    first, second = json_answer("status")["stores"]
     assert (first["store"], first["state"], first["endpoints"]) == ("a", "up", ["http://127.0.0.1:9000"])
     assert "pids" not in first and (second["version"], second["endpoints"]) == ("", [])
 
 
-def test_doctor_reports_what_is_missing(monkeypatch):
+def test_doctor_reports_missing_parts(monkeypatch):
     for level, code in (("warn", 0), ("fail", 2)):
         found = [doctor.Finding("Python", "ok", "3.11"), doctor.Finding("scratch", level, "is none", "set it")]
         monkeypatch.setattr(doctor, "examine", lambda config, found=found: found)
@@ -150,36 +150,36 @@ def test_doctor_reports_what_is_missing(monkeypatch):
 def test_doctor_of_nodes(monkeypatch):
     rows = [dict.fromkeys(inspect.COLUMNS, "-") | {"host": f"n{i}", "problem": "no s5cmd" if i else ""} for i in (0, 1)]
     monkeypatch.setattr(inspect, "nodes", lambda config, stores: (rows, ["seaweedfs"]))
-    answer = asked("doctor", "--nodes", code=2)
+    answer = json_answer("doctor", "--nodes", code=2)
     assert [n["problem"] for n in answer["nodes"]] == ["", "no s5cmd"] and answer["stores_down"] == ["seaweedfs"]
     assert not answer["fit"] and answer["findings"] == []
 
 
 def test_verify_and_seal(tmp_path, monkeypatch):
     copy = copied("one_each", tmp_path / "copy")
-    answer = asked("verify", "--campaign-dir", copy)
+    answer = json_answer("verify", "--campaign-dir", copy)
     assert (answer["measured"], answer["failed"], answer["sealed"]) == (3, 0, None)
     assert answer["files"] == len([p for p in (copy / "raw").rglob("*") if p.is_file()]) - 1  # SHA256SUMS
-    first, again = (asked("seal", "--campaign-dir", copy) for _ in range(2))
+    first, again = (json_answer("seal", "--campaign-dir", copy) for _ in range(2))
     assert (first["already"], again["already"]) == (False, True) and first["sealed"] == again["sealed"]
-    assert asked("verify", "--campaign-dir", copy)["sealed"] == first["sealed"]
+    assert json_answer("verify", "--campaign-dir", copy)["sealed"] == first["sealed"]
     for unknown in ([], ["0" * 40]):
         monkeypatch.setattr(environment, "unknown_commits", lambda commits, unknown=unknown: unknown)
-        assert asked("verify", "--campaign-dir", copy)["unknown_commits"] == unknown
+        assert json_answer("verify", "--campaign-dir", copy)["unknown_commits"] == unknown
         code, out, _ = command_line.storelab("verify", "--campaign-dir", str(copy))
         note = [f"note: not in this repository: {'0' * 40}, the recorded commits of 3 points"] if unknown else []
         assert code == 0 and out.splitlines()[1:] == note
 
 
 def test_verdict_has_the_rows_of_the_table(campaign):
-    answer, table = asked("verdict", "--campaign-dir", campaign), build.read(campaign, "verdicts")
+    answer, table = json_answer("verdict", "--campaign-dir", campaign), build.read(campaign, "verdicts")
     assert [v["verdict"] for v in answer["verdicts"]] == list(table["verdict"])
     assert [v["best"] for v in answer["verdicts"]] == pytest.approx(list(table["best"]))
     assert list(answer["verdicts"][0]) == list(table.columns)
 
 
 def test_compare(campaign, tmp_path):
-    answer = asked("compare", campaign, campaign, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
+    answer = json_answer("compare", campaign, campaign, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
     table = pd.read_csv(tmp_path / "t.csv")
     assert [r["metric"] for r in answer["rows"]] == list(table["metric"])
     assert [r["ratio"] for r in answer["rows"]] == pytest.approx([1.0] * len(table))
@@ -188,7 +188,7 @@ def test_compare(campaign, tmp_path):
     point = next(r for r in answer["rows"] if r["workload"] == "put")
     assert point["axes"]["clients"] == 1 and "entry_fraction_percent" not in point["axes"]
     assert (answer["slower"], answer["fail_on"], answer["unmatched_a"]) == (0, "slower", 0)
-    assert asked("compare", campaign, campaign)["slower"] is None
+    assert json_answer("compare", campaign, campaign)["slower"] is None
 
 
 def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
@@ -210,7 +210,7 @@ def test_size_agrees_with_its_text(campaign):
     of = ("--engine", table["engine"], "--operation", "put")
     words = ("size", "--link", "20 Gbit/s", "--client-link", "1 Gbit/s")
     words += ("--campaign-dir", str(campaign), *of)
-    answer, (_, out, _) = asked(*words), command_line.storelab(*words)
+    answer, (_, out, _) = json_answer(*words), command_line.storelab(*words)
     asked_for = [answer[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
     assert asked_for == [2_500_000_000, 125_000_000, 100]
     assert f"{answer['clients']} clients fill 20 Gbit/s; with {answer['clients_with_room']} clients" in out
@@ -219,7 +219,7 @@ def test_size_agrees_with_its_text(campaign):
     assert [(str(r["clients"]), str(r["files"])) for r in answer["records"]] == lines and len(lines) == 4
 
 
-def test_mistakes_leave_stdout_empty():
+def test_errors_print_nothing_to_stdout():
     commands = ["verify", "verdict", "seal", "history", "history add"]
     arguments = [(*command.split(), "--campaign-dir", "nowhere") for command in commands]
     arguments += [("--set", "campaign=nowhere", command) for command in ("check", "plan", "status", "doctor")]

@@ -1,13 +1,17 @@
 """A user's mistakes on the command line and in files: one line with place, value and hint, exit code 2."""
 
+import io
 import json
 from pathlib import Path
 
 import mistaken
 import pytest
+from laboratory import in_process
 from mistaken import Mistake
+from paths import ROOT
 
 from storelab import cli
+from storelab.cli import quick
 
 TEXTS = [  # a campaign file, and words of the message
     (b"name: x\nname: y\n", "campaigns/small.yaml, line 2", "'name'", "line 1"),
@@ -45,6 +49,9 @@ COMMANDS = [
     (("size", "--link", "0 Gbit/s", "--client-link", "1 Gbit/s"), "--link: '0 Gbit/s'"),
     (("chek",), "'chek'", "'check'"),
     (("check", "--fast"), "check: ", "'--fast'", "`storelab check --help`"),
+    (("check", "--set", "scale=2"), "check: ", "before the command: `storelab --set KEY=VALUE check …`"),
+    (("plan", "small", "scale=2"), "plan: ", "`storelab --set scale=2 plan …`"),
+    (("help", "run"), "help: ", "`storelab COMMAND --help`"),
 ]
 STORES = [  # settings of the store `far`, and words of the message
     ({"endpoint": "https://a b"}, "stores.far.endpoint: 'https://a b'"),
@@ -77,7 +84,7 @@ def line(folder: Path, *arguments: str, files: dict[str, bytes] | None = None, r
         (folder / name).write_bytes(data)
     code, out, err = mistaken.run(folder, mistake)
     answer = mistaken.judged(code, out, err, 0.0)
-    return err if answer.outcome == "told" else f"{answer.outcome} {code} {out} {err}"
+    return err if answer.outcome == "reported" else f"{answer.outcome} {code} {out} {err}"
 
 
 def settings(values: list[str]) -> list[str]:
@@ -92,8 +99,8 @@ def missing(cases: list[tuple]) -> list[tuple]:
 def test_each_kind_of_mistake_is_one_line(tmp_path):
     wrong = []
     for mistake in mistaken.inputs(len(mistaken.FAMILIES), 7):
-        answer = mistaken.told(tmp_path / "here", mistake)
-        if answer.outcome != "told":
+        answer = mistaken.run_mistake(tmp_path / "here", mistake)
+        if answer.outcome != "reported":
             wrong.append((mistake, answer))
     assert not wrong
 
@@ -113,6 +120,22 @@ def test_mistakes_name_place_and_value(tmp_path):
         axes = [f"sweeps.{name}.axes.engine={engine}" for name in ("up", "down")]
         cases += [(line(here, *settings(["stores_to_measure=[far]", *axes]), "check", files=main), *words)]
     assert not missing(cases)
+
+
+def test_question_without_a_terminal_is_a_mistake(tmp_path, monkeypatch):
+    mistaken.laid_out(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, _, err = in_process(tmp_path, "clean", "small")
+    assert code == 2 and "clean: there is no terminal to answer the question; confirm with --yes" in err
+
+
+def test_wrong_endpoint_is_reported_before_anything_is_prepared(monkeypatch):
+    monkeypatch.setattr(quick, "measured", lambda *_: pytest.fail("the measurement was prepared"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for url, problem in (("https://a b", "'https://a b' is not a URL"), ("https://s3.invalid", "no credentials found")):
+        code, out, err = in_process(ROOT, "quick", url)
+        assert code == 2 and not out and err.startswith(f"storelab: quick: {problem}") and err.count("\n") == 1, err
 
 
 def test_pasted_tokens_are_not_printed_back(tmp_path):

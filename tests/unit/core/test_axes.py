@@ -128,7 +128,7 @@ def test_wrong_values_are_refused():
             assert refusal(axes.ALL[name].parse, value, "here") != NONE, (name, value)
 
 
-def test_axes_with_choices_take_no_other_word():
+def test_axes_with_choices_reject_other_values():
     seen = set()
     for axis in (a for w in WORKLOADS.values() for a in w.axes if a.kind == "text" and a.choices):
         assert [axis.parse(c, "here") for c in axis.choices] == list(axis.choices)

@@ -103,7 +103,7 @@ def test_links_between_hosts_get_more_time():
     assert {(p.axes["target"] == "network", p.fixed["duration_ns"] // 10**9) for p in found} == {(True, 10), (False, 2)}
 
 
-def test_another_sweep_changes_no_other_ceiling():
+def test_sweep_does_not_change_ceilings_of_others():
     before = {p.key: p.fixed for p in ceilings(planned())}
     sweeps = SWEEPS | {"long": {"workload": "get", "duration": "60 s", "axes": {"clients": 1}}}
     more = {p.key: p.fixed for p in ceilings(planned(sweeps=sweeps))}

@@ -121,7 +121,7 @@ print(place)
 
 
 @pytest.mark.heavy
-def test_killed_at_any_place_it_goes_on(copy):
+def test_command_continues_after_kill_at_any_place(copy):
     """Each creation, renaming or removal of a file may be the last thing that a killed process did."""
     done = subprocess.run(
         [sys.executable, "-c", KILLED, copy, *filter(None, sys.path)], capture_output=True, text=True, timeout=500
@@ -163,7 +163,7 @@ def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
     assert campaign.seal(copy, with_failures=True)["points"] == 9
 
 
-def test_other_records_beside_a_seal_stay(copy, tmp_path):
+def test_other_records_next_to_a_seal_remain(copy, tmp_path):
     """A folder of that name that was not sealed is never removed."""
     shutil.copytree(copy / "raw", tmp_path / "other")
     campaign.seal(copy, with_failures=True)

@@ -31,7 +31,7 @@ def test_mix_changes_the_store_as_it_believes(tmp_path, monkeypatch):
         objects = store.buckets["b"].objects
         for n, size in enumerate(mixing.sizes_at_start(point, 0)):
             objects[one.key(n)] = Object(bytes(one.bodies[n % 4][:size]), {}, '"x"')
-        store.asked.clear()
+        store.received.clear()
         tasks, kept, done = one.tasks(0), [], Counter()
         for _ in range(200):
             task = next(tasks)
@@ -40,7 +40,7 @@ def test_mix_changes_the_store_as_it_believes(tmp_path, monkeypatch):
             moved = task.given.size if task.given.op in ("GET", "PUT") else 0
             assert out[:2] == (1, moved) and bool(out.first_ns) == (task.given.op == "GET"), task
             kept += [(task, out.content)] if out.content is not None else []
-        methods = Counter(method for method, *_ in store.asked)
+        methods = Counter(method for method, *_ in store.received)
     assert len(kept) == done["GET"] == one.verify(kept)[0] and min(done.values()) > 10
     assert methods["DELETE"] == done["DELETE"] and sum(methods.values()) == 200 * one.requests()
     population = one.objects

@@ -30,7 +30,7 @@ def client(tmp_path, monkeypatch):
             one.obstore = obstore
             one.prepare_tasks()
             one.open()
-            store.asked.clear()
+            store.received.clear()
             return one, store
 
         yield made
@@ -49,7 +49,7 @@ def test_downloads_are_whole(client, tmp_path):
         assert all(got.content == bodies[task.body] and got[:2] == (1, SIZE) and got.first_ns for task, got in done)
         assert one.verify([(task, got.content) for task, got in done])[0] == 6
         assert one.do(tasks[0], False).content is None
-        assert {asked for _, _, asked in store.asked} == ranges and len(store.asked) == 7 * one.requests()
+        assert {asked for _, _, asked in store.received} == ranges and len(store.received) == 7 * one.requests()
 
 
 def test_deletions_are_counted(client):
@@ -58,7 +58,7 @@ def test_deletions_are_counted(client):
     for batch, op, method, requests in ((1, "DELETE", "DELETE", 5), (2, "DELETE_MULTI", "POST", 3)):
         one, store = client(transfers.ObstoreDelete, batch=batch, extra={"objects": [names]})
         done = [one.do(task, False) for worker in (0, 1) for task in one.tasks(worker)]
-        assert one.op == op and Counter(asked[0] for asked in store.asked) == {method: requests}
+        assert one.op == op and Counter(asked[0] for asked in store.received) == {method: requests}
         assert sum(got.count for got in done) == 5 and {got[1:] for got in done} == {(0, 0, None)}
         assert list(store.buckets["b"].objects) == ["p/data/d/0000005"]
 

@@ -44,14 +44,14 @@ def test_selections_are_read_and_timed(prepared):
     """Every branch and entry is read; bytes and requests of the rows equal those that the store received."""
     for axes, opening in (({}, True), ({"header": "cached", "thrift": 2.0}, False)):
         client, store = prepared("good", **axes)
-        store.asked.clear()
+        store.received.clear()
         result = staged_root.read(client, 3)
         reads, settings = result.reads, result.engine["settings"]
         assert not staged_root.failed(result) and not result.engine["errors"]
         assert reads["entries"] == [TINY.entries] * 3 and reads["baskets"] == [3 * len(client.branches)] * 3
-        ranges = [tuple(map(int, re.findall(r"\d+", asked))) for method, _, asked in store.asked if method == "GET"]
+        ranges = [tuple(map(int, re.findall(r"\d+", asked))) for method, _, asked in store.received if method == "GET"]
         assert sum(last + 1 - first for first, last in ranges) == sum(reads["asked_bytes"])
-        assert len(store.asked) == sum(reads["requests"])
+        assert len(store.received) == sum(reads["requests"])
         assert bool(result.engine["opening"]["asked_bytes"]) == opening
         for phase in ("plan_ns", "transfer_ns", "decompress_ns", "deserialise_ns"):
             assert min(reads[phase]) > 1000, phase

@@ -72,7 +72,7 @@ def test_objects_are_read_once(prepared):
         one, store = prepared(s5cmd.S5cmdGet, access="once")
         if missing:
             del store.buckets["b"].objects["p/data/d/0000003"]
-        store.asked.clear()
+        store.received.clear()
         run(one)
         result = one.result()
         assert one.exit_status == missing
@@ -80,11 +80,11 @@ def test_objects_are_read_once(prepared):
         assert {c.name: c.ok for c in result.checks} == dict.fromkeys(names, True)
         assert Counter(result.ops["error"]) == Counter({None: 6 - missing, "NoSuchKey": missing})
         assert result.engine["cut_off"] == 0 and sum(result.ops["bytes"]) == 1000 * (6 - missing)
-        assert Counter(method for method, *_ in store.asked) == {"HEAD": 6, "GET": 6}
+        assert Counter(method for method, *_ in store.received) == {"HEAD": 6, "GET": 6}
         assert result.engine["requests_per_operation"] == {"GET": 2}
 
 
-def test_uploads_end_at_the_room_in_the_store(prepared):
+def test_uploads_end_at_the_space_in_the_store(prepared):
     one, _ = prepared(s5cmd.S5cmdPut, limits={"room_bytes": 20_000})
     with pytest.raises(LimitExceeded, match="the room in the store"):
         run(one)

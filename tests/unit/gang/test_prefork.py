@@ -137,7 +137,7 @@ def test_keys_are_in_no_command_line_and_no_parent(started):
         assert b"secret" not in (proc / "cmdline").read_bytes() + (proc / "environ").read_bytes()
 
 
-def test_stop_asks_each_client_once(started):
+def test_stop_signals_each_client_once(started):
     folder, launcher = started(3)
     pids = running(launcher, 3)
     launcher.started[0].process.terminate()

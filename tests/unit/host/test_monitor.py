@@ -316,7 +316,7 @@ def test_expensive_samples_come_less_often(monkeypatch):
     assert found.summary["monitor_cpu_s"] == pytest.approx(0.006 * len(times))
 
 
-def test_expensive_looks_come_less_often(monkeypatch):
+def test_expensive_checks_are_less_frequent(monkeypatch):
     """A look of 10 ms of CPU every 4 s is a quarter of a percent of a core."""
     kernel = Kernel(monkeypatch, look_s=0.01)
     found = watch(kernel, 20)

@@ -13,7 +13,7 @@ def test_only_files_on_disks_are_counted(tmp_path):
         assert page_cache.counted(tmp_path) is True
 
 
-def test_looks_are_spread_evenly_over_all_bytes(tmp_path, monkeypatch):
+def test_checks_are_spread_evenly_over_all_bytes(tmp_path, monkeypatch):
     for i in range(100):
         (tmp_path / f"{i:03d}").write_bytes(bytes(1000))
     looked = []

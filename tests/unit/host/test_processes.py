@@ -25,7 +25,7 @@ def test_short_command_ends_with_its_parent():
     assert found and not psutil.wait_procs(found, timeout=60)[1]
 
 
-def test_thread_asks_while_the_main_thread_has_the_lock_of_logging():
+def test_thread_runs_command_while_logging_is_locked():
     """Ctrl-C between two bytecodes of a fork leaves a lock held; the monitor and its process waited for it forever."""
     code = (
         "import logging, threading\n"

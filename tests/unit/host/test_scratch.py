@@ -21,6 +21,16 @@ def test_folder_stays_while_a_campaign_uses_it(tmp_path):
         assert used == folder and folder.exists() and not scratch.clear(tmp_path)
 
 
+def test_campaigns_that_use_the_folder_are_named(tmp_path):
+    folder = scratch.folder(tmp_path)
+    (folder / f"{scratch.USER}{2**30}").write_text("of a killed process")
+    assert scratch.campaigns(tmp_path) == []
+    with scratch.using(tmp_path, tmp_path / "results/demo"):
+        assert scratch.campaigns(tmp_path) == [str(tmp_path / "results/demo")]
+    assert scratch.campaigns(tmp_path) == []
+    assert scratch.clear(tmp_path) and not folder.exists()
+
+
 def test_folder_is_locked_until_all_of_it_is_removed(tmp_path, monkeypatch):
     """A process that begins to use the folder meanwhile must not write into what is removed."""
     folder, removed = scratch.folder(tmp_path), []

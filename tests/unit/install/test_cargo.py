@@ -149,7 +149,7 @@ def test_failed_or_wrong_build_leaves_nothing(rust, tmp_path):
     refused(MeasurementFailed, r"tiny 1\.2\.3", tmp_path)
 
 
-def test_no_room_and_no_folder(rust, tmp_path):
+def test_no_space_and_no_folder(rust, tmp_path):
     rust()
     refused(UserError, "GB free.*STORELAB_TOOLS", tmp_path, replace(TINY, needed_bytes=1e18))
     (tmp_path / "file").touch()

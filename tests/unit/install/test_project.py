@@ -20,6 +20,7 @@ from storelab.install import golang, project
 from storelab.stores import config as stores_config
 
 HOOK = runpy.run_path(str(ROOT / "hatch_build.py"))["Shipped"]
+CAMPAIGN = "campaigns/demo.yaml"
 PACKAGE = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -45,18 +46,23 @@ def test_project_has_all_files_of_the_rules(tmp_path):
         "Snakefile",
         "rules/tables.smk",
         "profiles/local/config.yaml",
-        "campaigns/demo.yaml",
+        CAMPAIGN,
         "paper/paper.tex",
     ):
         assert here[name] == (ROOT / name).read_bytes()
     assert {"Makefile", "envs/requirements.lock", "envs/setup.sh", "notebooks/explore.ipynb"} <= here.keys()
     assert not {n for n in here if n.startswith(("src/", "tests/", "envs/go/", "loadgen/", "results/"))}
     assert (folder / "envs/setup.sh").stat().st_mode & 0o100, "the Makefile calls it"
+    named = {
+        name: re.match(rb"# yaml-language-server: \$schema=(.+)", here[name]) for name in ("config.yaml", CAMPAIGN)
+    }
+    assert all((folder / name).parent.joinpath(found[1].decode()).is_file() for name, found in named.items() if found)
+    assert all(named.values())
     included = set(re.findall(r'include: "(.+)"', here["Snakefile"].decode()))
     assert included and included <= here.keys()
 
 
-def test_new_project_keeps_records_and_ignores_the_rest(tmp_path):
+def test_new_project_commits_records_and_ignores_the_rest(tmp_path):
     project.init(tmp_path / "lab")
     assert (tmp_path / "lab" / "README.md").read_text().startswith("# lab: a project of storelab\n")
     git = ["git", "-C", str(tmp_path / "lab")]

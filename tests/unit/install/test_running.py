@@ -50,7 +50,7 @@ def test_pip_is_used_where_it_is_installed(no_pip, monkeypatch):
     assert asked[:3] == ["-m", "pip", "install"] and "--require-hashes" in asked and asked[-2:] == ["-r", "pins.txt"]
 
 
-def test_failed_step_is_reported_in_its_own_words():
+def test_failed_step_is_reported_with_its_message():
     with pytest.raises(MeasurementFailed, match=r"install: sh failed: E: cannot"):
         running.command_output(["sh", "-c", "echo noise; echo E: cannot >&2; exit 1"], "sh", 10)
     with pytest.raises(UserError, match="no-such-program"):

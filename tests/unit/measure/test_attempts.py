@@ -112,7 +112,7 @@ def test_killed_attempts_are_removed(tmp_path):
     assert not base.exists()
 
 
-def test_attempts_stay_where_no_lock_shows_their_end(tmp_path, monkeypatch):
+def test_attempts_without_lock_remain(tmp_path, monkeypatch):
     """Without locks, an attempt may be that of another host. Failed attempts have ended."""
     config, key = settings(tmp_path / "x", results=str(tmp_path)), "alpha/put/rep~001"
     base = config.campaign_dir / "work" / key

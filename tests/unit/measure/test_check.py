@@ -1,6 +1,7 @@
 """The rules of `storelab check`: each refuses the first value beyond what it accepts."""
 
 import os
+import socket
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -9,9 +10,10 @@ from refusals import NONE, check_refused, refusal
 from small_plan import URL, configured
 from store_on_paper import StoreOnPaper
 
+from storelab import install
 from storelab.core import plan
 from storelab.core.errors import UserError
-from storelab.measure import check
+from storelab.measure import check, distance
 from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads import WORKLOADS
@@ -102,6 +104,28 @@ def test_engines_that_cannot_use_the_proxy(tmp_path, monkeypatch):
         assert message.startswith("stores.a.proxy: ") == refused, (engine, settings, message)
         assert refused or message == NONE
         assert "secret" not in message
+
+
+def test_only_managed_stores_without_redirections_become_distant(tmp_path, monkeypatch):
+    far = made(tmp_path, sweep(round_trip_ms=20))
+    for facts, refused in (
+        ({}, "has its own distance"),
+        ({"managed": True}, ""),
+        ({"managed": True, "protocol": "webhdfs"}, "no proxy can delay"),
+        ({"managed": True, "protocol": "file"}, "no proxy can delay"),
+        ({"managed": True, "protocol": "root", "several": True}, "no proxy can delay"),
+        ({"managed": True, "protocol": "root"}, ""),
+    ):
+        config, points = far
+        message = refusal(distance.require, points[0], StoreOnPaper(config, "a", **facts), "here")
+        assert message.startswith("here: ") and refused in message if refused else message == NONE, (facts, message)
+    assert rights(far).startswith("sweeps.s.axes.round_trip_ms: store a is not managed")
+    assert rights(made(tmp_path, sweep(round_trip_ms=0))) == NONE
+    monkeypatch.setattr(install, "tools_folder", lambda: tmp_path / "empty")
+    monkeypatch.setenv("PATH", "")
+    config, points = far
+    message = refusal(check.programs, points, {"a": StoreOnPaper(config, "a")})
+    assert message.startswith("sweeps.s.axes.round_trip_ms: the program linkproxy is not installed")
 
 
 def test_front_ends_and_accounts_within_those_of_store(tmp_path):
@@ -295,6 +319,18 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
         asked |= sweep(object_size="1 MB") if staged else {}
         campaign = made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"})
         check_refused("limits.stored_bytes: sweep w", expected, check.limits, *campaign)
+
+
+def test_port_in_use_is_refused_before_any_point(tmp_path, port_block):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port_block))
+        taken.listen()
+        for more, words in (({}, f"port {port_block} is in use"), ({"address": "127.0.0.2"}, NONE)):
+            kind = {"kind": "seaweedfs", "port": port_block} | more
+            config = configured(state=str(tmp_path), stores={"a": kind}, stores_to_measure=["a"])
+            points = plan.make(config, WORKLOADS)
+            assert words in refusal(check.free_ports, points, all_stores(config))
+    assert refusal(check.free_ports, points, all_stores(config)) == NONE
 
 
 def test_addresses_and_folders_of_managed_stores(tmp_path):

@@ -130,7 +130,7 @@ def test_readings_come_when_something_is_away(ran):
     assert ran(given, 2 * S, 3 * S) == [first, ("down", False, 21 * S // 10, whole[3])], "the clients ended before"
 
 
-def test_no_reading_while_nothing_is_away_or_too_short(ran):
+def test_no_reading_without_failures_or_time(ran):
     for given in ([(1, "slow", "a")], [(0, "kill", "a"), (S // 2, "restart", "a")]):
         assert ran(given, 6 * S // 10, 2 * S) == []
 

@@ -186,7 +186,7 @@ def test_killed_daemon_restarts_as_upgraded(store, monkeypatch):
     assert [a[0] for a in store.daemons.started] == ["prog-2", "prog-2", "prog-1"]
 
 
-def test_versions_are_asked_ahead_of_the_run(tmp_path, monkeypatch):
+def test_versions_are_read_before_the_run(tmp_path, monkeypatch):
     """A program of 150 MB takes a second to print its version on a busy machine: the act would come late."""
     sw, asked = store_of("sw", tmp_path), []
     monkeypatch.setattr(sw, "program_of", lambda version: version)
@@ -251,7 +251,7 @@ def test_record_judges_errors_before_the_fault(tmp_path):
     assert plain == RunRecord(point=POINT)
 
 
-def test_fault_that_did_not_happen_fails_the_point():
+def test_fault_without_effect_fails_the_point():
     fault = SimpleNamespace(name="f", failed=lambda: ["kill of osd-1: osd-1 does not run"])
     assert faults.checks_of(fault) == [Check("fault f", False, "kill of osd-1: osd-1 does not run")]
     assert faults.checks_of(None) == []

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from made_jobs import client_result, gang_job
-from small_plan import ASKING, configured
+from small_plan import WITH_PARTS, configured
 
 from storelab.core import plan, records
 from storelab.measure import deployment, jobs, progress
@@ -47,8 +47,8 @@ def test_progress_names_the_part_of_how_many(planned, monkeypatch):
 def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
     _, points = planned(WORKLOADS)
     assert not any(map(deployment.retains_data, points))
-    assert not deployment.retains_data(planned(ASKING, up=UP)[1][0])
-    config, points = planned(ASKING)
+    assert not deployment.retains_data(planned(WITH_PARTS, up=UP)[1][0])
+    config, points = planned(WITH_PARTS)
     assert all(map(deployment.retains_data, points))
     assert [deployment.is_last(points, p) for p in points] == [False, False, True]
     monkeypatch.setattr(jobs, "_job_of_clients", lambda config, point, *_: gang_job(point))
@@ -61,7 +61,7 @@ def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
 
 def test_role_gets_its_own_attempts(planned, monkeypatch):
     roles = {"readers": {"workload": "get"}, "writers": UP}
-    config, points = planned(ASKING, soak={"roles": roles, "parts": 3})
+    config, points = planned(WITH_PARTS, soak={"roles": roles, "parts": 3})
     recorded(config, points[0], "0000aaaa")
     monkeypatch.setattr(jobs, "_job_of_clients", lambda config, point, *_: gang_job(point, limits=NO_LIMITS))
     job = jobs.job_of_point(config, points, points[1], None, {}, "0000bbbb").to_json()
@@ -73,7 +73,7 @@ def test_objects_stay_until_last_part_needs_them(planned, monkeypatch):
     monkeypatch.setattr(deployment.left_over, "remove", lambda *given: removed.append(now))
     results = [client_result()] * 2
     store = SimpleNamespace(name="a")
-    for known, expected in ((WORKLOADS, [1, 2, 3]), (ASKING, [3])):
+    for known, expected in ((WORKLOADS, [1, 2, 3]), (WITH_PARTS, [3])):
         config, points = planned(known)
         removed = []
         for point in points:

@@ -72,7 +72,7 @@ def test_each_wrong_state_has_its_fault():
         assert {state: judge(writes, state) for state in faults} == faults
 
 
-def test_time_of_the_look_decides():
+def test_time_of_the_check_decides():
     """A write counts from its acknowledgement; a version that is written after the look cannot be seen by it."""
     for writes, state, begin, stop, fault in (
         ([PUT], ABSENT, 12, 13, ""),

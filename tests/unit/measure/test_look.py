@@ -145,7 +145,7 @@ def test_each_fault_has_an_example(tmp_path, held):
     assert found["examples"] == sorted((dict(zip(names, row, strict=True)) for row in rows), key=lambda e: e["key"])
 
 
-def test_failed_look_uses_next_front_end(tmp_path, held):
+def test_failed_check_uses_next_front_end(tmp_path, held):
     it = Written(tmp_path / "x", True)
     for number in range(6):
         it.note(number, 1, ledger.NEW)
@@ -154,7 +154,7 @@ def test_failed_look_uses_next_front_end(tmp_path, held):
     assert faults(it.read(ends=("a", "b"))) == {"unreadable": 6} and len(held.ends) > 6 * 3
 
 
-def test_looks_are_bounded_in_number_and_time(tmp_path, held, monkeypatch):
+def test_checks_are_bounded_in_number_and_time(tmp_path, held, monkeypatch):
     it = Written(tmp_path / "x", False)
     it.put(held, *range(40))
     found = it.read(most=7)
@@ -169,7 +169,7 @@ def test_looks_are_bounded_in_number_and_time(tmp_path, held, monkeypatch):
     assert 0 < found["read"] == found["unreadable"] < 10, "each takes TRIES - 1 pauses"
 
 
-def test_live_look_accepts_concurrent_writes(tmp_path, held, monkeypatch):
+def test_live_check_accepts_concurrent_writes(tmp_path, held, monkeypatch):
     """A version may be begun after the ledger was first read; one acknowledged long before must be seen."""
     it, now = Written(tmp_path / "x", True), time.time_ns()
     monkeypatch.setattr(look.clock, "now_ns", lambda: now)

@@ -56,7 +56,7 @@ def test_state_follows_the_stages_of_a_point(config, points, monkeypatch):
     assert (last["stage"], last["outcome"], last["reason"]) == ("ended", "measured", None)
 
 
-def test_state_says_how_a_point_ended(config, points):
+def test_state_has_how_a_point_ended(config, points):
     with pytest.raises(MeasurementFailed), following(config, points):
         raise MeasurementFailed("client 0: it broke")
     assert live.read(config.campaign_dir)["outcome"] == "failed"
@@ -117,7 +117,7 @@ def test_full_disk_ends_no_measurement(config, points, monkeypatch):
     assert live.read(config.campaign_dir)["stage"] == "store"
 
 
-def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
+def test_progress_off_writes_nothing(config, points, monkeypatch):
     monkeypatch.setattr(jobs, "_job_of_clients", lambda *_: gang_job())
     assert jobs.job_of_point(config, points, points[0], None, {}, "a").reports_progress is True
     monkeypatch.setenv(live.OFF, "off")
@@ -128,19 +128,48 @@ def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
     assert jobs.job_of_point(config, points, points[0], None, {}, "a").reports_progress is False
 
 
-def test_damaged_lines_change_no_estimate(tmp_path):
+@pytest.fixture
+def noted(monkeypatch):
+    """Return a function that notes a point of a run: it took `seconds` more than its window, after `pause` seconds."""
+    at = [T0]
+    monkeypatch.setattr(progress.clock, "now_ns", lambda: at[0])
+
+    def note(config, point, seconds, pause=0.0, run="7:1"):
+        monkeypatch.setenv(attempts.RUN, run)
+        at[0] += int(pause * S)
+        begun = at[0]
+        at[0] += point.fixed["duration_ns"] + int(seconds * S)
+        progress.note_overhead(config, point, begun)
+        return progress._typical_overhead(config)
+
+    return note
+
+
+def test_damaged_lines_change_no_estimate(tmp_path, noted):
     config = settings(tmp_path / "x", results=str(tmp_path))
     point = plan.make(config, WORKLOADS)[0]
     assert progress._typical_overhead(config) == 2.0
-    for wall_s in (5.0, 6.0, 7.0):
-        progress.note_overhead(config, point, wall_s)
+    for seconds in (1.0, 2.0, 3.0):
+        noted(config, point, seconds)
     damaged = ('{"key": "a/b', "\xff\xfe", "null", "[1]", *(f'{{"overhead_s": {v}}}' for v in ("NaN", "1e300", '"x"')))
     for half in damaged:
         with progress._overheads(config).open("ab") as f:
             f.write(half.encode("latin1"))
         assert progress._typical_overhead(config) == 2.0, "of 1, 2 and 3 s in addition to windows of 4 s"
-        progress.note_overhead(config, point, 6.0)
-        assert progress._typical_overhead(config) == 2.0
+        assert noted(config, point, 2.0) == 2.0
+
+
+def test_estimate_learns_from_points_of_this_run(config, points, noted):
+    """A slow machine takes 60 s for a point and its process, earlier runs 1 s."""
+    point = points[0]
+    assert progress.place(config, points, point).left_s == 4 * 22.0
+    for _ in range(20):
+        noted(config, point, 1.0)
+    assert progress.place(config, points, point).left_s == 4 * 21.0
+    found = [noted(config, point, 20.0, pause=40.0, run="8:2") for _ in range(3)]
+    assert found == [10.5, 20.0, 40.0], "the first point's pause is unknown; earlier runs count as one point"
+    assert [noted(config, point, 5.0, run="8:2") for _ in range(15)][-1] == 5.0, "only the last points count"
+    assert noted(config, point, 3.0, pause=500.0, run="9:3") == 2.0, "the pause between two runs does not count"
 
 
 def drawn(width, **more):

@@ -1,6 +1,7 @@
 """`storelab quick`: names from addresses, mistakes in terms of the command line, and reasons to stop."""
 
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -9,10 +10,12 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from command_line import in_process
 from honest_s3 import FIRST, Bucket, Object, honest_s3
 from paths import ROOT
 from small_plan import configured, folders
 
+from storelab.analysis.pages import Page
 from storelab.cli import quick as command
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import NAME
@@ -44,7 +47,7 @@ def test_mistakes_name_options_of_command_line():
         raise MeasurementFailed(f"stores.{name}: gone")
 
 
-def test_three_failures_in_a_row_end_it(monkeypatch):
+def test_three_failures_in_a_row_end_it(monkeypatch, capsys):
     asked: list[str] = []
     bad = {"b", "d", "e"}
 
@@ -58,10 +61,25 @@ def test_three_failures_in_a_row_end_it(monkeypatch):
     quick._all(None, points)
     assert asked == list("abcdefg")
     asked.clear()
+    capsys.readouterr()
     bad |= {"c"}
     with pytest.raises(MeasurementFailed, match=r"3 points .* d: no answer"):
         quick._all(None, points)
-    assert asked == list("abcd")
+    assert asked == list("abcd") and "d: no answer" not in capsys.readouterr().err, "the error has it"
+
+
+def test_failed_points_end_quick_with_exit_code_1(monkeypatch, tmp_path):
+    shutil.copy(ROOT / "config.yaml", tmp_path)
+    (tmp_path / "campaigns").symlink_to(ROOT / "campaigns")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for failed, expected in (
+        ([], (0, "")),
+        (["a", "b"], (1, "storelab: quick: points failed: 2; the page has the reasons\n")),
+    ):
+        monkeypatch.setattr(command, "measured", lambda *_, failed=failed: (Page("title", "", []), failed))
+        code, out, err = in_process(tmp_path, "quick", "http://127.0.0.1:1")
+        assert (code, err) == expected and out.startswith("title")
 
 
 def test_without_go_programs_obstore_measures(monkeypatch):
@@ -78,7 +96,7 @@ def test_without_go_programs_obstore_measures(monkeypatch):
     assert not config.calibrate and engines == {"None", "obstore", "['uproot-s3fs', 'planned']"}
 
 
-def test_quick_measures_in_its_own_folder_whatever_is_set(monkeypatch, tmp_path):
+def test_quick_measures_in_its_own_folder(monkeypatch, tmp_path):
     """With the configured state it would wait for its own lock, and stop the user's stores."""
     from storelab.cli import Settings
 

@@ -9,6 +9,8 @@ import pytest
 from command_line import in_process
 from small_plan import CAMPAIGN, folders
 
+from storelab.host import scratch
+
 COMMANDS = (("collect",), ("clean", "c", "--yes"), ("stage",), ("stage", "--again"))
 MEASURE = """
 import sys
@@ -95,3 +97,13 @@ def test_data_are_removed_after_the_measurement(lab):
         pass
     code, out, err = in_process(lab, "clean", "c", "--yes")
     assert (code, err) == (0, "") and "a: removed 9 objects, 1 bucket" in out
+
+
+def test_down_names_the_campaign_that_uses_tmpfs(lab):
+    """A campaign with another state folder holds no lock of this one."""
+    with scratch.using(lab, lab / "results/other"):
+        code, out, err = in_process(lab, "down", "--all")
+    assert (code, err) == (
+        0,
+        "",
+    ) and out == f"files on tmpfs are kept, because they are in use by {lab}/results/other\n"

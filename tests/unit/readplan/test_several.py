@@ -96,11 +96,11 @@ class Server:
     """Answers by `serve(pairs)`: (status, headers, body); `asked` has the pairs, `done` the results of the answers."""
 
     def __init__(self, serve):
-        self.serve, self.asked, self.done = serve, [], []
+        self.serve, self.received, self.done = serve, [], []
 
     def request(self, method, url, headers, preload_content):
         pairs = [tuple(map(int, r.split("-"))) for r in headers["Range"].removeprefix("bytes=").split(",")]
-        self.asked.append(pairs)
+        self.received.append(pairs)
         status, head, body = self.serve(pairs)
 
         def read():
@@ -151,7 +151,7 @@ def test_parts_are_placed_by_their_own_heads():
     transport = serving(multi, parallel=2)
     starts, stops = [0, 20, 40, 60], [5, 25, 45, 65]
     assert [bytes(p) for p in transport.fetch(starts, stops)] == slices(starts, stops)
-    assert sorted(map(len, transport.http.asked)) == [2, 2]
+    assert sorted(map(len, transport.http.received)) == [2, 2]
 
 
 def test_wrong_answers_are_errors():
@@ -232,13 +232,13 @@ def test_served_ranges_arrive_in_order(server):
     starts = np.arange(200) * 1400 + np.arange(200) % 7
     stops = starts + 1 + np.arange(200) % 300
     for mode in ("right", "shuffled", "merged"):
-        server.mode, server.asked[:] = mode, []
+        server.mode, server.received[:] = mode, []
         one = to(server, parallel=3, ranges=50)
         assert [bytes(p) for p in one.fetch(starts, stops)] == slices(starts, stops), mode
-        assert sum(server.asked) == 200 and max(server.asked) <= 50 and len(server.asked) == one.requests == 4
-    server.mode, server.asked[:] = "right", []
+        assert sum(server.received) == 200 and max(server.received) <= 50 and len(server.received) == one.requests == 4
+    server.mode, server.received[:] = "right", []
     to(server, parallel=8).fetch(starts[:16], stops[:16])
-    assert server.asked == [2] * 8, "all connections have work"
+    assert server.received == [2] * 8, "all connections have work"
     assert to(server).fetch([], []) == []
     server.mode = "dies"
     with pytest.raises(Exception, match=r"IncompleteRead|Connection broken"):
@@ -248,7 +248,7 @@ def test_served_ranges_arrive_in_order(server):
 def test_size_takes_a_get_of_one_byte(server):
     """A presigned URL for GET answers no HEAD."""
     transport = to(server)
-    assert (transport.size(), transport.requests, server.asked) == (len(DATA), 1, [1])
+    assert (transport.size(), transport.requests, server.received) == (len(DATA), 1, [1])
     assert transport.fetch([len(DATA) - 5], [len(DATA)]) == [DATA[-5:]], "the connection is free again"
     for mode, status in (("missing", 404), ("busy", 503), ("refused", 416)):
         server.mode = mode
@@ -276,12 +276,12 @@ def test_probe_finds_what_server_answers(server):
     modes |= {"whole": (1, "status 200"), "first": (1, r"only \(0, 49\)"), "some": (1, "do not contain")}
     modes |= {"wrong": (1, "1 with wrong bytes"), "ten": (6, "do not contain")}
     for mode, (ranges, reason) in modes.items():
-        server.mode, server.asked[:] = mode, []
+        server.mode, server.received[:] = mode, []
         one = to(server, parallel=1)
         seen = probe(one, starts, starts + 50, lambda i, part: bytes(part) == DATA[i * 2500 : i * 2500 + 50])
         assert one.ranges == ranges and seen[0] == RIGHT, mode
         assert any(re.search(reason, s["answer"]) for s in seen[1:]), seen
-        assert one.requests == len(seen) == len(server.asked)
+        assert one.requests == len(seen) == len(server.received)
         assert [bytes(p) for p in one.fetch(starts, starts + 7)] == slices(starts, starts + 7)
     for mode, status in (("missing", 404), ("busy", 503)):
         server.mode = mode
@@ -298,7 +298,7 @@ def right(i, part):
     return bytes(part) == DATA[STARTS[i] : STOPS[i]]
 
 
-def test_probe_asks_for_fewer_ranges_until_it_works():
+def test_probe_requests_fewer_ranges_until_success():
     """The server answers at most `limit` ranges. 200 are tried, then a quarter of them, and so on."""
     few, many = ((1, 1, [1, 3]), (3, 3, [1, 3, 200, 50, 12])), ((60, 50, [1, 3, 200, 50]), (1000, 200, [1, 3, 200]))
     for limit, ranges, tried in few + many:
@@ -306,7 +306,7 @@ def test_probe_asks_for_fewer_ranges_until_it_works():
         seen = probe(transport, STARTS, STOPS, right)
         assert transport.ranges == ranges and [s["ranges"] for s in seen] == tried
         assert [s["answer"] == "right" for s in seen] == [n <= limit for n in tried]
-        assert [len(a) for a in transport.http.asked] == tried
+        assert [len(a) for a in transport.http.received] == tried
     transport = serving(rightly, ranges=50)
     seen = probe(transport, STARTS, STOPS, lambda i, part: i == 0)
     assert transport.ranges == 1 and seen[1] == {"ranges": 3, "answer": "2 with wrong bytes"}

@@ -19,10 +19,10 @@ class Files:
     """An fsspec file system in memory; `asked` has what each call got. change: what it gives for the right bytes."""
 
     def __init__(self, asynchronous=False, change=lambda data: data):
-        self.async_impl, self.change, self.asked = asynchronous, change, []
+        self.async_impl, self.change, self.received = asynchronous, change, []
 
     def cat_ranges(self, paths, starts, stops, on_error, **more):
-        self.asked.append((paths, on_error, more))
+        self.received.append((paths, on_error, more))
         return [self.change(DATA[a:b]) for a, b in zip(starts, stops, strict=True)]
 
 
@@ -31,7 +31,7 @@ def test_asynchronous_file_system_fetches_in_parallel():
         fs = Files(asynchronous)
         transport = FsspecTransport(fs, "file", 7)
         assert transport.parallel == parallel and transport.fetch([0, 9], [4, 12]) == [DATA[:4], DATA[9:12]]
-        assert fs.asked == [(["file", "file"], "raise", more)] and transport.requests == 2
+        assert fs.received == [(["file", "file"], "raise", more)] and transport.requests == 2
         transport.fetch([1], [2])
         assert transport.requests == 3
 
@@ -181,11 +181,11 @@ def test_wrong_answer_spoils_no_later_one():
             assert [bytes(p) for p in one.fetch([0, 5000], [10, 5010])] == [data[:10], data[5000:5010]]
 
 
-def test_broken_answer_is_not_asked_for_again():
+def test_broken_answer_is_not_requested_again():
     """A second try would hide the first, and its time."""
     with range_server(bytes(30_000)) as server:
         server.mode = "dies"
         one = HttpTransport(f"http://127.0.0.1:{server.server_port}/o", parallel=1)
         with pytest.raises(Exception, match=r"IncompleteRead|Connection broken"):
             one.fetch([0, 5000, 10000], [10, 5010, 10010])
-        assert len(server.asked) == 1 == one.requests
+        assert len(server.received) == 1 == one.requests

@@ -103,3 +103,18 @@ def test_overruled_stores_are_reported_once(main, tmp_path, capsys):
     assert capsys.readouterr().err.count("campaigns/demo.yaml: ") == 1
     workflow.prepare(over | {"campaign": "site"}, main)
     assert "stores_to_measure" not in capsys.readouterr().err
+
+
+def test_steps_of_the_tutorial_fit_into_config(tmp_path):
+    """The blocks are inserted into the text of config.yaml, as the tutorial says."""
+    page = (ROOT / "docs/tutorials/own-endpoint.md").read_text()
+    store, chosen = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[:2]
+    text = (ROOT / "config.yaml").read_text()
+    assert text.count("\nstores:\n") == 1 and text.count("\nstores_to_measure: [seaweedfs]") == 1
+    text = text.replace("\nstores:\n", f"\nstores:\n{store}").replace(
+        "\nstores_to_measure: [seaweedfs]", f"\n{chosen.strip()}"
+    )
+    (tmp_path / "config.yaml").write_text(text)
+    (tmp_path / "campaigns").symlink_to(ROOT / "campaigns")
+    loaded = stores_config.load(tmp_path / "config.yaml", (), {"campaign": "site"} | FEWER)
+    assert {p.store for p in plan.make(loaded, WORKLOADS)} == {"mine"} and len(loaded.stores) > 5

@@ -38,7 +38,7 @@ def test_failures_that_redundancy_tolerates(tmp_path):
     assert found == {"sw": 1, "ceph": 1, "minio": 3, "hdfs": 1, "far": 0}
 
 
-def test_journal_is_removed_with_its_last_harm(tmp_path):
+def test_journal_is_removed_after_last_repair(tmp_path):
     journal = Journal(tmp_path / "s")
     one, two = {"act": "kill", "actor": "a"}, {"act": "hang", "actor": "a"}
     journal.add(one)

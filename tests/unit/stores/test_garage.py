@@ -159,7 +159,7 @@ def test_only_missing_nodes_change_the_layout():
         assert [(c["id"], c["capacity"]) for c in garage.layout_changes(THREE, ids, storage)] == changed, names
 
 
-def test_joining_asks_for_a_layout_once(cluster):
+def test_joining_requests_a_layout_once(cluster):
     node, answers, asked = cluster
     answers |= {"GetClusterLayout": (200, NEW), "UpdateClusterLayout": (200, NEW), "ApplyClusterLayout": (200, {})}
     answers["GetClusterHealth"] = (200, {"status": "healthy", "storageNodesUp": 1})

@@ -125,7 +125,7 @@ def test_mounts_and_namespaces_are_found(tmp_path, monkeypatch):
 # GlusterFS
 
 
-def test_bricks_make_whole_sets(tmp_path, installed):
+def test_bricks_make_complete_sets(tmp_path, installed):
     for redundancy, servers, share, kind, tolerated_failures in (
         ("none", 3, 1.0, "Distribute", 0),
         ("replica-2", 2, 2.0, "Replicate", 1),
@@ -269,7 +269,7 @@ def rx(answer: bytes):
         thread.join()
 
 
-def test_rx_server_is_asked_for_its_version():
+def test_rx_server_reports_its_version():
     """The header of Rx has 28 bytes; its 21st is the type, 13 for a version. Bit 1 marks the side that connected."""
     with rx(bytes(28) + b"OpenAFS 1.8.9") as (port, got):
         assert openafs.answers("127.0.0.1", port)

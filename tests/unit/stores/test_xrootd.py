@@ -23,7 +23,7 @@ from storelab.stores.xrootd.store import JoinedAccess, Settings, XRootD
 @pytest.fixture(autouse=True)
 def installed(monkeypatch):
     """Nothing is started, so that the tests do not depend on an installed XRootD."""
-    monkeypatch.setattr(XRootD, "program", lambda self: Path("/usr/bin/xrootd"))
+    monkeypatch.setattr(XRootD, "find_program", lambda self, name, version=None: Path("/usr/bin", name))
     for asks in (module, network):
         monkeypatch.setattr(asks, "program", lambda name, kind, place: Path("/usr/bin", name))
 
@@ -174,7 +174,7 @@ def speaker():
     listening.close()
 
 
-def test_server_is_asked_in_its_own_protocol(speaker):
+def test_server_gets_requests_in_its_protocol(speaker):
     half = len(STATISTICS) // 2
     port = speaker(answer(4000, STATISTICS[:half]) + answer(0, STATISTICS[half:]))
     assert asking.served("127.0.0.1", port)["opens"] == 7
@@ -278,3 +278,32 @@ def test_lost_server_hides_nothing(joined):
                 joined.read("b", key)
         else:
             assert joined.read("b", key) == b"x"
+
+
+def test_version_selects_the_programs(tmp_path):
+    """A running server of another version is replaced, because its command line differs."""
+    host, new = store(tmp_path), store(tmp_path, version="5.8")
+    assert host.enter_release() == () and new.enter_release()[-1].endswith("xrootd-5.8-trixie")
+    ours, theirs = (one.daemon("xrootd-1") for one in (host, new))
+    assert ours.argv[0] == theirs.argv[0] == "/usr/bin/xrootd" and ours.argv != theirs.argv
+    assert " ".join(new.enter_release()) in " ".join(theirs.prefix)
+    message = refusal(lambda: store(tmp_path, version="4.12").release())
+    assert message.startswith("stores.xr.version: storelab does not have XRootD 4.12; use one of: 5.8")
+
+
+def test_version_is_refused_where_it_cannot_run(tmp_path, monkeypatch):
+    store(tmp_path).require_release()
+    below = refusal(store(Path("/usr/share/lab"), version="5.8").require_release)
+    assert below.startswith("stores.xr.version: /usr/share/lab/xr is below /usr")
+    monkeypatch.setattr(XRootD, "enter_release", lambda self, version=None: ("sh", "-c", "echo no rights >&2; exit 1"))
+    message = refusal(store(tmp_path, version="5.8").require_release)
+    assert "cannot mount the programs of another version: no rights; run storelab as root" in message
+
+
+def test_upgraded_daemon_runs_the_other_version(tmp_path):
+    one = store(tmp_path)
+    before = one.daemon("xrootd-1")
+    one.versions["xrootd-1"] = "5.8"
+    after = one.daemon("xrootd-1")
+    assert after.argv == store(tmp_path, version="5.8").daemon("xrootd-1").argv != before.argv
+    assert len(after.prefix) > len(before.prefix)

@@ -371,7 +371,7 @@ def test_objects_of_a_role_are_known_by_its_attempt(tmp_path, first):
     assert not ours("b", "put/0123abcd/0/00000003", 10**6) and not ours("b", "put/0123abcd-2/0/00000003", 4000)
 
 
-def test_writing_clients_share_the_room(tmp_path, monkeypatch, first):
+def test_writing_clients_share_the_space(tmp_path, monkeypatch, first):
     config = configured(scratch=str(tmp_path))
     noted = []
     monkeypatch.setattr(deployment.left_over, "add", lambda *_: None)

@@ -62,7 +62,7 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
 def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     """Add a member to the archive, and return its SHA-256 checksum."""
     info = zipfile.ZipInfo(name, WHEN)
-    info.create_system = 3  # Unix, so that the permissions below are used
+    info.create_system = 3  # 3 is Unix, so that the permissions below are used
     runs = isinstance(member, Path) and bool(member.stat().st_mode & stat.S_IXUSR)
     info.external_attr = (stat.S_IFREG | (0o755 if runs else 0o644)) << 16
     wanted = info.file_size = size_of(member)
@@ -105,7 +105,8 @@ def extract(path: Path, folder: Path) -> dict[str, str]:
         now = time.time()
         for name in sorted(infos):
             _place(path, archive, infos[name], folder / name, listed.get(name))
-            os.utime(folder / name, (now, now))  # the same time for all: Snakemake makes none of them again
+            # all files get the same time, so that Snakemake makes none of them again
+            os.utime(folder / name, (now, now))
     return listed
 
 

@@ -205,7 +205,8 @@ def over_time(o: Opened, point: str) -> Iterator[Displayable]:
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
     yield completions_picture(windows.completions(o.campaign, point, slices=STEPS), overlap)
-    enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # it is not known for a probe
+    # the number of operations of a probe is unknown
+    enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99
     found = operations.latencies(o.campaign, point, min(STEPS, max(MIN_POSITIONS, enough)))
     yield latency_picture(found, overlap) if len(found) else NO_STARTS
     if pd.isna(row["overlap_begin_s"]):

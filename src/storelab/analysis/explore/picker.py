@@ -34,7 +34,7 @@ class Picker:
         self._watching: list[Callable[[], None]] = []
 
     def choose(self, campaign: str | Path) -> None:
-        """Open another campaign, without filters."""
+        """Select another campaign, and remove all filters."""
         self._set(opened.open_campaign(opened.place(campaign)))
 
     def filter(self, **filters: Iterable[Any]) -> None:

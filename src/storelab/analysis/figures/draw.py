@@ -29,7 +29,7 @@ from storelab.analysis.figures.specification import (
 )
 from storelab.analysis.parts import labels
 
-INSIDE = 25  # characters of a line in a legend inside a panel
+INSIDE = 25  # maximum number of characters of a line in a legend inside a panel
 OTHERS = "0.35"  # colour of published points
 MANY, SYMBOLS = 30, 6  # above MANY values of x, curves are lines with about SYMBOLS symbols
 

@@ -378,7 +378,7 @@ DISTRIBUTIONS = Function(
 # --- errors over time ---
 
 MAX_RUNS, MAX_CLASSES = 6, 5
-TITLE = 52  # characters of a line above a panel
+TITLE = 52  # maximum number of characters of a line above a panel
 REST = "other errors"
 
 

@@ -25,7 +25,7 @@ from storelab.analysis.figures.panels import MAX_COLOURS, MIN_HEIGHTS, PAGE, on_
 from storelab.analysis.parts import labels
 from storelab.core import units
 
-WIDTH = 6.3  # inches: \textwidth of the paper, so that fonts are not scaled
+WIDTH = 6.3  # width of a figure in inches, equal to \textwidth of the paper, so that fonts are not scaled
 STYLE = {
     **sns.axes_style("ticks"),
     "axes.grid": True,
@@ -43,7 +43,7 @@ STYLE = {
     "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
 }
-LETTERS = 14.5  # characters of a legend in an inch; a handle is as wide as 9 characters
+LETTERS = 14.5  # number of characters per inch in a legend; a handle is as wide as 9 characters
 WIDE = 16  # from this ratio of largest to smallest number of clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 THIN = "\u2009"
@@ -207,7 +207,7 @@ def _place_labels(ax: Axes, texts: Sequence[Label], size: float = 6) -> None:
 
     If a label is far from its point, a thin line connects them.
     """
-    scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # in points: width of a letter, height of a line
+    scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # width of a letter and height of a line in points
     points = ax.transData.transform([(x, y) for x, y, *_ in texts]) / scale
     left, low, right, top = (v / scale for v in ax.get_window_extent().extents)
     taken = [(x - 2.5, y - 2.5, x + 2.5, y + 2.5) for x, y in points]
@@ -294,7 +294,7 @@ def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False)
     ax.set_xlabel(label)
 
 
-SMALLEST = 1024  # bytes: the position of 0 on a logarithmic axis of sizes
+SMALLEST = 1024  # position in bytes at which 0 is drawn on a logarithmic axis of sizes
 
 
 def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from storelab.analysis.records.selection import Where, select
 
-if TYPE_CHECKING:  # slow to load, and not needed for names and captions
+if TYPE_CHECKING:  # matplotlib is slow to load, and names and captions do not need it
     from matplotlib.figure import Figure
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -73,9 +73,9 @@ class Measure:
     where: Where = field(default_factory=dict)
     log_from: float = 50  # the axis is logarithmic if the medians span more than this factor
     scale: str = "auto"
-    x: str = ""  # "": the same as in the figure
+    x: str = ""  # column of the x axis; "": as in the figure
     x_label: str = ""
-    hue: str = ""  # separate series, named inside the panel
+    hue: str = ""  # axis whose values are separate series, named inside the panel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +117,11 @@ class Specification(Declared):
     """A figure that `draw.draw` makes."""
 
     measures: tuple[Measure, ...]
-    title: str  # of the legend: a template with the fields of `panels.fields`
+    title: str  # title of the legend: a template with the fields of `panels.fields`
     # Selects further rows and adds columns; a column `series` names the curves instead of the axes.
     prepare: Rows = same
     x: str = "clients"  # a column of text makes categories, which are drawn on the y axis
-    x_label: str = ""  # "": the name of the axis
+    x_label: str = ""  # label of the x axis; "": the name of the axis
     x_scale: str = "auto"  # scale of an axis of counts; sizes and percents are always logarithmic
     x_names: Mapping[int, str] = field(default_factory=dict)  # tick labels in place of numbers
     labels: int = 9  # maximum number of labelled ticks
@@ -132,7 +132,8 @@ class Specification(Declared):
     within: bool = False  # axes that vary only between panels do not distinguish curves
     falling: str = ""  # sort the series by falling values of this column
     panels: tuple[str, ...] = ("store",)
-    heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
+    # function that returns the title of a panel from its first row and all rows
+    heading: Callable[[pd.Series, pd.DataFrame], str] | None = None
     columns: bool = False  # use a column of panels for each measure, instead of one panel after the other
     otherwise: "Specification | None" = None  # replaces this figure if x has too few values
     least: int = MIN_VALUES  # from this number of systems on, panels can have fewer values of x

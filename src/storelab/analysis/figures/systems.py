@@ -144,9 +144,11 @@ SPACE = Specification(
 
 PARTS_OF_TITLE = re.compile(
     r"(per front-end|(up|down)load( throughput| 4 kB| 100 MB)|network limit, reached)(, )?"
-)  # in the title of the panel
-PARTS_OF_SHARED_TITLE = re.compile(PARTS_OF_TITLE.pattern.replace("per front-end|", ""))  # if measures are combined
-LINE, HEAD, WIDE = 0.115, 0.66, 38  # inches of a line, inches of a panel's texts, characters of a name
+)  # words that the title of the panel contains
+# the same for a title of several measures
+PARTS_OF_SHARED_TITLE = re.compile(PARTS_OF_TITLE.pattern.replace("per front-end|", ""))
+# height of a line and of the texts of a panel in inches; maximum number of characters of a name
+LINE, HEAD, WIDE = 0.115, 0.66, 38
 OTHERS = "0.35"
 
 

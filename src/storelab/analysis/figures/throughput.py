@@ -66,10 +66,10 @@ def _links(near_limit: pd.DataFrame, whole: bool, clients: pd.Series) -> Iterato
     if not whole:
         sizes = near_limit["object_size_bytes"].astype(float).where(near_limit["workload"].isin(("put", "get")))
         carried = 1e6 * carried / (sizes if sizes.nunique() == 1 else float("nan"))
-    # The links of the clients have one line for all numbers of front-ends.
+    # The limit from the clients' links is one line, because it does not depend on the number of front-ends.
     ends = near_limit["front_ends"].fillna(1).mask(near_limit["link_of"] == CLIENTS, 0)
-    for (of, _), line in carried.dropna().groupby([near_limit["link_of"], ends]):
-        yield Reference(_over(line.groupby(near_limit["clients"]).min(), clients), "--", f"{of}' links")
+    for (owner, _), line in carried.dropna().groupby([near_limit["link_of"], ends]):
+        yield Reference(_over(line.groupby(near_limit["clients"]).min(), clients), "--", f"{owner}' links")
 
 
 def _over(line: pd.Series, every: pd.Series) -> pd.Series:

@@ -127,7 +127,7 @@ def _worth(values: np.ndarray, every: Sequence[Sequence[int]]) -> np.ndarray:
     """
     n, total = len(values), float(values @ values)
     between = [float((np.add.reduceat(values, [0, *e[:-1]]) ** 2 / np.diff([0, *e])).sum()) for e in every]
-    rest = np.maximum(1 - np.array(between) / total, 1e-12)  # for a series without scatter, it would be 0
+    rest = np.maximum(1 - np.array(between) / total, 1e-12)  # not 0, also for a series without scatter
     return -n * np.log(rest) - PENALTY * np.arange(1, len(every) + 1) * math.log(n)
 
 
@@ -258,7 +258,7 @@ class Series:
     newest_p_corrected: float = math.nan
     steps: tuple[Change, ...] = ()
     verdict: str = ratios.UNDECIDED
-    lasts: bool = True  # the newest entry has this point
+    lasts: bool = True  # True if the newest entry has this point
 
     @property
     def lower_is_better(self) -> bool:
@@ -286,7 +286,7 @@ class History:
     series: list[Series] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per series for `compare.described` and `compare.in_common`: store, workload, axes, metric."""
+        """Return store, workload, axes and metric, one row per series, as `compare.described` expects them."""
         rows = [{"store": s.store, "workload": s.workload, **s.axes, "metric": s.metric} for s in self.series]
         types = {c: t for e in self.entries for c, t in axis_columns(e.side.plan).items()}
         return pd.DataFrame(rows, columns=["store", "workload", *self.columns, "metric"]).astype(types)

@@ -70,7 +70,7 @@ def environment(table: pd.DataFrame) -> str:
             path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots in a key are part of a name
             item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
             values, counts = [_value(name, value) for value in same["value"]], list(same["points"])
-            if len(values) > MAX_VALUES:  # usually an axis of the campaign
+            if len(values) > MAX_VALUES:  # many values are usually those of an axis of the campaign
                 by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
                 values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
                 counts = [sum(counts)]
@@ -192,6 +192,6 @@ def ceilings(table: pd.DataFrame) -> str:
         "over memory and files, before and after the campaign; throughput of the larger rate; CPU of the clients for "
         "one operation; CPU of the clients / of the null server in percent of the host's cores."
     )
-    heads = [stacked(h) for h in head]  # makes the columns narrow
+    heads = [stacked(h) for h in head]  # stacked headings make the columns narrow
     spec = "ll" + r"@{\hspace{6pt}}r" * (len(heads) - 2)
     return tex_table(spec, heads, lines, caption, "tab:calibration", floats=False)

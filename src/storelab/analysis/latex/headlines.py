@@ -16,8 +16,9 @@ from storelab.analysis.parts import groups, labels
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
 
-WIDTH = 15.8  # cm: width of the text
-NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, maximum of the others, gap between columns
+WIDTH = 15.8  # width of the text in cm
+# widths in cm: first column, last column, maximum of the other columns, gap between columns
+NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28
 MANY = 6  # from this number of systems or kinds of work on, the letters are smaller
 BY_SYSTEM = 3  # up to this number of systems, each system has a sentence; otherwise each kind of work has one
 SHORT = 5  # kinds of work of each system in the abstract; one less if there are more than BY_SYSTEM systems

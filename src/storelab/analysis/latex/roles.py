@@ -26,7 +26,7 @@ DOES = {"put": "uploads", "get": "downloads"}  # names for published rows, which
 UNSERVED = 0.95  # a pause of at least this fraction of the duration of a fault counts as long as the fault
 RATE_KEPT = 0.9  # the text mentions a rate during or after a fault only if it is below this fraction
 PART = "part"  # axis of a series
-CM, GAP, WIDEST = 0.12, 0.28, 15.5  # cm: width of a letter, gap between columns, maximum width of a table
+CM, GAP, WIDEST = 0.12, 0.28, 15.5  # in cm: width of a letter, gap between columns, maximum width of a table
 
 
 def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> str:

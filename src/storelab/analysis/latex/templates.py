@@ -33,7 +33,7 @@ class Tex(str):
         return self.present
 
 
-NOTHING = Tex("%", False)  # a missing figure or table; TeX ignores a line with only this text
+NOTHING = Tex("%", False)  # text for a missing figure or table; TeX ignores a line with only this text
 
 
 class _Absent(jinja2.StrictUndefined):

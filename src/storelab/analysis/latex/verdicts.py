@@ -36,7 +36,7 @@ from storelab.analysis.tables.earlier import MEASURED, printed_name
 from storelab.analysis.tables.verdicts import NOT_KNOWN
 from storelab.core.axes.root_files import FILE_SIZE
 
-WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # for the caption of a table that has these marks
+WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # end of the caption of a table with these marks
 NAMED = 3  # up to this number, kinds of work of a system are named; otherwise only their number is given
 
 
@@ -122,8 +122,8 @@ def _is_store(system: str) -> bool:
 def short(table: pd.DataFrame) -> str:
     """Return a table of claims with one row per system and one column per verdict.
 
-    A cell has the number of claims, and their names if there are few. If no claim could be decided, the result is
-    instead the end of a sentence with the reasons.
+    A cell has the number of claims, and their names if there are few. If no claim could be decided, return the reasons
+    as the end of a sentence.
     """
     if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
         return _reasons_undecided(table[table["verdict"] == UNDECIDED])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from storelab.core.errors import UserError
 
-FOLDER = "papers"  # below the folder of results
-MAX_NAME = 255  # bytes of a folder's name
+FOLDER = "papers"  # folder of joined papers in the folder of results
+MAX_NAME = 255  # maximum length of the name of a folder in bytes
 
 
 def distinct(named: Iterable[tuple[str, Path]]) -> None:

@@ -22,7 +22,7 @@ from storelab.core.errors import UserError
 
 LABEL = "tab:differences"
 WIDTH, NAME, VALUE, GAP = 15.6, 2.7, 6.0, 0.28  # cm
-LETTER, MAX_LINES = 0.15, 55  # cm of a character in a cell, maximum number of lines of a table on one page
+LETTER, MAX_LINES = 0.15, 55  # width of a character in cm; maximum number of lines of a table on one page
 NOT_RECORDED = "not recorded"
 SILENT = ("date", "seed")  # items that are not part of the method
 

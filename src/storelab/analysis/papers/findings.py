@@ -21,7 +21,7 @@ from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTE
 SAME = ("claim", "statement", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
 MAX_ON_FIRST_PAGE = 26  # maximum number of findings on the first page; if there are more, the letters are smaller
-WIDTH = 15.6  # cm: width of the table on the first page
+WIDTH = 15.6  # width of the table on the first page in cm
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
 TABLES_OF_SUBJECT = {  # subject -> tables whose claims belong to it; claims of all other tables belong to `raw`
     "systems": ("capabilities", "space"),

@@ -69,7 +69,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class PaperItem:
-    """A figure, table, number, claim or verdict of a campaign. row: its position in the table, if it is a row."""
+    """A figure, table, number, claim or verdict of a campaign.
+
+    row: position of a number, claim or verdict in its table.
+    """
 
     member: Member = field(repr=False)
     kind: str

@@ -68,7 +68,8 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
     for old in before - pictures.keys():
         (out / "figures" / old).unlink(missing_ok=True)
     for name, picture in pictures.items():
-        records.write_atomic(out / "figures" / name, picture.read_bytes())  # never through a link
+        # replaces an existing link instead of writing to its target
+        records.write_atomic(out / "figures" / name, picture.read_bytes())
     for name, text in texts.items():
         records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(text))
     return [*made, *(out / "tex" / f"{name}.tex" for name in texts)]

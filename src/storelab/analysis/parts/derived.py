@@ -15,7 +15,7 @@ from typing import Any
 from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
-LINKS = "links.yaml"  # in the folder of the campaign
+LINKS = "links.yaml"  # name of the file in the folder of the campaign
 CODE = ("analysis/tables", "analysis/parts", "analysis/records", "analysis/statistics", "core/axes")
 OLDER = "was made by another version of storelab"
 ALTERED = "was altered after it was written"

@@ -16,7 +16,8 @@ from storelab.analysis.statistics import medians
 PARTS = ("median", "low", "high")
 COUNTS = ("n", "interval", "coverage_percent")
 FEW = 10  # the rate of a run with fewer operations is marked
-CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host's CPUs; figures state them if the host is shared
+# shares of the CPUs of the host; figures state them if clients and server share it
+CPU = ("client_cpu_percent", "server_cpu_percent")
 COLD = {"access_proven": "joined", "disk_reads_percent": "median", "first_over_again": "median"}
 SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # columns of many tables
 # Name and unit. Tables of runs have the column `<name>_<unit>`, tables of groups `<name>_<median, low or high>_<unit>`.
@@ -168,9 +169,9 @@ def cold_of_run(run: Mapping[str, Any]) -> dict[str, Any]:
 # or more, the speed is the useful throughput in the `overlap` window. Otherwise it is the rate of operations. The
 # paper's figures use the same rule. Only valid runs (`state` ok) have a value.
 
-LARGE = 10**6  # bytes: from 1 MB on, moving the data takes most of the time; below, the work per operation
+LARGE = 10**6  # bytes; above it, the transfer takes most of the time, below it the work per operation
 THROUGHPUT, RATE = "throughput", "rate"
-SPEED = "speed"  # throughput or rate, where points of both kinds are combined
+SPEED = "speed"  # name of the metric if points with throughput and with rate are combined
 COLUMNS = {
     THROUGHPUT: "overlap_throughput_mb_per_s",
     RATE: "overlap_rate_per_s",

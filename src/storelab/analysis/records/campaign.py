@@ -182,7 +182,8 @@ def _write_sealed(folder: Path, seal: dict[str, Any]) -> None:
         sealed.write(raw, integrity.raw_files(raw), new)
         records.write_atomic(new / sealed.MEASURED_SUMS, (raw / integrity.SUMS).read_bytes())
         integrity.write_sums(new)
-        for name in (integrity.SUMS, integrity.PLAN):  # with their times, so that files made from them stay up to date
+        # copied with the time stamps, so that files made from them stay up to date
+        for name in (integrity.SUMS, integrity.PLAN):
             shutil.copystat(raw / name, new / name)
         records.write_summed(new / integrity.SEAL, seal | {"sha256sums_sha256": records.sha256(new / integrity.SUMS)})
         integrity.verify(new)

@@ -20,7 +20,7 @@ KEYS = ("clients", "stores", "source")
 CLIENTS, FRONT_ENDS, BOTH = "clients", "front-ends", "clients and front-ends"
 # Links that storelab makes for servers on this host. The kernel reports 10 Gbit/s for them, which has no meaning.
 STORELAB_PREFIX = "sl-"
-ALONE = "client"  # value of the axis `balance`: each client uses one front-end
+ALONE = "client"  # value of the axis `balance` with which each client uses one front-end
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from storelab.core import yaml_text
 from storelab.core.axes import ALL
 
 FINDINGS = Path(__file__).with_name("claims.yaml")
-ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
+ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # setting of a measurement of 2013
 NAMES = (
     "hepix_2010_storage_lab",
     "systems_2015",
@@ -52,7 +52,7 @@ def places() -> list[dict[str, Any]]:
         return list(yaml_text.read(file))
 
 
-def standing(place: dict[str, Any]) -> pd.DataFrame:
+def select_printed(place: dict[str, Any]) -> pd.DataFrame:
     """Return the rows and columns of printed numbers that a place selects."""
     return select(load(place["table"]), place.get("rows", {}))[place["columns"]]
 
@@ -119,7 +119,7 @@ def release_spread() -> tuple[float, ...]:
 
 
 def release_at_end() -> tuple[float, ...]:
-    """Return the least number of files, and the least volume in GB, of the nightly release at the end."""
+    """Return the printed lower bounds of the number of files and the volume in GB at the end of the nightly release."""
     return _nightly("unique files at the end", "volume at the end")
 
 

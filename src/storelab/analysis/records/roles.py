@@ -160,7 +160,7 @@ def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
     for event in events(run, ACT, UNDONE):
         actor, act = event.get("actor") or "", event["act"]
         if event["kind"] == UNDONE and act == UPGRADE:
-            continue  # after the run
+            continue  # an upgrade is reverted after the run
         if event["kind"] == ACT and act in HARMS:
             remaining.add((actor, act))
             continue

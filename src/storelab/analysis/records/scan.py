@@ -32,7 +32,8 @@ TYPES = {
     "histogram": ("STRUCT",),
 }
 TEXT = ("VARCHAR", "ENUM")
-LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from the time when an operation was due, else from its start
+# latency counts from the due time of an operation, otherwise from its start
+LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"
 
 
 def share(low: str, high: str) -> str:

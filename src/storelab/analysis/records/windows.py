@@ -253,7 +253,7 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         out[f"{w}_bytes"] = _rounded_sums(cells[inside & good], "bytes", t.index)
         out[f"{w}_errors"] = _rounded_sums(cells[inside & ~good], "operations", t.index)
         ended = out[f"{w}_operations"] + out[f"{w}_errors"] > 0
-        length = length.where((length > 0) & ended)  # without a completion the rate is not known, which is not 0
+        length = length.where((length > 0) & ended)  # without a completion, the rate is unknown and not 0
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
         out[f"{w}_rate_per_s"] = out[f"{w}_operations"].astype(float) / length
     out["rate_operations"] = out["overlap_operations"] + out["overlap_errors"]

@@ -101,7 +101,7 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
         named = (keys.split() if isinstance(keys, str) else [] for keys in table["points"])
         return [" ".join(places[key] for key in keys if key in places) for keys in named]
     if "n" not in table or list(table.columns[:2]) != ["store", "workload"]:
-        return [""] * len(table)  # its rows are not groups of points
+        return [""] * len(table)  # the rows of this table are not groups of points
     shared = [c for c in table.columns[: table.columns.get_loc("n")] if c in points.columns]
     known = {name: part.columns[part.notna().any()] for name, part in points[shared].groupby("workload")}
     has_axis = {name: [c in columns for c in shared] for name, columns in known.items()}

@@ -31,13 +31,13 @@ function valuesOf(panel, state) {
   const out = [];
   panel.lines.forEach((line, number) => {
     line.x.forEach((x, i) => {
-      const of = (name) => line[name]?.[i];
-      if (x === null || of("y") === null) {
+      const field = (name) => line[name]?.[i];
+      if (x === null || field("y") === null) {
         out.push({ line: number, i, x, y: null });
         return;
       }
-      if (!passes(state, { store: of("store"), engine: of("engine"), size: of("size") })) return;
-      out.push({ line: number, i, x, y: of("y"), low: of("low") ?? null, high: of("high") ?? null, open: of("open") === true });
+      if (!passes(state, { store: field("store"), engine: field("engine"), size: field("size") })) return;
+      out.push({ line: number, i, x, y: field("y"), low: field("low") ?? null, high: field("high") ?? null, open: field("open") === true });
     });
   });
   return out;
@@ -79,7 +79,7 @@ function axisOf(axis, type, numbers, fromZero) {
 }
 
 /** Return positions that leave half a line below the first category, and above the last. */
-function besides(places) {
+function edgesOf(places) {
   const ordered = [...places].sort((a, b) => a - b);
   const room = Math.min(1, ...ordered.slice(1).map((place, i) => place - ordered[i])) / 2;
   return [ordered[0] - room, ordered.at(-1) + room];
@@ -126,14 +126,14 @@ function vegaLiteOf(panel, state, width) {
   const areas = (panel.areas ?? []).flatMap((a) => a.x.map((x, i) => ({ x, x2: a.x2[i], y: a.y[i], y2: a.y2[i], colour: seen(a.colour) })));
   if (!shown.length && !areas.length) return null;
   const across = panel.value === "x";
-  const own = (v) => (across ? [v.x, v.low, v.high] : [v.y, v.low, v.high]);
+  const numbersOf = (v) => (across ? [v.x, v.low, v.high] : [v.y, v.low, v.high]);
   const others = (v) => (across ? v.y : v.x);
   const levels = panel.levels.filter((l) => l.at !== null && l.along !== "x");
-  const measured = [...shown.flatMap(own), ...areas.flatMap((a) => (across ? [a.x, a.x2] : [a.y, a.y2])), ...levels.map((l) => l.at)].filter((n) => n !== null && n !== undefined);
+  const measured = [...shown.flatMap(numbersOf), ...areas.flatMap((a) => (across ? [a.x, a.x2] : [a.y, a.y2])), ...levels.map((l) => l.at)].filter((n) => n !== null && n !== undefined);
   const placed = [...shown.map(others), ...areas.flatMap((a) => (across ? [a.y, a.y2] : [a.x, a.x2]))];
   const type = scaleOf(panel, state, measured);
   const names = Object.keys(panel.y.names ?? {}).length;
-  if (across && names) placed.push(...besides(Object.keys(panel.y.names).map(Number)));
+  if (across && names) placed.push(...edgesOf(Object.keys(panel.y.names).map(Number)));
   const otherType = !across && panel.x.scale === "log" && placed.every((n) => n > 0) ? "log" : "linear";
   const axes = {
     x: across ? axisOf(panel.x, type, measured, type === "linear") : axisOf(panel.x, otherType, placed, false),
@@ -180,11 +180,11 @@ function vegaLiteOf(panel, state, width) {
     const ends = across ? { x: channel("x", "low"), x2: { field: "high" }, y: channel("y", "y") } : { x: channel("x", "x"), y: channel("y", "low"), y2: { field: "high" } };
     layers.push({ data: { values: spans }, mark: { type: "rule", strokeWidth: 1.4 }, encoding: { ...ends, ...own_colour } });
   }
-  panel.lines.forEach((told, number) => {
-    const dash = told.dash;
+  panel.lines.forEach((line, number) => {
+    const dash = line.dash;
     const points = values.filter((v) => v.line === number);
     if (dash === "none" || points.filter((v) => v.y !== null).length < 2) return;
-    const mark = { type: "line", color: seen(told.colour), strokeDash: DASHES[dash] ?? [], strokeWidth: (told.width ?? 1.3) * 1.3, opacity: told.opacity ?? 1, interpolate: told.step ? "step" : "linear", clip: true };
+    const mark = { type: "line", color: seen(line.colour), strokeDash: DASHES[dash] ?? [], strokeWidth: (line.width ?? 1.3) * 1.3, opacity: line.opacity ?? 1, interpolate: line.step ? "step" : "linear", clip: true };
     layers.push({ data: { values: points.map(({ i, x, y }) => ({ i, x, y })) }, mark, encoding: { ...both, order: { field: "i", type: "quantitative" } } });
   });
   const marked = decorated.filter((v) => line(v).marker !== "none");
@@ -198,13 +198,13 @@ function vegaLiteOf(panel, state, width) {
   // A line without symbols still shows its values on hover.
   if (bare.length && bare.length <= 4000) layers.push({ data: { values: bare }, mark: { type: "point", size: 80, opacity: 0, tooltip: { content: "data" } }, encoding: both });
   // States reported by the store are in a separate row, at the top.
-  const marks = (panel.marks ?? []).flatMap((told) => told.x.map((x) => ({ x, shape: SHAPES[told.marker] ?? "circle", colour: seen(told.colour), fill: told.full === false ? look.ground : seen(told.colour) })));
+  const marks = (panel.marks ?? []).flatMap((group) => group.x.map((x) => ({ x, shape: SHAPES[group.marker] ?? "circle", colour: seen(group.colour), fill: group.full === false ? look.ground : seen(group.colour) })));
   if (marks.length) layers.push({ data: { values: marks }, mark: { type: "point", size: 36, strokeWidth: 1, opacity: 1 }, encoding: { x: channel("x", "x"), y: { value: 0 }, ...symbol } });
   if (panel.words?.length) {
-    const beside = panel.words.filter((w) => w.y !== null);
+    const labels = panel.words.filter((w) => w.y !== null);
     const above = panel.words.filter((w) => w.y === null);
     const text = { field: "text" };
-    if (beside.length) layers.push({ data: { values: beside }, mark: { type: "text", align: "left", dx: 5, dy: -6, fontSize: 9, color: look.soft, lineBreak: "\n" }, encoding: { ...both, text } });
+    if (labels.length) layers.push({ data: { values: labels }, mark: { type: "text", align: "left", dx: 5, dy: -6, fontSize: 9, color: look.soft, lineBreak: "\n" }, encoding: { ...both, text } });
     if (above.length) layers.push({ data: { values: above }, mark: { type: "text", align: "right", baseline: "bottom", angle: 270, dy: -2, fontSize: 9, color: look.soft }, encoding: { x: channel("x", "x"), y: { value: 2 }, text } });
   }
   const font = { labelFont: "system-ui, sans-serif", titleFont: "system-ui, sans-serif" };
@@ -228,7 +228,7 @@ function vegaLiteOf(panel, state, width) {
 // --- tooltips ---
 
 /** Return [what, value] pairs for a drawn value. */
-function toldOf(panel, value) {
+function textsOf(panel, value) {
   const line = panel.lines[value.line];
   const across = panel.value === "x";
   const measured = across ? panel.x : panel.y;
@@ -249,7 +249,7 @@ function wordsAt(axis, place) {
 
 function showTip(panel, value, event) {
   const tip = document.getElementById("tip");
-  const lines = toldOf(panel, value).map(([what, told]) => (what ? `${what}: ${told}` : told));
+  const lines = textsOf(panel, value).map(([what, text]) => (what ? `${what}: ${text}` : text));
   tip.replaceChildren(...[panel.lines[value.line].name, ...lines].filter(Boolean).map((text) => h("div", {}, text)));
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
@@ -284,19 +284,19 @@ function chart(panel, state, name, open) {
 }
 
 async function draw(element) {
-  const told = WAITING.get(element);
-  if (!told || told.drawn) return;
-  told.drawn = true;
-  drawNow(element, told, await library());
+  const entry = WAITING.get(element);
+  if (!entry || entry.drawn) return;
+  entry.drawn = true;
+  drawNow(element, entry, await library());
 }
 
-function drawNow(element, told, { vega, vegaLite }) {
-  const { panel, state, open } = told;
-  told.view?.finalize();
-  told.drawn = true;
+function drawNow(element, entry, { vega, vegaLite }) {
+  const { panel, state, open } = entry;
+  entry.view?.finalize();
+  entry.drawn = true;
   const spec = vegaLiteOf(panel, state, Math.floor(element.clientWidth) - 2);
   if (!spec) {
-    element.replaceChildren(h("p", { class: "empty" }, panel.lines.length ? "No value: the filters exclude all, or none was recorded." : panel.told?.join(" ") || "Not recorded."));
+    element.replaceChildren(h("p", { class: "empty" }, panel.lines.length ? "No value: the filters exclude all, or none was recorded." : panel.texts?.join(" ") || "Not recorded."));
     return;
   }
   const inner = h("div", { "aria-hidden": "true" }); // the chart has the accessible name, and the table below has the values
@@ -309,17 +309,17 @@ function drawNow(element, told, { vega, vegaLite }) {
     if (runs) open(runs);
   });
   view.run();
-  told.view = view;
-  if (panel.told?.length) element.append(h("p", { class: "small" }, panel.told.join(" ")));
+  entry.view = view;
+  if (panel.texts?.length) element.append(h("p", { class: "small" }, panel.texts.join(" ")));
 }
 
 // Suppresses messages of Vega: a value without a position on an axis is not an error.
-const QUIET = { level: () => QUIET, error: (...said) => (console.error(...said), QUIET), warn: () => QUIET, info: () => QUIET, debug: () => QUIET };
+const QUIET = { level: () => QUIET, error: (...words) => (console.error(...words), QUIET), warn: () => QUIET, info: () => QUIET, debug: () => QUIET };
 
 /** Draw all drawn charts again, after a change of theme or width. all: also those that were not visible yet. */
 async function redraw(all = false) {
   const known = await library();
-  for (const [element, told] of WAITING) if (told.drawn || all) drawNow(element, told, known);
+  for (const [element, entry] of WAITING) if (entry.drawn || all) drawNow(element, entry, known);
 }
 
 // --- legend and numbers ---

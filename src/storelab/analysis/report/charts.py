@@ -271,7 +271,7 @@ def drawn_panel(ax: Axes) -> dict[str, Any]:
     positioned = [place | {"text": t.get_text()} for t, place in words if place]
     other_texts = [one_line(t.get_text()) for t, place in words if not place]
     out |= {"words": positioned} if positioned else {}
-    out |= {"told": other_texts} if other_texts else {}
+    out |= {"texts": other_texts} if other_texts else {}
     return out
 
 

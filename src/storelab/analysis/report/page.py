@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # they are concatenated to one module
+SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # these files are concatenated to one module
 FRAMED = ("data.js", "charts.js", "frame.js")  # scripts for charts in another page
 FRAME = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8">

@@ -104,7 +104,7 @@ system.addEventListener("change", () => applyTheme() && render());
 let printing = false;
 addEventListener("beforeprint", () => {
   printing = applyTheme("light");
-  if (globalThis.vega) for (const [element, told] of WAITING) drawNow(element, told, { vega: globalThis.vega, vegaLite: globalThis.vegaLite });
+  if (globalThis.vega) for (const [element, entry] of WAITING) drawNow(element, entry, { vega: globalThis.vega, vegaLite: globalThis.vegaLite });
 });
 addEventListener("afterprint", () => {
   if (printing && applyTheme()) render();

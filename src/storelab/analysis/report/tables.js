@@ -46,10 +46,10 @@ function sorted(rows, column, numeric, descending) {
 
 /**
  * Build a table. given: {name, title, columns, rows, behind: positions of the points of each row, total}. asked: {sort:
- * column or -column, find, all}; told: called with the new choice, to update the address. link: positions ->
+ * column or -column, find, all}; changed: called with the new choice, to update the address. link: positions ->
  * address. compact: without tools.
  */
-function tableOf(given, asked, link, { told = () => {}, compact = false, cell = null } = {}) {
+function tableOf(given, asked, link, { changed = () => {}, compact = false, cell = null } = {}) {
   const { columns } = given;
   const numbered = given.rows.map((row, i) => [...row, i]); // appends the number of the row
   const numeric = columns.map((_, i) => isNumeric(given.rows, i));
@@ -72,11 +72,11 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
   };
   const cellOf = (row, i) => {
     const value = text(row[i]);
-    const own = cell?.(columns[i], value, row);
-    const of = { "data-of": columns[i] }; // the heading, if a narrow page shows a row as a card
-    if (own) return h("td", of, own);
-    if (numeric[i]) return h("td", { ...of, class: "number", title: value.length > 6 ? value : null }, short(value));
-    return h("td", { ...of, class: value.length > 40 ? "words" : value.length < 22 ? "short" : null }, value);
+    const content = cell?.(columns[i], value, row);
+    const attributes = { "data-of": columns[i] }; // the heading, if a narrow page shows a row as a card
+    if (content) return h("td", attributes, content);
+    if (numeric[i]) return h("td", { ...attributes, class: "number", title: value.length > 6 ? value : null }, short(value));
+    return h("td", { ...attributes, class: value.length > 40 ? "words" : value.length < 22 ? "short" : null }, value);
   };
   const render = () => {
     const rows = chosen();
@@ -87,7 +87,7 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
         const sort = by ? (want.sort.startsWith("-") ? "descending" : "ascending") : "none";
         const click = () => {
           want.sort = by && sort === "ascending" ? `-${columns[i]}` : columns[i];
-          told(want);
+          changed(want);
           render();
           head.querySelectorAll("button")[visible().indexOf(i)].focus();
           say(`sorted by ${columns[i]}, ${want.sort.startsWith("-") ? "descending" : "ascending"}`);
@@ -113,13 +113,13 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
   const find = h("input", { type: "search", value: want.find, size: 16 });
   find.addEventListener("input", () => {
     want.find = find.value;
-    told(want);
+    changed(want);
     render();
   });
   const empty = h("input", { type: "checkbox", checked: Boolean(want.all) });
   empty.addEventListener("change", () => {
     want.all = empty.checked ? "1" : "";
-    told(want);
+    changed(want);
     render();
   });
   const save = h("button", { type: "button", onclick: () => download(`${given.name}.csv`, csvOf(columns, chosen().map((row) => row.slice(0, -1)))) }, "Download CSV");

@@ -44,7 +44,7 @@ function overview(page) {
     h("h1", {}, head.title),
     h("p", { class: "under" }, `Campaign ${head.name}${head.authors.length ? ` · ${head.authors.join(", ")}` : ""}`),
     factsOf(head.facts),
-    head.notes.length ? h("ul", { class: "notes", "aria-label": "Notes about points" }, head.notes.map(([count, said, places]) => h("li", {}, h("a", { href: page.runs(places.join(" ")) }, `${count} ${count === 1 ? "point" : "points"}`), ` ${said}`))) : null,
+    head.notes.length ? h("ul", { class: "notes", "aria-label": "Notes about points" }, head.notes.map(([count, text, places]) => h("li", {}, h("a", { href: page.runs(places.join(" ")) }, `${count} ${count === 1 ? "point" : "points"}`), ` ${text}`))) : null,
     ...failures(page),
     ...verdicts(page),
     ...claims(page),
@@ -86,7 +86,7 @@ function claims(page) {
     const ends = row[at("low")] && row[at("high")] ? ` [${short(row[at("low")])}, ${short(row[at("high")])}]` : "";
     return row[at("value")] ? `${short(row[at("value")])}${ends} ${row[at("unit")]}`.trim() : "";
   };
-  const told = (some) => ({
+  const given = (some) => ({
     ...some,
     columns: ["finding", "system", "verdict", "expected", "value", "why", "published", "source"],
     rows: some.rows.map((row) => [row[at("statement")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
@@ -95,8 +95,8 @@ function claims(page) {
   return [
     h("h2", {}, "Findings of earlier evaluations"),
     h("ul", { class: "counts" }, [...counts].map(([verdict, count]) => h("li", { class: verdict.split(" ")[0] }, h("b", {}, count), verdict))),
-    decided.rows.length ? tableOf(told(decided), {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them could be decided."),
-    folded(told(undecided), "undecided from these data, with what is missing"),
+    decided.rows.length ? tableOf(given(decided), {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them could be decided."),
+    folded(given(undecided), "undecided from these data, with what is missing"),
     folded(page.some(others, { says: "finding", source: "source", campaigns: "campaigns" }), "not measured here, with the campaigns that measure them"),
   ];
 }
@@ -147,7 +147,7 @@ function figure(page, name) {
   return [h("p", { class: "under" }, h("a", { href: linkTo(page.state, "figures") }, "All figures")), plot(page, name, true)];
 }
 
-const missing = (said) => [h("h1", {}, "Not in this page"), h("p", { class: "empty" }, said)];
+const missing = (text) => [h("h1", {}, "Not in this page"), h("p", { class: "empty" }, text)];
 
 // --- tables ---
 
@@ -165,8 +165,8 @@ function tables(page) {
 function table(page, name) {
   if (!page.tables[name]) return missing(`There is no table ${name}.`);
   const { state } = page;
-  const told = (want) => history.replaceState(null, "", fragmentOf({ ...state, ...want }));
-  return [h("p", { class: "under" }, h("a", { href: linkTo(state, "tables") }, "All tables")), h("h1", {}, name), tableOf(page.given(name, `${name}.csv`), state, page.runs, { told, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
+  const changed = (want) => history.replaceState(null, "", fragmentOf({ ...state, ...want }));
+  return [h("p", { class: "under" }, h("a", { href: linkTo(state, "tables") }, "All tables")), h("h1", {}, name), tableOf(page.given(name, `${name}.csv`), state, page.runs, { changed, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
 }
 
 /** Link a key to its point. */
@@ -183,8 +183,8 @@ const RUN = { key: "key", state: "state", reason: "reason", overlap_rate_per_s: 
 
 function listed(page, title, keep) {
   const given = page.some(page.given("points", title, keep), RUN);
-  const told = (want) => history.replaceState(null, "", fragmentOf({ ...page.state, ...want }));
-  return tableOf({ ...given, name: "points", behind: [] }, page.state, page.runs, { told, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) });
+  const changed = (want) => history.replaceState(null, "", fragmentOf({ ...page.state, ...want }));
+  return tableOf({ ...given, name: "points", behind: [] }, page.state, page.runs, { changed, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) });
 }
 
 const points = (page) => [h("h1", {}, "Points"), h("p", { class: "under" }, "In the order of measurement, with a link to the record of each point."), listed(page, "Points of the campaign", () => true)];

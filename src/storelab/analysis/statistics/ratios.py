@@ -40,7 +40,7 @@ from scipy.special import stdtr
 from storelab.analysis.statistics.medians import CONFIDENCE, known, student
 
 FASTER, SLOWER, UNDECIDED = "faster", "slower", "undecided"
-COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # of a table, in this order
+COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # columns of a table in this order
 MIN_REPS = 3  # repetitions needed on each side for an interval of all points together
 
 

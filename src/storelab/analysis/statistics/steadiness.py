@@ -46,10 +46,10 @@ import numpy as np
 STEADY, DRIFTING, SHIFTED, SWINGING, STALLED = "steady", "drifting", "level shift", "swinging", "stalled"
 TOO_SHORT = "too short"
 UNSTEADY = (DRIFTING, SHIFTED, SWINGING, STALLED)
-MIN_CHANGE = 0.10  # of the mean
-STILL = 0.10  # of the median slice; a slice with fewer completions is part of a stall
+MIN_CHANGE = 0.10  # minimum change as a fraction of the mean
+STILL = 0.10  # fraction of the median slice; a slice with fewer completions is part of a stall
 FALSE = 0.01  # false-positive rate of each shape in steady windows
-CORRELATION = 0.6  # of neighbouring slices
+CORRELATION = 0.6  # correlation of neighbouring slices
 # Number of slices -> F above which a shape is detected: trend, level, swing.
 THRESHOLDS = {10: (42.0, 60.0, 21.0), 20: (35.0, 58.0, 23.5), 40: (31.0, 51.0, 27.0)}
 MAX_SLICES = max(THRESHOLDS)
@@ -112,7 +112,7 @@ def label(slices: np.ndarray) -> str:
 
 
 FLAT, RISES, FALLS, TOO_FEW = "flat", "rises", "falls", "too few"
-MIN_TREND = 0.05  # of the median
+MIN_TREND = 0.05  # minimum trend as a fraction of the median
 MAX_VALUES = 64  # in the test; longer series are averaged in groups, because the variance takes n^4 steps
 Z95 = 1.959963984540054
 
@@ -145,7 +145,7 @@ def variance(n: int, correlation: float = CORRELATION) -> float:
     """
     first, second = np.triu_indices(n, 1)
     r = correlation ** np.arange(n, dtype=float)
-    spread = np.sqrt(2 * (1 - r[second - first]))  # of the difference of a pair
+    spread = np.sqrt(2 * (1 - r[second - first]))  # standard deviation of the difference of a pair
     total = 0.0
     for i, j, s in zip(first, second, spread, strict=True):
         shared = r[abs(second - j)] - r[abs(first - j)] - r[abs(second - i)] + r[abs(first - i)]

@@ -44,7 +44,7 @@ LINK_COLUMNS = {
     "link_problem": "string",
 }
 BOUND = 80  # percent of the ceiling
-EXCEEDED = 105  # percent of the ceiling: a rate above it contradicts the ceiling
+EXCEEDED = 105  # a rate above this percentage of the ceiling contradicts the ceiling
 LINK, CLIENT, SHARED = "link", "client", "shared cores"
 IDLE = 50  # percent; if the processors were less busy than this at a ceiling, its cause is the link
 # Axes that must agree between a point and its ceiling -> the value used if a workload, or an older plan, does not have

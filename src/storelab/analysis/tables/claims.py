@@ -544,7 +544,7 @@ COLUMNS = (
     "points",
     "campaigns",
 )
-NARROWER_CLAIM = "a claim about one of the cases"  # for a claim whose cases contradict each other
+NARROWER_CLAIM = "a claim about one of the cases"  # needed to decide a claim whose cases contradict each other
 
 
 def table(plan: Mapping[str, Any], tables: Mapping[str, Any]) -> pd.DataFrame:

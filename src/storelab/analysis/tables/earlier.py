@@ -56,7 +56,7 @@ QUANTITIES = {  # (first words of a printed quantity, its unit) -> class of our 
 STATEMENT_CLASSES = {
     COLD: ("metadata_download",),
     NETWORK: ("throughput_download", "throughput_upload"),
-}  # names without an entry are the name of a class
+}  # other names are names of a class
 WHAT = {COLD: "Downloads that are not cached", NETWORK: "Throughput, up or down"}
 MB_PER_GBIT = 125.0
 WHOLE, LINK = "system", "link"
@@ -360,7 +360,7 @@ def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
     axes = [c for c in labels.axes_of(found) if c not in fixed and found[c].nunique() > 1]
     axes += (
         ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []
-    )  # otherwise the number of jobs determines it
+    )  # the number of files is only an axis if it differs for an equal number of jobs
     out = []
     for r in groups.labelled(found).to_dict("records"):
         texts = (labels.value_text(c, r[c]) for c in axes)

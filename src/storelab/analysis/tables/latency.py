@@ -89,7 +89,7 @@ def _bin_quantiles(buckets: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _never_began(run: dict[str, Any], rate: float) -> np.ndarray:
-    """Return how long operations that were due in the window and never began had waited at the deadline, in ns."""
+    """Return the waiting times in ns, until the deadline, of operations that were due in the window but never began."""
     waited = np.concatenate([*scan.never_began([c.get("engine") or {} for c in run["clients"]], rate), []])
     return waited[waited < run["deadline_ns"] - run["start_ns"] - run["point"]["fixed"]["warm_up_ns"]]
 

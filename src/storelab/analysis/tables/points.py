@@ -134,7 +134,7 @@ def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
 
 
 def rated(plain: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of workloads whose rate is a property of a store. plain: the result of `plain`."""
+    """Return the rows of workloads with a rate, which are all except NO_RATES. plain: rows without roles (`plain`)."""
     return plain[~plain["workload"].isin(NO_RATES)]
 
 
@@ -186,7 +186,7 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     store = run.get("store") or {}
     here = store.get(
         "on_this_host", bool((store.get("deployment") or {}).get("daemons"))
-    )  # in older records: the store has daemons started by storelab
+    )  # for older records: the store has daemons that storelab started
     if "nodes" in run:  # clients on other hosts do not share the store's host, unless all nodes are on one machine
         here = here and run["shared_machine"]
     engines = [c.get("engine") or {} for c in clients]
@@ -239,7 +239,8 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     points = measured if len(measured) else every
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
-    most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, the sum over all roles
+    # for points with roles: the sum over all roles
+    most = points.reindex(columns=["clients", "clients_joined"]).max().max()
     out = [
         ("points", len(points), ""),
         ("points_measured", len(ok), ""),

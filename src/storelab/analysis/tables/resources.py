@@ -34,7 +34,7 @@ from storelab.analysis.records import links, scan
 from storelab.analysis.records.campaign import Campaign, watched_s
 from storelab.analysis.statistics.medians import histogram_quantiles
 
-METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
+METRICS = (  # (name, unit) of the columns <name>_<median, low or high>_<unit>
     ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
     ("client_system", "s_per_1000"),
     ("client_user", "s_per_gb"),
@@ -46,7 +46,7 @@ METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("host_cpu", "percent"),
     ("client_rss", "mb"),  # maximum of the memory of all clients and their child processes
     ("host_memory", "mb"),  # maximum of the memory in use on a client's host
-    ("host_memory", "percent"),  # of the memory of the host
+    ("host_memory", "percent"),  # in percent of the memory of the host
     ("open", "sockets"),  # maximum number of sockets that the clients had open
     ("established", "sockets"),  # maximum on a client's host; both ends of a connection if the server is there too
     ("time_wait", "sockets"),  # maximum on a client's host
@@ -193,15 +193,15 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 COUNTERS, CLIENTS = "counters", "clients"  # sources of a share
 TRAFFIC_METRICS = (
-    ("operations", "per_s"),  # from the clients' records
+    ("operations", "per_s"),  # from the records of the clients
     ("throughput", "mb_per_s"),
     ("received", "mb_per_s"),  # from the counters of the front-end's interface
     ("sent", "mb_per_s"),
-    ("share", "percent"),  # of the traffic of all front-ends of the run
-    ("spread", "percent"),  # of all front-ends of a run: (maximum - minimum) / mean
+    ("share", "percent"),  # in percent of the traffic of all front-ends of the run
+    ("spread", "percent"),  # (maximum - minimum) / mean over all front-ends of a run
 )
 TRAFFIC_COLUMNS = ("given_to", "source", "shared_host")
-MIN_OPERATIONS = 10  # for each front-end; with fewer, the distribution is mostly random
+MIN_OPERATIONS = 10  # minimum for each front-end, because with fewer the distribution is mostly random
 _DONE = f"""
 SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
   any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
@@ -244,7 +244,7 @@ def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[
     """
     seen, recorded = counters(run, number), by_records(run, number, done)
     carried = [sum(both) for both in seen or ()]
-    if recorded and not seen:  # bytes, or operations if no bytes were moved
+    if recorded and not seen:  # share of the bytes, or of the operations if no bytes were moved
         carried = [mb for _, mb in recorded] if any(mb for _, mb in recorded) else [rate for rate, _ in recorded]
     if not (whole := sum(carried)):
         return

@@ -259,14 +259,14 @@ def _text(value: Any) -> str:
     return "" if value is None or pd.isna(value) else str(value)
 
 
-FAILED = 1.0  # percent of the operations of the best group
-PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
-MEMORY_FULL = 95.0  # percent of the memory of the client's host
+FAILED = 1.0  # limit of failed operations in percent of the operations of the best group
+PORTS_FULL = 90.0  # limit in percent of the ephemeral ports to one destination
+MEMORY_FULL = 95.0  # limit in percent of the memory of the client's host
 # Cores that a client with one fully used interpreter thread uses. A client that uses more has several threads.
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
-BUSY = 90.0  # percent of a host's cores
+BUSY = 90.0  # limit in percent of the cores of a host
 MOSTLY = 0.8  # a side that uses at least this fraction of a host's busy CPU time is the only limit
-OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores; use by other programs is reported above it
+OTHERS = float(DISTURBED_PERCENT)  # percent of the cores of a host; above it, the use by other programs is reported
 GAIN = 1.05  # smallest ratio that counts as a gain, even if a smaller one is significant
 # Without an interval, a gain needs this number of runs on each side, ranges that do not overlap, and this ratio.
 MIN_RUNS, MIN_GAIN = 3, 1.1
@@ -445,7 +445,7 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
     r = ratios.ratio(less.values, more.values)
     if not r.ratio >= GAIN:
         return None
-    if r.low == r.low:  # there is an interval
+    if r.low == r.low:  # not NaN, so that there is an interval
         if r.low <= 1:
             return None
         shown = f"x{labels.spread([r.ratio, r.low, r.high])}"

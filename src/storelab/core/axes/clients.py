@@ -126,6 +126,17 @@ CLIENTS_PER_NODE = Axis(
     minimum=0,
     ceiling=True,
 )
+ROUND_TRIP = Axis(
+    "round_trip_ms",
+    "int",
+    0,
+    "Round trip",
+    "Milliseconds by which a proxy in front of a managed store delays each request, like a distant site; 0: none.",
+    minimum=0,
+    heading="Round trip",
+    words="{} ms away",
+    values={"0": ""},
+)
 # Axes of the deployment of a managed store; the default is the store as configured.
 REDUNDANCY = Axis(
     "redundancy",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from storelab.core.model import Axis
 
 CVMFS, TUNED = "cvmfs", "tuned"  # values of the axis `pattern`
-NOWHERE = "none"  # value of `stratum0` and `expired`: no store, or no day
+NOWHERE = "none"  # value of `stratum0` (no store) and `expired` (no day)
 
 
 def days_of(text: str) -> range:

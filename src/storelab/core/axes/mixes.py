@@ -15,7 +15,7 @@ from storelab.core.errors import UserError, require_known
 from storelab.core.model import Axis
 
 OPERATIONS = ("get", "put", "head", "list", "delete")
-WARP = "warp"  # the built-in mix, which the benchmark warp uses (`warp mixed`)
+WARP = "warp"  # built-in mix with the weights of `warp mixed`, a mode of the benchmark warp
 BUILT_IN = {WARP: {"get": 45.0, "put": 15.0, "head": 30.0, "list": 0.0, "delete": 10.0}}
 MAX_RATIO = 100  # default of the maximum size in a log-normal distribution, in units of the mean
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from storelab.core import units
 from storelab.core.axes import mixes
@@ -184,7 +184,13 @@ def _columns_from_rows(rows: list[Any]) -> dict[str, list[Any]]:
     return {axis: [row[axis] for row in rows] for axis in rows[0]}
 
 
-Rows = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
+_JSON_ROWS: dict[str, Any] = {
+    "anyOf": [
+        {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 2}},
+        {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}},
+    ]
+}
+Rows = Annotated[dict[str, list[Any]], BeforeValidator(_columns), WithJsonSchema(_JSON_ROWS)]
 
 
 class Sweep(StrictModel):

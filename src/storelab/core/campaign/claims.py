@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from storelab.core import figures
 from storelab.core.config_types import Name, Once, Scalar, Scalars, StrictModel, Text
@@ -55,8 +55,8 @@ TABLE_COLUMNS = {  # columns of each table, in addition to the axes
 }
 TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, CAPABILITIES)))
 EXTREMES = ("least", "most")
-EACH = "each"  # stands for all values that are compared, in ascending order
-PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value for which this fraction was measured
+EACH = "each"  # all compared values, in ascending order
+PART = re.compile(r"most / (\d+)")  # a fraction of the largest value for which this fraction was measured too
 STORE: Final = "store"  # possible subjects of a claim
 ROOT_FILE: Final = "file"
 BY_SPEED = ("worst", "best")  # the compared values with the lowest and the highest median
@@ -103,7 +103,9 @@ class Claim(StrictModel):
     campaigns: Annotated[list[Name], Once] = Field(
         default_factory=list, description="Campaigns that measure the data. They are shown if nothing was measured."
     )
-    table: str = Field(description=f"Table in `tables/` with the data: {', '.join(TABLES)}.")
+    table: str = Field(
+        description=f"Table in `tables/` with the data: {', '.join(TABLES)}.", json_schema_extra={"enum": [*TABLES]}
+    )
     where: dict[str, Scalars] = Field(
         default_factory=dict,
         description=(
@@ -194,7 +196,8 @@ def _claim_name(value: Any) -> str:
     return value
 
 
-ClaimName = Annotated[str, BeforeValidator(_claim_name)]
+_JSON_NAME = {"type": "string", "pattern": "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"}
+ClaimName = Annotated[str, BeforeValidator(_claim_name), WithJsonSchema(_JSON_NAME)]
 SHAPES = ("knee", "peak", "still rising", "bending", "not rising")
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from storelab.core import units
 from storelab.core.axes.roles import ACTS, LOSSES, NONE, UNDOES, UPGRADE, USER_ACTS
-from storelab.core.config_types import Duration, Name, Rate, StrictModel, Text
+from storelab.core.config_types import Duration, Name, Rate, StrictModel, Text, json_list
 from storelab.core.errors import UserError, shown
 
 MS = 10**6
@@ -70,9 +70,17 @@ def _fault_name(value: Any) -> Any:
     return value
 
 
-At = Annotated[Any, PlainValidator(_moment)]
-Percent = Annotated[float, BeforeValidator(_percent)]
-Actors = Annotated[list[Text], BeforeValidator(_several)]
+_SHARE_FORM = _SHARE.pattern.replace(r"\Z", "$")  # in the dialect of JSON Schema
+_JSON_AT = {
+    "type": "string",
+    "pattern": f"{units.pattern('duration')}|^{_SHARE_FORM}",
+    "patternErrorMessage": "write it like 10 s, 500 ms or 30 %",
+}
+At = Annotated[Any, PlainValidator(_moment), WithJsonSchema(_JSON_AT)]
+Percent = Annotated[
+    float, BeforeValidator(_percent), WithJsonSchema({"type": ["string", "number"], "pattern": f"^{_SHARE_FORM}"})
+]
+Actors = Annotated[list[Text], BeforeValidator(_several), json_list(type="string")]
 FaultName = Annotated[Name, BeforeValidator(_fault_name)]
 KEYS_OF_ACTS = {  # keys that only some actions use
     "how": ("remove_drive",),

@@ -106,7 +106,8 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                         "change an axis of one sweep, or use the same settings",
                     )
                 if not sweep.zip and config.sweeps[other.sweep].zip:
-                    points[key] = point  # in both sweeps: figures draw only points of `zip` along its rows
+                    # use the point of the sweep without `zip`, because figures draw points of `zip` only along its rows
+                    points[key] = point
     ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
     return order(list((ceilings | points).values()), config.seed)
 

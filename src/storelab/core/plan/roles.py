@@ -196,7 +196,7 @@ class Roles:
         fixed, dataset = staged_for(
             self.config, self._at(role), requested, workload, plain | {"buckets": axes["buckets"]}
         )
-        if "objects" in workload.needs and "mix" not in fixed:  # a mix does not use up its objects
+        if "objects" in workload.needs and "mix" not in fixed:  # a mix deletes only objects that it has created
             self._enough(role, fixed["objects"], plain, end - begin)
         head = {"name": role, "workload": workload.name, "begin_ns": begin, "end_ns": end, "shares": shares}
         return head | {"fixed": fixed} | ({"dataset": dataset} if dataset else {})

@@ -139,7 +139,7 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
     times = {
         name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0
         for name in ("duration", "warm_up")
-        if hasattr(sweep, name)  # a role has none
+        if hasattr(sweep, name)  # roles do not have all of these settings
     }
     if bins := getattr(sweep, "bins", None):
         times["bins"] = max(MIN_BIN_NS, round(bins * factor / ms) * ms)

@@ -1,7 +1,7 @@
-"""The days of a release, in one folder each: new objects, catalogs, reflog and manifest, in the order of upload.
+"""Make the days of a release: for each day, a folder with new objects, catalogs, reflog and manifest.
 
-The next call finishes an interrupted day; a day is not listed before it is complete.
-May import: `core`, the other modules of this folder.
+`day.json` lists the objects of a complete day in the order of upload. The next call finishes an interrupted day. May
+import: `core`, the other modules of this folder.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from storelab.datasets.release import catalogs, names, nightly, objects, tree
 from storelab.datasets.release.state import Known, State
 
 FILE = "day.json"
-FEW_BYTES = 64_000_000  # of files: below it, starting processes would cost more
+FEW_BYTES = 64_000_000  # with fewer bytes of files, starting processes costs more than it saves
 
 
 class Item(NamedTuple):
-    """An object. kind: data, chunk, catalog, reflog or manifest."""
+    """An object to upload. kind: data, chunk, catalog, reflog or manifest."""
 
     key: str  # including the repository
     bytes: int
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Day:
-    """A complete day. facts: `day.json` without its objects."""
+    """A complete day. facts: the content of `day.json` without the objects."""
 
     folder: Path
     facts: dict[str, Any]
@@ -44,19 +44,19 @@ class Day:
         return int(self.facts["day"])
 
     def objects(self) -> Iterator[Item]:
-        """Yield all objects in their order, with one at a time in memory."""
+        """Yield all objects in the order of upload. Only one is in memory at a time."""
         with open(self.folder / FILE, encoding="utf-8") as file:
             for line in file:
                 if line.startswith("["):
                     yield Item(*json.loads(line.rstrip(",\n")))
 
     def path(self, item: Item) -> Path:
-        """Return the path of the file with the bytes of an object."""
+        """Return the path of the local file with the content of an object."""
         return self.folder / item.key.partition("/")[2]
 
 
 def write_day(folder: Path, facts: dict[str, Any], objects: Iterable[Item]) -> None:
-    """Write `day.json`: the facts, then one object per line."""
+    """Write `day.json`: one line with the facts, then one line for each object."""
     with open(folder / FILE, "w", encoding="utf-8") as file:
         file.write(json.dumps(facts, ensure_ascii=True)[:-1] + ', "objects": [')
         for i, item in enumerate(objects):
@@ -72,7 +72,7 @@ def folder_of(folder: Path, n: int) -> Path:
 
 
 def read_day(folder: Path) -> Day:
-    """Return the day in a folder. Raise UserError if it has no complete day."""
+    """Return the complete day in a folder. Raise UserError if there is none."""
     try:
         with open(folder / FILE, encoding="utf-8") as file:
             head = file.readline()
@@ -86,21 +86,21 @@ def read_day(folder: Path) -> Day:
 
 
 class Release:
-    """The days of a release, by its settings. processes: number that compress; default: one for each core."""
+    """A release with these settings. processes: number of processes that compress; default: one for each core."""
 
     def __init__(self, settings: Settings, processes: int | None = None):
         self.settings = settings
         self.processes = processes or len(os.sched_getaffinity(0))
-        self._of: Any = tree if settings.tree else nightly
+        self._trees: Any = tree if settings.tree else nightly
 
     def day(self, n: int, folder: Path) -> Day:
-        """Return day n (from 1), and make it and earlier missing days first.
+        """Return day n (from 1). Make it and earlier days first if they are missing.
 
-        Raise UserError if there is no such day, the folder has other settings, a day's folder is missing, or the disk
-        is full.
+        Raise UserError if the release has fewer days, the folder was made with other settings, the folder of a version
+        is missing, or the disk is full.
         """
         if not 1 <= n <= self.settings.all_days:
-            raise UserError("release.days", f"there is no day {n} of {self.settings.all_days}", "use a day from 1 on")
+            raise UserError("release.days", f"there is no day {n}", f"use a day from 1 to {self.settings.all_days}")
         with State(folder, self.settings) as state, _disk(folder):
             while state.day < n:
                 self._make(state, state.day + 1)
@@ -114,9 +114,10 @@ class Release:
             return state.day
 
     def forget(self, folder: Path, roots: Collection[str], gone: Iterable[str]) -> None:
-        """Forget the root catalogs and objects (40 hexadecimal digits and suffix) that a collection removed.
+        """Remove root catalogs and objects from the state after a garbage collection removed them from the store.
 
-        The next reflog does not name them, and objects that come back are uploaded again.
+        roots: 40 hexadecimal digits; gone: 40 hexadecimal digits and suffix. The next reflog does not list these root
+        catalogs. If a later day needs a removed object, it is uploaded again.
         """
         with State(folder, self.settings) as state:
             with Known(folder / "known.sqlite") as known:
@@ -128,10 +129,10 @@ class Release:
         whole = folder_of(state.folder, n)
         part = whole.with_suffix(".part")
         if state.get("working") != n:
-            for left in (whole, part):  # made by a state that was removed
+            for left in (whole, part):  # may exist from a state that was removed
                 shutil.rmtree(left, ignore_errors=True)
             with state.transaction():
-                self._of.begin(state, n)
+                self._trees.begin(state, n)
         if not (whole / FILE).exists():
             self._objects(state, n, part)
             self._rest(state, n, part)
@@ -156,8 +157,8 @@ class Release:
             state.without_known(fresh, lambda name: (part / names.place(name)).unlink(missing_ok=True))
 
     def _rest(self, state: State, n: int, part: Path) -> None:
-        """Write catalogs, reflog, manifest and `day.json`."""
-        name, repository = self._of.night(self.settings, n), self.settings.repository
+        """Write the catalogs, the reflog, the manifest and `day.json` of a day."""
+        name, repository = self._trees.night(self.settings, n), self.settings.repository
         writer = objects.Writer(self.settings, part, None, n)
         scratch = part / "catalog.sqlite"
         written = list(catalogs.night(state, n, os.fsencode(name), scratch, writer.object))
@@ -228,7 +229,7 @@ class Release:
 
 
 def _keep(state: State, facts: dict[str, Any]) -> None:
-    """Copy the facts of a complete day into the state. It may be repeated."""
+    """Copy the night and the root catalog of a complete day into the state. Repeated calls change nothing."""
     name, size, counts = facts["night_catalog"]
     row = (os.fsencode(facts["night"]), facts["day"], name, size, json.dumps(counts))
     state.db.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?)", row)
@@ -238,7 +239,7 @@ def _keep(state: State, facts: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _disk(folder: Path) -> Iterator[None]:
-    """Report errors of the disk as UserError."""
+    """Convert errors of the disk and of SQLite to UserError."""
     try:
         yield
     except OSError as error:

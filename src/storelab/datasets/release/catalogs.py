@@ -1,10 +1,9 @@
-"""Catalogs: SQLite files with the objects of the files of a folder, nested by rule; and the reflog.
+"""Write and read catalogs (SQLite files that list the files of folders and their objects), and the reflog.
 
-Tables, flags and path hashes are those of CvmFS's schema 2.5 (https://github.com/cvmfs/cvmfs, `catalog_sql.cc`,
-`reflog_sql.cc`), as far as copying, collecting and reading need them. The lower part of the module reads a repository:
-what a root catalog needs, what a reflog names, and whether everything is intact. It gets all data from a function
-`fetch(key) -> bytes`, so that stores, folders and tests are read in the same way. May import: `names`, `state`,
-`nightly`.
+Tables, flags and path hashes follow CvmFS's schema 2.5 (https://github.com/cvmfs/cvmfs, `catalog_sql.cc`,
+`reflog_sql.cc`), as far as replication, garbage collection and reading need them. The second half of the module reads a
+repository: it lists the objects that a root catalog needs and the root catalogs in a reflog, and checks objects. A
+function `fetch(key) -> bytes` reads them, from a store or a folder. May import: `names`, `state`, `nightly`.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from storelab.datasets.release.state import FILE, FOLDER, LINK, State
 DIR, MOUNT, REGULAR, SYMLINK, NESTED_ROOT, CHUNKED = 1, 2, 4, 8, 32, 64  # flags of an entry
 MARKER = b".cvmfscatalog"
 COUNTED = ("regular", "symlink", "dir", "nested", "chunked", "chunks", "file_size", "chunked_size")
-Write = Callable[[bytes, str], tuple[bytes, str, int]]  # `objects.Writer.object`
+Write = Callable[[bytes, str], tuple[bytes, str, int]]  # interface of `objects.Writer.object`
 _SCHEMA = """
 CREATE TABLE catalog (md5path_1 INTEGER, md5path_2 INTEGER, parent_1 INTEGER, parent_2 INTEGER, hardlinks INTEGER,
   hash BLOB, size INTEGER, mode INTEGER, mtime INTEGER, mtimens INTEGER, flags INTEGER, name TEXT, symlink TEXT,
@@ -49,9 +48,9 @@ Fetch = Callable[[str], bytes]  # raises LookupError or OSError if the object is
 
 @dataclass
 class Catalog:
-    """A written catalog. counts: of it and all catalogs below it."""
+    """A written catalog. counts: numbers of entries in this catalog and all catalogs below it."""
 
-    path: bytes  # its folder, below the night
+    path: bytes  # of the folder, relative to the night
     name: str = ""  # of the object
     bytes: int = 0  # of the object
     size: int = 0  # before compression
@@ -59,7 +58,7 @@ class Catalog:
 
 
 def path_hash(path: bytes) -> tuple[int, int]:
-    """Return the MD5 of a whole path (the root is empty), as catalogs store it."""
+    """Return the MD5 of a complete path as two integers, as stored in catalogs. The path of the root is empty."""
     return struct.unpack("<qq", hashlib.md5(path, usedforsecurity=False).digest())
 
 
@@ -68,7 +67,10 @@ def _above(path: bytes) -> tuple[int, int]:
 
 
 def _folders(state: State) -> list[bytes]:
-    """Return the folders of the night that have separate catalogs: deeper ones first, the night itself last."""
+    """Return the folders of the night that have separate catalogs, subfolders first.
+
+    The last one is the night itself.
+    """
     depth, found = state.settings.catalog_depth, {b""}
     for (path,) in state.db.execute("SELECT path FROM night WHERE type = ?", (FOLDER,)):
         if path.count(b"/") < depth:
@@ -80,12 +82,12 @@ def _folders(state: State) -> list[bytes]:
 
 
 def _rows(state: State, folder: bytes, nested: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
-    """Yield the entries below a folder, including nested folders, but not the content of these."""
+    """Yield the entries of the catalog of a folder: all entries below it, but not the content of `nested` folders."""
     text = "SELECT path, type, size, mode, mtime, hash, target FROM night WHERE path >= ? AND path < ? ORDER BY path"
     low = folder + b"/" if folder else b""
     for path in sorted(p + b"/" for p in nested):
         yield from state.db.execute(text, (low, path))
-        low = path[:-1] + b"0"  # the character after the slash
+        low = path[:-1] + b"0"  # "0" is the character after the slash
     if folder:
         yield from state.db.execute(text, (low, folder + b"0"))
     else:
@@ -93,7 +95,7 @@ def _rows(state: State, folder: bytes, nested: Iterable[bytes]) -> Iterator[tupl
 
 
 class Book:
-    """A catalog while it is written, in a separate file."""
+    """An open catalog that is written to a file."""
 
     def __init__(self, file: Path, root: bytes, day: int):
         file.unlink(missing_ok=True)
@@ -116,7 +118,7 @@ class Book:
     def entry(
         self, path: bytes, flags: int, size: int, mode: int, mtime: int, digest: bytes | None, link: bytes
     ) -> None:
-        """Add an entry. path: complete, from the root of the repository."""
+        """Add an entry. path: complete path, from the root of the repository."""
         values = (*path_hash(path), *_above(path), 1, digest, size, mode, mtime, 0, flags)
         self.db.execute(
             f"INSERT INTO catalog VALUES ({'?, ' * 11} CAST(? AS TEXT), CAST(? AS TEXT), 0, 0, NULL)",
@@ -141,7 +143,7 @@ class Book:
         self.counts["nested"] += 1
 
     def close(self, below: Iterable[dict[str, int]]) -> tuple[bytes, dict[str, int]]:
-        """Close the catalog; return (bytes of the file, counts of it and of all below it)."""
+        """Close the catalog. Return its bytes, and the counts of entries in it and in the catalogs below it."""
         tree = {key: self.counts[key] + sum(counts[key] for counts in below) for key in COUNTED}
         rows = [(f"self_{k}", v) for k, v in self.counts.items()] + [(f"subtree_{k}", v) for k, v in tree.items()]
         self.db.executemany("INSERT INTO statistics VALUES (?, ?)", rows)
@@ -168,7 +170,7 @@ def _fill(book: Book, state: State, at: bytes, folder: bytes, nested: dict[bytes
 
 
 def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iterator[Catalog]:
-    """Write the catalogs of a night, children before parents; the last one is that of the night."""
+    """Write the catalogs of a night, nested ones first, and yield each. The last one is the catalog of the night."""
     folders = _folders(state)
     folder_set, made = set(folders), {path: {} for path in folders}
     for folder in folders:
@@ -193,7 +195,7 @@ def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iter
 
 
 def root(nights: Iterable[tuple[bytes, str, int, str]], day: int, file: Path, write: Write) -> Catalog:
-    """Write the root catalog, with one nested catalog for each (name, object, size, counts as JSON) of the nights."""
+    """Write the root catalog, which nests the catalogs of these nights: (name, object, size, counts as JSON)."""
     kept = sorted(nights)
     book = Book(file, b"", day)
     book.folder(b"", 0, 0o755, EPOCH + DAY_S * day)
@@ -206,7 +208,7 @@ def root(nights: Iterable[tuple[bytes, str, int, str]], day: int, file: Path, wr
 
 
 def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
-    """Return a reflog with these (root catalog, timestamp)."""
+    """Return the bytes of a reflog that lists these root catalogs with their timestamps."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.executescript(_REFLOG)
     about = {"schema": "1.0", "schema_revision": "0", "fqrn": repository}
@@ -220,7 +222,7 @@ def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
 
 @contextmanager
 def opened(blob: bytes) -> Iterator[sqlite3.Connection]:
-    """Open an SQLite file in memory. Raise sqlite3.DatabaseError if it is not one."""
+    """Open the bytes of an SQLite file in memory. Raise sqlite3.DatabaseError for other bytes."""
     db = sqlite3.connect(":memory:")
     try:
         if blob[:16] != b"SQLite format 3\0":
@@ -236,9 +238,9 @@ def references(
 ) -> Iterator[str]:
     """Yield the keys of all objects that a root catalog needs.
 
-    Each catalog comes before its files and chunks, then the nested ones follow. A catalog is read once; the key of a
-    file may be repeated. skip: gets the key of a catalog; True leaves it out with all below it. Raise the errors of
-    `fetch`, and ValueError for a damaged catalog.
+    The order is: a catalog, its files and chunks, its nested catalogs. Each catalog is read once, but the key of a file
+    can be repeated. skip: function of the key of a catalog; True skips this catalog and all below it. Raise the errors
+    of `fetch`, and ValueError for a damaged catalog.
     """
     waiting, seen = [root], {root}
     while waiting:
@@ -258,7 +260,7 @@ def references(
 def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
     """Yield the keys in one catalog: files and chunks, then nested catalogs. Raise ValueError if it is damaged.
 
-    It keeps an SQLite file open: close it in the thread that reads it.
+    The generator has an open SQLite file. Close it in the thread that reads it.
     """
     try:
         with opened(zlib.decompress(blob)) as db:
@@ -273,7 +275,7 @@ def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
 
 
 def is_catalog(key: str) -> bool:
-    """Return True if a content-addressed key belongs to a catalog. Only its suffix can be a capital letter."""
+    """Return True if a key is that of a catalog, which ends with the suffix C."""
     return key.endswith(names.CATALOG)
 
 
@@ -287,7 +289,7 @@ def reflog_roots(blob: bytes) -> list[str]:
 
 
 def reflog_without(blob: bytes, gone: set[str]) -> bytes:
-    """Return the reflog without these root catalogs, which were collected."""
+    """Return a copy of the reflog without these root catalogs, which a garbage collection removed."""
     repository, entries = _entries(blob)
     return reflog(repository, [entry for entry in entries if entry[0] not in gone])
 
@@ -303,7 +305,7 @@ def _entries(blob: bytes) -> tuple[str, list[tuple[str, int]]]:
 
 
 def verify(fetch: Fetch, keys: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each object that is missing, has another SHA-1, or cannot be unpacked or opened."""
+    """Yield a message for each object that is missing, has a wrong SHA-1, or cannot be unpacked or opened."""
     for key in keys:
         try:
             blob = fetch(key)

@@ -1,7 +1,7 @@
-"""Names and small texts of a repository: keys of objects, and the manifest. The functions have no side effects.
+"""Keys of the objects in a repository, and the text of its manifest.
 
-They are the same as in CvmFS: https://github.com/cvmfs/cvmfs (2.12.0), `manifest.cc`, `upload_s3.cc`.
-May import: nothing of storelab.
+Both have the format of CvmFS: https://github.com/cvmfs/cvmfs (2.12.0), `manifest.cc`, `upload_s3.cc`. May import:
+nothing of storelab.
 """
 
 import hashlib
@@ -11,39 +11,40 @@ from collections.abc import Mapping
 REFLOG, MANIFEST = ".cvmfsreflog", ".cvmfspublished"
 WHOLE, CHUNK, CATALOG = "", "P", "C"
 KINDS = {WHOLE: "data", CHUNK: "chunk", CATALOG: "catalog"}
-SUFFIXES = {"X": "X", "H": "H", "M": "M"}  # letter of a manifest -> suffix: certificate, history, about the repository
+# letter in the manifest -> suffix of the object: certificate, history, metainfo
+SUFFIXES = {"X": "X", "H": "H", "M": "M"}
 _KEY = re.compile(r"(?:[^/]+/)?data/([0-9a-f]{2})/([0-9a-f]{38})([A-Z]?)")
 _LETTERS = "CBRDSGANXHTMY"  # of a manifest, in the order in which CvmFS writes them
 
 
 def place(name: str) -> str:
-    """Return the path of an object below its repository. name: 40 hexadecimal digits and the suffix."""
+    """Return the path of an object relative to its repository. name: 40 hexadecimal digits and the suffix."""
     return f"data/{name[:2]}/{name[2:]}"
 
 
 def key(repository: str, digest: str, suffix: str = "") -> str:
-    """Return the key of an object that is named by its content."""
+    """Return the key of an object in the store from the digest of its content."""
     return f"{repository}/{place(digest + suffix)}"
 
 
 def parts(key: str) -> tuple[str, str] | None:
-    """Return (40 hexadecimal digits, suffix) of such a key; None for other keys."""
+    """Return (40 hexadecimal digits, suffix) of a key with a digest; None for other keys."""
     found = _KEY.fullmatch(key)
     return (found[1] + found[2], found[3]) if found else None
 
 
 def content_type(key: str) -> str:
-    """Return the content type that CvmFS sends with a PUT."""
+    """Return the Content-Type header that CvmFS sends with the PUT of this key."""
     return "application/x-cvmfs" if key.rpartition("/")[2].startswith(".cvmfs") else "application/octet-stream"
 
 
 def cache_control(key: str) -> str:
-    """Return the cache control that CvmFS sends with a PUT."""
+    """Return the Cache-Control header that CvmFS sends with the PUT of this key."""
     return "max-age=61" if key.rpartition("/")[2].startswith(".cvmfs") else "max-age=259200"
 
 
 def manifest_text(fields: dict[str, str]) -> bytes:
-    """Return the bytes of a manifest: a line for each letter, and their SHA-1. It is not signed (no field X)."""
+    """Return the text of a manifest: one line for each field, and their SHA-1. It has no signature (field X)."""
     if unknown := set(fields) - set(_LETTERS):
         raise ValueError(f"a manifest has no field {min(unknown)!r}")
     text = "".join(f"{letter}{fields[letter]}\n" for letter in _LETTERS if letter in fields).encode()
@@ -56,7 +57,7 @@ def further_objects(repository: str, fields: Mapping[str, str]) -> list[str]:
 
 
 def manifest_fields(blob: bytes) -> dict[str, str]:
-    """Return the values of a manifest by letter. Raise ValueError if it is damaged or incomplete."""
+    """Return the fields of a manifest: letter -> value. Raise ValueError if it is damaged or incomplete."""
     text, mark, rest = blob.partition(b"--\n")
     if not mark or rest.split(b"\n")[0] != hashlib.sha1(text).hexdigest().encode():
         raise ValueError("the manifest is damaged: its SHA-1 is wrong")

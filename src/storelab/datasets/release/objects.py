@@ -1,16 +1,16 @@
-"""Make objects of files: generate their content, cut large ones, compress them, and name them by their SHA-1.
+"""Make the objects of files: generate the content, cut large files into chunks, compress them, and hash them.
 
-Content is text, code or noise, and depends only on the file's name, day and seed. Each process makes one pool of each
-body (4 MiB, from the seed). A file is a line with its own hash, and pieces of the pool whose positions follow from its
-name. So a file costs little more than a copy, and all files are different.
+The content is text, machine code or noise (its "body"), and depends only on the file's name, day and seed. Each process
+generates one pool of 4 MiB for each body. A file is a line with a hash, followed by pieces of the pool at positions
+that depend on its name. Therefore all files are different, and generating one costs little more than a copy.
 
-A large file is cut into chunks where its last 32 bytes fulfil a condition, as in CvmFS (xor32). The rolling sum of byte
-i is the exclusive or of the bytes i-31 ... i, byte i-k shifted left by k. There is a cut before byte i if the sum, read
-as a signed number, is within 2^32 / average of 2^31 - 1 (modulo 2^32), and if it is at least `minimum` bytes after the
-last cut. It is at most `maximum` bytes after it. (https://github.com/cvmfs/cvmfs, `chunk_detector.h`)
+Chunks are cut by content, as in CvmFS (xor32). The rolling sum of byte i is the exclusive or of the bytes i-31 ... i,
+byte i-k shifted left by k. There is a cut before byte i if the difference of the sum and 2^31 - 1, as a signed 32-bit
+number, has an absolute value below 2^32 / average. A chunk has at least `minimum` and at most `maximum` bytes.
+(https://github.com/cvmfs/cvmfs, `chunk_detector.h`)
 
-Objects are named by the SHA-1 of their compressed bytes. All this runs in many processes.
-May import: numpy and zlib-ng in functions, `core`, `names`.
+The name of an object is the SHA-1 of its compressed bytes. The work is distributed over several processes. May import:
+numpy and zlib-ng in functions, `core`, `names`.
 """
 
 import contextlib
@@ -35,26 +35,26 @@ from storelab.datasets.release import names
 
 WINDOW = 32
 _MAGIC = 2**31 - 1
-PIECE = 32 * 1024  # bytes from one place of the pool: the window of zlib
+PIECE = 32 * 1024  # bytes of a piece of the pool: the window of zlib
 BLOCK = 2**20
 _POOL = 4 * 2**20
 _WORDS, _PHRASES, _SEQUENCES = 3000, 6000, 3000
-_MAX_RANDOM_BYTES = 6  # there are fewer random bytes between two sequences
+_MAX_RANDOM_BYTES = 6  # random bytes between two sequences; exclusive
 _ENDS = (b"\n", b";\n    ", b", ", b"(")
 
 
 def sums(data: bytes | memoryview) -> Any:
-    """Return the rolling sums of the bytes 31, 32, ...: uint32, shape (len(data) - 31,)."""
+    """Return the rolling sums of the bytes from number 31 on: uint32, shape (len(data) - 31,)."""
     import numpy as np
 
     total = np.frombuffer(data, np.uint8).astype(np.uint32)
-    for step in (1, 2, 4, 8, 16):  # from the sums of windows of `step` bytes, make those of twice the length
+    for step in (1, 2, 4, 8, 16):  # combine sums over `step` bytes to sums over twice as many
         total = total[step:] ^ (total[:-step] << np.uint32(step))
     return total
 
 
 def first_cut(data: bytes | memoryview, average: int) -> int | None:
-    """Return the index of the first byte (31 or later) after a cut; None if there is no cut."""
+    """Return the index of the first byte after the first cut, 31 or later; None if there is no cut."""
     import numpy as np
 
     threshold = (2**32 - 1) // average
@@ -64,11 +64,12 @@ def first_cut(data: bytes | memoryview, average: int) -> int | None:
 
 
 def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, step: int = 2**20) -> Iterator[bytes]:
-    """Yield the chunks of a stream of blocks. At most `maximum` bytes and a block are in memory."""
+    """Yield the chunks of a stream of blocks. At most `maximum` bytes and one block are in memory."""
     stream, held, ended = iter(blocks), bytearray(), False
     looked = minimum  # there is no cut before byte `looked` of `held`
     while True:
-        while not ended and len(held) <= min(looked + step, maximum):  # one more byte, as a cut at the end is not one
+        # read one byte more, because the end of the data is not a cut
+        while not ended and len(held) <= min(looked + step, maximum):
             block = next(stream, None)
             ended = block is None
             held += block or b""
@@ -93,7 +94,7 @@ def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, st
 
 
 def ratio(body: str, stored: float) -> float:
-    """Return the ratio of the bytes before compression to `stored` bytes after it."""
+    """Return the compression ratio of a file that has `stored` bytes after compression."""
     table = BODIES[body]
     for (low, first), (high, last) in pairwise(table):
         if stored < high:
@@ -103,7 +104,7 @@ def ratio(body: str, stored: float) -> float:
 
 
 def raw_size(body: str, stored: float) -> int:
-    """Return the bytes of a file that takes about `stored` bytes when compressed."""
+    """Return the size of a file that has about `stored` bytes after compression."""
     return max(1, round(stored * ratio(body, stored)))
 
 
@@ -116,7 +117,7 @@ def _ranked(rng: Any, n: int, size: int, power: float = 1.0) -> Any:
 
 
 def _text(rng: Any) -> bytes:
-    """Return random text: lines of phrases, which consist of words; their frequencies depend on their rank."""
+    """Return random text: lines of phrases of words. The frequencies of phrases and words follow Zipf's law."""
     lengths = rng.integers(2, 11, _WORDS).tolist()
     words = [rng.integers(97, 123, n, dtype="u1").tobytes() for n in lengths]
     phrases = [
@@ -130,7 +131,7 @@ def _text(rng: Any) -> bytes:
 
 
 def _code(rng: Any) -> bytes:
-    """Return random data like machine code: instructions with frequencies by rank, random bytes, and some zeros."""
+    """Return random data like machine code: byte sequences with frequencies by Zipf's law, random bytes, and zeros."""
     sequences = [rng.bytes(n) for n in rng.integers(4, 40, _SEQUENCES).tolist()]
     out = bytearray()
     while len(out) < _POOL:
@@ -147,7 +148,7 @@ def _code(rng: Any) -> bytes:
 
 @lru_cache(maxsize=6)
 def pool(seed: int, body: str) -> bytes:
-    """Return the 4 MiB pool of a body."""
+    """Return the pool of a body: 4 MiB of content from which files are made."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "release", body)))
@@ -177,21 +178,21 @@ def blocks(seed: int, path: bytes, day: int, body: str, size: int) -> Iterator[b
 class File(NamedTuple):
     """A file whose objects must be made."""
 
-    path: bytes  # below its night
+    path: bytes  # relative to its night
     size: int
-    kind: int | None  # of the generated tree, index in KINDS; None: a real file, below the folder of the version
+    kind: int | None  # index in KINDS for a generated file; None for a real file in the folder of the version
 
 
 @dataclass
 class Kept:
-    """The objects of a file, or why it is left out."""
+    """The objects of a file, or the reason why it is skipped."""
 
     path: bytes
     size: int = 0  # number of bytes read
-    whole: bytes | None = None  # SHA-1 of its only object
+    whole: bytes | None = None  # SHA-1 of the only object of a file without chunks
     parts: list[tuple[int, int, bytes]] = field(default_factory=list)  # offset, size, SHA-1 of each chunk
     objects: list[tuple[str, int]] = field(default_factory=list)  # name, bytes
-    problem: str = ""  # why it is left out
+    problem: str = ""  # reason why it is skipped
 
 
 def compressor(level: int) -> Callable[[bytes], bytes]:
@@ -202,14 +203,14 @@ def compressor(level: int) -> Callable[[bytes], bytes]:
 
 
 def library() -> str:
-    """Return the name and version of the compressing library, on which the names of the objects depend."""
+    """Return name and version of the compression library. The names of the objects depend on it."""
     from zlib_ng import zlib_ng
 
     return f"zlib-ng {zlib_ng.ZLIBNG_VERSION}"
 
 
 def read(path: bytes) -> Iterator[bytes]:
-    """Yield a regular file in blocks; never wait for the other end of a pipe."""
+    """Yield the content of a regular file in blocks. Raise OSError for other files, without waiting for a pipe."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(handle, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -219,7 +220,7 @@ def read(path: bytes) -> Iterator[bytes]:
 
 
 class Writer:
-    """A writer of the objects of files below `folder/data`."""
+    """A writer of objects into `folder/data`."""
 
     def __init__(self, settings: Release, folder: Path, source: str | None, day: int):
         self.settings, self.folder, self.day = settings, os.fsencode(folder), day
@@ -227,7 +228,7 @@ class Writer:
         self.compress = compressor(settings.zlib_level)
 
     def object(self, data: bytes, suffix: str = "") -> tuple[bytes, str, int]:
-        """Write an object; return (SHA-1, name, bytes)."""
+        """Compress and write an object. Return (SHA-1, name, compressed bytes)."""
         stored = self.compress(data)
         digest = hashlib.sha1(stored)
         name = digest.hexdigest() + suffix
@@ -243,7 +244,10 @@ class Writer:
         return blocks(self.settings.seed, file.path, self.day, KINDS[file.kind].body, file.size)
 
     def file(self, file: File) -> Kept:
-        """Write the objects of a file. Raise UserError if that fails; a file that cannot be read is a `problem`."""
+        """Write the objects of a file. Raise UserError if they cannot be written.
+
+        If the file cannot be read, set `problem`.
+        """
         kept, cut = Kept(file.path), self.settings.chunks
         pieces = chunks(self._blocks(file), cut.minimum, cut.average, cut.maximum)
         first = b""
@@ -280,7 +284,7 @@ class Writer:
 
 
 def folders(folder: Path) -> None:
-    """Make the folders of the objects."""
+    """Make the 256 folders of the objects."""
     for i in range(256):
         (folder / "data" / f"{i:02x}").mkdir(parents=True, exist_ok=True)
 
@@ -296,14 +300,14 @@ def _end_with_parent() -> None:
 
 
 def begin(settings: Release, folder: Path, source: str | None, day: int) -> None:
-    """Initialise a process of the pool, which ends when its parent ends for any reason."""
+    """Initialise a process of the pool. It ends when its parent ends for any reason."""
     global _writer
     _writer = Writer(settings, folder, source, day)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def batch(number: int, files: list[File]) -> tuple[int, list[Kept]]:
-    """Do the work of a process of the pool."""
+    """Write the objects of a batch of files in a process of the pool."""
     return number, [_writer.file(file) for file in files]
 
 
@@ -315,7 +319,7 @@ def made(
     work: Iterable[tuple[int, list[File]]],
     processes: int,
 ) -> Iterator[tuple[int, list[Kept]]]:
-    """Yield batches as they are finished. Only a few are in progress at a time."""
+    """Write the objects of all batches, and yield (number, objects of its files) of each when it is finished."""
     folders(folder)
     if processes == 1:
         writer = Writer(settings, folder, source, day)

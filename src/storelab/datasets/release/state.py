@@ -1,9 +1,8 @@
-"""The state between the days of a release: the tree of the last night, unfinished work, and the kept nights.
+"""The state of a release between its days: the tree of the last night, unfinished work, and the kept nights.
 
-`State` is one SQLite file next to the folders of the days. After any interruption it has the remaining work of a day.
-`Known` has the names of all objects, which may be millions, to find the new ones of a day. Its memory does not grow
-with them: SQLite looks up each name in a tree sorted by hash, in the order of the hashes.
-May import: `core`, `objects`.
+`State` is an SQLite file next to the folders of the days. After an interruption, it has the remaining work of a day.
+`Known` has the names of all objects, possibly millions, to find the new ones of a day. It needs constant memory,
+because SQLite looks up the names in the file, in the order of their hashes. May import: `core`, `objects`.
 """
 
 import contextlib
@@ -40,7 +39,7 @@ CREATE TABLE IF NOT EXISTS reflog (hash TEXT PRIMARY KEY, day INTEGER) WITHOUT R
 
 
 def _packed(name: str) -> bytes:
-    """Return the 20 bytes of the hash and the suffix."""
+    """Return a name as the 20 bytes of the hash and the suffix."""
     return bytes.fromhex(name[:40]) + name[40:].encode()
 
 
@@ -49,7 +48,7 @@ def _plain(packed: bytes) -> str:
 
 
 class Known:
-    """The known objects (40 hexadecimal digits and suffix), with the bytes and the first day of each."""
+    """The known objects: name (40 hexadecimal digits and suffix), size in bytes, and first day."""
 
     def __init__(self, path: Path):
         self.db = sqlite3.connect(path, isolation_level=None)
@@ -79,7 +78,7 @@ class Known:
         return (_plain(row[0]) for row in self.db.execute(text, values))
 
     def add(self, names: Iterable[tuple[str, int]], day: int) -> Iterator[str]:
-        """Add the (name, bytes), and return the names that were not known before this day.
+        """Add objects, pairs (name, bytes), and return the names that were not known before this day.
 
         After a crash, the same call returns the same names. Read the result before the next query.
         """
@@ -106,7 +105,7 @@ class Known:
 
 
 class State:
-    """The state of a release in a folder; a context manager that excludes other processes."""
+    """The state of a release in a folder: a context manager that locks it against other processes."""
 
     def __init__(self, folder: Path, settings: Release):
         self.folder, self.settings = folder, settings
@@ -144,7 +143,7 @@ class State:
         self._lock.close()
 
     def _same(self) -> None:
-        """Raise UserError if the folder was made with other settings. The number of days may differ."""
+        """Raise UserError if the folder was made with other settings, except for another number of days."""
         now = self.settings.model_dump(mode="json", exclude={"days"})
         before = json.loads(self.get("settings", "null"))
         if before is None:
@@ -163,13 +162,13 @@ class State:
 
     @property
     def day(self) -> int:
-        """Return the last complete day."""
+        """Return the number of the last complete day; 0 if there is none."""
         return int(self.get("day", 0))
 
     # The work of a day
 
     def begin(self, day: int) -> None:
-        """Start the work of a day, without files yet. Call it within a transaction."""
+        """Delete the work of the last day and start that of a new day. Call it within a transaction."""
         for table in ("work", "done", "objects", "skipped"):
             self.db.execute(f"DELETE FROM {table}")
         self.put("working", day)
@@ -186,7 +185,7 @@ class State:
         self._bytes += file.size
 
     def due(self) -> Iterator[tuple[int, list[File]]]:
-        """Yield the batches that are not done."""
+        """Yield (number, files) of the batches that are not done."""
         numbers = self.db.execute("SELECT DISTINCT batch FROM work WHERE batch NOT IN (SELECT batch FROM done)")
         for (number,) in numbers.fetchall():
             rows = self.db.execute("SELECT path, size, kind FROM work WHERE batch = ? ORDER BY place", (number,))
@@ -197,7 +196,7 @@ class State:
         return int(self.db.execute(text).fetchone()[0])
 
     def finished(self, batch: int, files: list[Kept]) -> None:
-        """Mark a batch as done. Objects are numbered by their file, independent of the order of the processes."""
+        """Record the objects of a batch and mark it as done. Their order is that of the files, not of the processes."""
         db = self.db
         with self.transaction():
             place = batch << 32
@@ -219,7 +218,7 @@ class State:
             db.execute("INSERT INTO done VALUES (?)", (batch,))
 
     def doubt(self, folder: Path) -> None:
-        """Repeat all batches if an object of a finished batch is missing, or has another size than written."""
+        """Mark all batches as not done if an object of a finished batch is missing or has the wrong size."""
         for name, size in self.db.execute("SELECT name, bytes FROM objects"):
             try:
                 if (folder / "data" / name[:2] / name[2:]).stat().st_size == size:
@@ -240,9 +239,9 @@ class State:
         yield from self.db.execute("SELECT name, bytes FROM objects ORDER BY name")
 
     def without_known(self, new: Iterator[str], remove: Callable[[str], None]) -> None:
-        """Keep only the new objects; call `remove` for each of the others, which existed before this day.
+        """Keep only the new objects, and call `remove` with the name of each other object.
 
-        `doubt` detects an interruption.
+        After an interruption, `doubt` finds that removed objects are missing.
         """
         with self.transaction():
             self.db.execute("CREATE TEMP TABLE fresh (name TEXT PRIMARY KEY) WITHOUT ROWID")
@@ -253,7 +252,7 @@ class State:
             self.db.execute("DROP TABLE fresh")
 
     def totals(self) -> dict[str, int]:
-        """Return the sums of the day's new content (new_files, raw_bytes, new_bytes), and the files of the night."""
+        """Return new_files, raw_bytes and new_bytes of the new content of the day, and the files of the night."""
         new = """SELECT count(*), total(night.size) FROM work JOIN night USING (path) WHERE
           lower(hex(night.hash)) IN (SELECT name FROM objects) OR EXISTS (SELECT 1 FROM parts
           WHERE parts.path = work.path AND lower(hex(parts.hash)) || 'P' IN (SELECT name FROM objects))"""
@@ -264,7 +263,7 @@ class State:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block between BEGIN and COMMIT; ROLLBACK after an error."""
+        """Run the block in a transaction: COMMIT at its end, ROLLBACK after an error."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield

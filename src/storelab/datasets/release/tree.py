@@ -1,7 +1,7 @@
-"""A real tree as a night: the content of the folder of a version. Entries that cannot be kept are left out.
+"""Make the tree of a day from a real folder, which has one version of the software.
 
-Times of files are not used to detect changes, so a clock that went backwards does no harm. May import:
-`campaign.release`, `errors`, `objects`, `state`.
+Entries that cannot be published are skipped. Changes are detected by content, not by the times of files, so that wrong
+clocks do not matter. May import: `campaign.release`, `errors`, `objects`, `state`.
 """
 
 import os
@@ -23,7 +23,7 @@ ODD = {
 
 
 def source(settings: Release, day: int) -> str:
-    """Return the folder of the version that a day publishes. Raises UserError."""
+    """Return the folder of the version that is published on a day. Raise UserError if it does not exist."""
     assert settings.tree is not None
     folder = Path(settings.tree.path).expanduser() / settings.tree.versions[day - 1]
     if not folder.is_dir():
@@ -38,7 +38,7 @@ def night(settings: Release, day: int) -> str:
 
 
 def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
-    """Yield path, state and "" of all entries below root, each folder before its content. Links are not followed.
+    """Yield (path, state, "") of all entries below root, each folder before its content. Do not follow links.
 
     An entry that cannot be read gives (path, None, reason).
     """
@@ -64,10 +64,10 @@ def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
 
 
 def begin(state: State, day: int) -> None:
-    """Make the tree of a day from the folder of its version, and request its files. Call it within a transaction."""
+    """Make the tree of a day from the folder of its version, and list its files. Call it within a transaction."""
     folder = source(state.settings, day)
     if state.folder.resolve().is_relative_to(folder):
-        problem = f"the days would be made in {cut(folder)}, which is published"
+        problem = f"the folder of the days is in {cut(folder)}, which is published"
         raise UserError("release.tree", problem, "choose another folder for the days, or publish another folder")
     db, root = state.db, os.fsencode(folder)
     state.begin(day)

@@ -1,8 +1,8 @@
-"""Days of a release as plain files for a publishing tool: the changes of a day, and what was there before.
+"""Write the days of a release as plain files for a publishing tool: the changes of a day, and the published content.
 
-Removals are marked as in the union file system aufs, but without root: a file `.wh.NAME` next to the place of NAME, and
-a file `.wh..wh..opq` in a folder that is replaced as a whole. A file `.cvmfscatalog` asks for a separate catalog.
-May import: `campaign.release`, the other modules of this folder.
+Removed files are marked as in the union file system aufs: a file `.wh.NAME` marks the removal of NAME, and a file
+`.wh..wh..opq` marks a folder whose whole content is replaced. A folder with a file `.cvmfscatalog` gets a separate
+catalog. May import: `campaign.release`, the other modules of this folder.
 """
 
 import hashlib
@@ -27,24 +27,24 @@ ODD = (b".wh.", b".cvmfsgraft-")  # prefixes of names with a special meaning for
 class Trees:
     """The consecutive days of a release, in a folder on tmpfs.
 
-    `changed`: the content of the next publication: the whole folder of each night that is not published yet, and marks
-    of removals. `there`: the content of the repository, as names, types and sizes; its files take no space.
+    The folder `changed` has the content of the next publication: the whole folder of each unpublished night, and the
+    marks of removals. The folder `there` has the names, types and sizes of the published content; its files are sparse
+    and take no space.
     """
 
     def __init__(self, settings: Settings, folder: Path):
         self.settings, self.folder = settings, folder
         self.changed, self.there = folder / "changed", folder / "there"
         self.nights: dict[str, int] = {}  # folder of a night -> its day
-        self._of: Any = tree if settings.tree else nightly
+        self._trees: Any = tree if settings.tree else nightly
         for part in (self.changed, self.there):
             part.mkdir(parents=True, exist_ok=True)
 
     def add(self, n: int) -> dict[str, int]:
-        """Write day n, which follows the last one. Unpublished earlier days stay and are published with it.
+        """Write the next day, n. Earlier days that are not published yet are published with it.
 
-        Return new_files and raw_bytes (files with new content, and their bytes), files (of the night), removed_files,
-        as in `day.json` of `build.py`; skipped (number of entries left out). Raise UserError if the folder of a real
-        tree is missing, or the disk is full.
+        Return the counts new_files, raw_bytes, files and removed_files as in `day.json` of `build.py`, and the number
+        of skipped entries (skipped). Raise UserError if the folder of a real tree is missing or the disk is full.
         """
         try:
             return self._add(n)
@@ -52,21 +52,21 @@ class Trees:
             raise system_error(error) from None
 
     def _add(self, n: int) -> dict[str, int]:
-        name = self._of.night(self.settings, n)
+        name = self._trees.night(self.settings, n)
         for gone in [other for other, day in self.nights.items() if day <= n - self.settings.nights and other != name]:
             del self.nights[gone]
             shutil.rmtree(self.changed / gone, ignore_errors=True)
             if (self.there / gone).exists():
                 (self.changed / f"{GONE}{gone}").touch()
         night = self.changed / name
-        shutil.rmtree(night, ignore_errors=True)  # of a day that was never published
+        shutil.rmtree(night, ignore_errors=True)  # may exist from a day that was not published
         night.mkdir()
         if (self.there / name).exists():
             (night / REPLACED).touch()
         self.nights[name] = n
         with State(self.folder / "state", self.settings) as state:
             with state.transaction():
-                self._of.begin(state, n)
+                self._trees.begin(state, n)
             return self._write(state, n, night)
 
     def _write(self, state: State, n: int, night: Path) -> dict[str, int]:
@@ -75,7 +75,7 @@ class Trees:
             _at(night, path).mkdir()
         written, files = self._due(state, n, night), 0
         for path, kind, size, mode, mtime in state.db.execute(_FILES, (FILE,)):
-            if path not in written:  # its content is that of its own day, which its time gives
+            if path not in written:  # unchanged since the day that its time gives
                 day = (mtime - nightly.EPOCH) // nightly.DAY_S
                 _put(_at(night, path), self._blocks(File(path, size, kind), day, None))
             _set(_at(night, path), mode, mtime)
@@ -86,7 +86,7 @@ class Trees:
         when = nightly.EPOCH + nightly.DAY_S * n
         self._markers(night, [path for path, *_ in folders], when)
         for path, mode, mtime, _ in reversed(folders):
-            _set(_at(night, path), mode | 0o700, mtime)  # so that it can be removed
+            _set(_at(night, path), mode | 0o700, mtime)  # the owner can write, so that the folder can be removed
         _set(night, 0o755, when)
         with Known(self.folder / "known.sqlite") as known:
             fresh = set(known.add(written.values(), n))
@@ -97,14 +97,14 @@ class Trees:
         return counts
 
     def _due(self, state: State, n: int, night: Path) -> dict[bytes, tuple[str, int]]:
-        """Write the files that are new on day n; return (SHA-1 of the content, bytes) by path."""
+        """Write the new files of day n, and return path -> (SHA-1 of the content, bytes)."""
         source = os.fsencode(tree.source(self.settings, n)) if self.settings.tree else None
         out = {}
         for number, files in state.due():
             kept = []
             for file in files:
                 if _is_special(file.path):
-                    kept.append(Kept(file.path, problem="its name has a special meaning for the tool"))
+                    kept.append(Kept(file.path, problem="its name has a special meaning for the publishing tool"))
                     continue
                 try:
                     out[file.path] = _put(_at(night, file.path), self._blocks(file, n, source))
@@ -122,7 +122,7 @@ class Trees:
         return objects.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
 
     def _markers(self, night: Path, folders: Iterable[bytes], when: int) -> None:
-        """Mark the night, and folders down to `catalog_depth`, for separate catalogs."""
+        """Write the marks of separate catalogs in the night and in folders down to `catalog_depth`."""
         for path in (b"", *(p for p in folders if p.count(b"/") < self.settings.catalog_depth)):
             marker = _at(night, path) / os.fsdecode(catalogs.MARKER)
             if not marker.exists():
@@ -130,7 +130,7 @@ class Trees:
                 _set(marker, 0o644, when)
 
     def published(self) -> None:
-        """Move everything from `changed` to `there`, because it is now in the repository."""
+        """Move the content of `changed` to `there` after it was published."""
         for entry in sorted(self.changed.iterdir()):
             if entry.name.startswith(GONE):
                 shutil.rmtree(self.there / entry.name.removeprefix(GONE))
@@ -148,7 +148,7 @@ _FILES = "SELECT path, kind, size, mode, mtime FROM night WHERE type = ? ORDER B
 
 
 def _rows(state: State, kind: int) -> list[tuple[bytes, int, int, bytes]]:
-    """Return (path, mode, time, target) of all folders or links of the night, a folder before its content."""
+    """Return (path, mode, time, target) of all folders or links of the night, folders before their content."""
     found = state.db.execute("SELECT path, mode, mtime, target FROM night WHERE type = ? ORDER BY path", (kind,))
     return [row for row in found.fetchall() if not _is_special(row[0])]
 
@@ -158,7 +158,7 @@ def _is_special(path: bytes) -> bool:
 
 
 class _Unread(Exception):
-    """A file of a real tree that cannot be read; the message has the reason."""
+    """A file of a real tree cannot be read. The message has the reason."""
 
 
 def _read(path: bytes) -> Iterator[bytes]:
@@ -173,7 +173,7 @@ def _at(night: Path, path: bytes) -> Path:
 
 
 def _put(path: Path, blocks: Iterator[bytes]) -> tuple[str, int]:
-    """Write the blocks; return their (SHA-1, bytes)."""
+    """Write the blocks to a file, and return their SHA-1 and size in bytes."""
     digest, size = hashlib.sha1(), 0
     with open(path, "xb") as out:
         for block in blocks:
@@ -189,7 +189,7 @@ def _set(path: Path, mode: int, mtime: int) -> None:
 
 
 def _make_sparse(path: Path) -> None:
-    """Make the file sparse: it keeps its size and frees its space."""
+    """Replace the content of a file by a hole: the size stays the same, and the disk space is freed."""
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
         path.chmod(0o600)

@@ -1,15 +1,15 @@
-"""Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, and their byte ranges.
+"""Baskets of a ROOT file: their table (the side-car file), selections for sparse reads, and the byte ranges to read.
 
 May import: numpy, pyarrow, `core`; uproot in functions. The selections follow Arsuaga-Rios et al., "Using S3 cloud
 storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table
-2). The volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small
-files, and the last entries of some) have no range: they come with the header, so that no read needs further bytes for
-them. Their rows have offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of
-the entries). This size is uncompressed, because the header is packed as a whole. It counts in the volume, so that
-branches can be ordered; `ranges()` and the needed bytes leave it out.
+2). The volume is the sum of the compressed sizes of the free baskets. In small files, and for the last entries of some
+files, baskets are embedded in the tree's header. They are read with the header and need no byte ranges. Their rows have
+offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of the entries). This size
+is uncompressed, because the header is packed as a whole. The volume includes it, because branches are ordered by size;
+`ranges()` and the needed bytes do not.
 
-The name of a branch is its full path (`a/b` if split). If several have one path, the first in the tree keeps it, the
-others are `path#2`, `path#3` …: neither a dictionary of paths nor `tree[path]` distinguishes them.
+The name of a branch is its full path (`a/b` if it is split). If several branches have the same path, the first one in
+the tree has this name, and the others are `path#2`, `path#3` …, because `tree[path]` returns only one of them.
 """
 
 import itertools
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
 
 
 def by_place(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the branches of (path, branch), in the order of the tree, by unique names."""
+    """Return the branches by unique names, in the order of the tree. found: (path, branch)."""
     pairs = list(found)
     taken, times, out = {path for path, _ in pairs}, dict[str, int](), dict[str, Any]()
     for path, branch in pairs:
@@ -61,11 +61,11 @@ def branches_of(tree: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Baskets:
-    """Baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
+    """A table of the baskets of some branches, as arrays of shape (n,), ordered by branch and basket.
 
-    names: shape (b,), every branch, even without baskets; branch: index into `names`; entry_start (first),
-    entry_stop (one past the last); offset, size: bytes in the file, including the key header (embedded: see above);
-    inside: uproot's basket objects by row, for embedded rows if the tree is open.
+    names: of all branches, also of those without baskets; branch: index into `names`; entry_start: first entry;
+    entry_stop: one after the last entry; offset, size: bytes in the file with the key (embedded baskets: see the
+    module); inside: uproot's objects of embedded baskets by row, if the tree is open.
     """
 
     names: list[str]
@@ -79,16 +79,16 @@ class Baskets:
 
     @property
     def embedded(self) -> int:
-        """Return the number of branches that have entries in the tree's header."""
+        """Return the number of branches with embedded baskets."""
         return len(np.unique(self.branch[self.offset < 0]))
 
     @classmethod
     def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
         """Return the baskets from uproot's branch metadata.
 
-        tree: a TTree, or its branches by `branches_of()`; names: default all. It reads the members instead of
-        `entry_offsets`, which raises if the baskets do not add up. Embedded baskets get no rows if they cannot be
-        parsed, or do not add up to the entries that the free ones leave.
+        tree: a TTree, or the result of `branches_of()`; names: default all. This reads the members instead of
+        `entry_offsets`, which raises an error if the baskets do not have all entries. Embedded baskets get no rows if
+        they cannot be parsed, or if they do not have exactly the entries after the free baskets.
         """
         branches = tree if isinstance(tree, dict) else branches_of(tree)
         names = list(branches) if names is None else list(names)
@@ -127,7 +127,7 @@ class Baskets:
         return len(self.branch)
 
     def chosen(self, branches: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row numbers of these branches, shape (m,), by branch and basket, and the branch of each row."""
+        """Return the rows of these branches, in their order, and the branch index of each row, shapes (m,)."""
         place = {name: i for i, name in enumerate(branches)}
         code = np.array([place.get(name, -1) for name in self.names])[self.branch]
         rows = np.lexsort((self.basket, code))
@@ -140,7 +140,7 @@ class Baskets:
 
 
 def _inside(branch: Any, begun: int) -> list[Any]:
-    """Return uproot's objects of the embedded baskets from entry `begun` on; none if invalid or incomplete."""
+    """Return uproot's objects of the embedded baskets from entry `begun` on; [] if they are invalid or incomplete."""
     try:
         found = [b for b in branch.embedded_baskets if b.num_entries]
     except Exception:  # noqa: BLE001 - uproot raises many classes if it cannot parse them
@@ -149,7 +149,7 @@ def _inside(branch: Any, begun: int) -> list[Any]:
 
 
 def _plain(basket: Any) -> np.ndarray:
-    """Return values, then offsets, of an embedded basket, shape (n,) uint8."""
+    """Return the values and then the offsets of an embedded basket as bytes, shape (n,) uint8."""
     offsets = np.empty(0, "<i4") if basket.byte_offsets is None else np.asarray(basket.byte_offsets, "<i4")
     return np.concatenate((np.asarray(basket.data, "u1"), offsets.view("u1")))
 
@@ -168,7 +168,7 @@ def basket_table(path: Path, tree: str) -> pa.Table:
 
 
 def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
-    """Return the table of these baskets of a local file, see `basket_table()`."""
+    """Return the table of these baskets of a local file, as `basket_table()` does."""
     facts = {"tree": tree, "entries": entries, "branches": len(b.names), "embedded_branches": b.embedded}
     crc = np.empty(len(b), "u4")
     with path.open("rb") as f:  # reads instead of mapping, because a mapped file counts as memory
@@ -196,14 +196,14 @@ def facts(table: pa.Table) -> dict[str, Any]:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write the complete side-car or nothing, as Parquet."""
+    """Write the side-car file as Parquet, atomically."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", write_statistics=False)
     records.write_atomic(path, sink.getvalue().to_pybytes())
 
 
 def read(path: Path) -> pa.Table:
-    """Read a side-car. Raise OSError (missing) or ValueError (wrong columns)."""
+    """Read a side-car file. Raise OSError if it is missing, ValueError if its columns are wrong."""
     table = records.read_table(path)
     if table.schema != SCHEMA or b"storelab" not in (table.schema.metadata or {}):
         raise ValueError(f"{path.name} is not a table of baskets: its columns are {', '.join(table.schema.names)}")
@@ -211,18 +211,18 @@ def read(path: Path) -> pa.Table:
 
 
 def _part(n: int, percent: float) -> Fraction:
-    """Return this percentage of n, exactly for the decimal number: 0.1 % of 1000 is 1, not slightly more."""
+    """Return this percentage of n without rounding errors: 0.1 % of 1000 is exactly 1."""
     if not 0 < percent <= 100:
         raise ValueError(f"{percent} is not a percentage in (0, 100]")
     return n * Fraction(str(percent)) / 100
 
 
 def select_branches(table: pa.Table, volume_percent: float, without: Collection[str] = ()) -> list[str]:
-    """Return branches by ascending compressed size, then name, while their volume is within the percentage.
+    """Return the smallest branches whose total compressed size is within a percentage of the volume.
 
-    The selection ends before the branch that would exceed it, but has at least one. Branches without baskets have no
-    volume and are never selected. Those in `without` are not selected either, and do not count in the total. Raise
-    ValueError if the table is empty or the percentage out of range.
+    Branches are ordered by size, then name. At least one is selected. Branches without baskets are never selected.
+    Branches in `without` are not selected and do not count in the volume. Raise ValueError if the table is empty or the
+    percentage is out of range.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
     found = zip(grouped["size_sum"].to_pylist(), grouped["branch"].cast(pa.string()).to_pylist(), strict=True)
@@ -239,9 +239,9 @@ def select_branches(table: pa.Table, volume_percent: float, without: Collection[
 
 
 def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
-    """Return random entries without replacement, ascending, shape (k,) int64. k: the percentage, rounded up.
+    """Return distinct random entries, ascending, shape (k,) int64. k: this percentage of all entries, rounded up.
 
-    Raise ValueError if the tree is empty or the percentage out of range.
+    Raise ValueError if the tree is empty or the percentage is out of range.
     """
     k = max(1, math.ceil(_part(n_entries, percent)))
     if k >= n_entries:
@@ -254,11 +254,11 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
 def ranges(
     table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray | range
 ) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
-    """Return which bytes must be read for these (ascending) entries of these branches: each free basket once.
+    """Return the byte ranges to read for these entries of these branches: each free basket once.
 
-    entries: an array or a range. Return row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes);
-    [(offset, size)] of these rows. Data that several branches share (pages of an RNTuple) have one row, that of the
-    first branch.
+    entries: an ascending array, or a range. Return (row numbers by ascending offset, shape (n,); the needed bytes,
+    which are the sum of the sizes; [(offset, size)] of these rows). If several branches share data (pages of an
+    RNTuple), only the row of the first branch is returned.
     """
     b = table if isinstance(table, Baskets) else Baskets.from_table(table)
     rows = _hit(b, branches, entries, b.offset >= 0)
@@ -268,7 +268,7 @@ def ranges(
 
 
 def embedded_rows(b: Baskets, branches: Sequence[str], entries: np.ndarray) -> np.ndarray:
-    """Return the rows, shape (n,), of the embedded baskets that have these (ascending) entries of these branches."""
+    """Return the rows of the embedded baskets with these (ascending) entries of these branches, shape (n,)."""
     inside = b.offset < 0
     return _hit(b, branches, entries, inside) if inside.any() else np.empty(0, "i8")
 
@@ -286,7 +286,7 @@ def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray | range, kind:
 def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:
     """Merge ranges (ascending offsets) whose distance is at most `gap` bytes; return starts and stops, shape (m,) each.
 
-    It is the rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes that they ask for.
+    The rule is that of uproot's `CoalesceConfig(max_range_gap=gap)`. Each of the m results is one GET request.
     """
     if not len(offsets):
         return np.empty(0, "i8"), np.empty(0, "i8")
@@ -296,7 +296,7 @@ def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray,
 
 
 def by_branch(b: Baskets, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Group rows by branch: yield (branch index, its positions in `rows` by ascending basket) for each branch."""
+    """Group rows by branch: yield (index of the branch, positions of its baskets in `rows`) for each branch."""
     order = np.lexsort((b.basket[rows], b.branch[rows]))
     codes = b.branch[rows][order]
     edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))

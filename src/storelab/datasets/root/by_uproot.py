@@ -1,7 +1,7 @@
-"""Branches of a TTree by uproot's interpretation, from baskets that are already in memory.
+"""Decode branches of a TTree with uproot, from baskets that are already in memory.
 
-May import: uproot, awkward, numpy, `datasets.root.decode`. It is used for what has no form in `decode`: strings, nested
-lists, objects. Packed numbers, which uproot reads wrongly, are decoded by `decode` here too.
+May import: uproot, awkward, numpy, `datasets.root.decode`. It is used for branches that `decode` cannot decode:
+strings, nested lists, objects. Packed numbers are always decoded by `decode`, because uproot reads them wrongly.
 """
 
 import threading
@@ -22,21 +22,24 @@ LIBRARIES = Awkward(), NumPy()
 
 
 def how(branch: Any) -> Any:
-    """Return the form of packed numbers, or uproot's interpretation of others. Raise uproot's errors."""
+    """Return the form of a branch of packed numbers, or uproot's interpretation of another branch.
+
+    Raise uproot's errors.
+    """
     return decode.packed_form(branch) or branch.interpretation
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-    """Return all entries of these baskets as numpy array (numbers) or awkward array (others).
+    """Return all entries of these baskets as a numpy array (numbers) or an awkward array (other types).
 
-    found: uproot's baskets, which follow one another at `edges`. Raise decode.Broken if a basket has another number of
-    entries than it declares.
+    found: consecutive baskets of uproot; edges: their borders in entries. Raise decode.Broken if the number of entries
+    in a basket differs from the declared one.
     """
     if form := decode.packed_form(branch):
         return _packed(form, found)
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
     library = LIBRARIES[isinstance(how, uproot.AsDtype) and not isinstance(how, uproot.AsStridedObjects)]
-    # For objects, where uproot keeps what it learned from the first basket.
+    # For objects: uproot keeps the structure that it found in the first basket.
     context = {**branch.context, "forth": threading.local()}
     for i, b in enumerate(found):
         arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
@@ -58,13 +61,13 @@ def basket(branch: Any, number: int, data: np.ndarray) -> Any:
 
 
 class Decoder:
-    """The `foreign` of `datasets.root.reader.SelectionReader`: it decodes branches without a form by uproot."""
+    """A decoder of branches without a form by uproot: the argument `foreign` of `SelectionReader`."""
 
     def __init__(self, branches: Mapping[str, Any]):
         self.branches = branches
 
     def unpack(self, name: str, numbers: list[int], parts: list[Any]) -> list[Any]:
-        """Return uproot's objects of decompressed baskets; those in the tree's header are objects already."""
+        """Return decompressed baskets as uproot's objects. Baskets from the tree's header are such objects already."""
         branch = self.branches[name]
         return [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
 

@@ -1,9 +1,10 @@
 """Decode baskets of a TTree to arrays of the wanted entries, without an object per basket.
 
-May import: numpy, cramjam, xxhash. The layout of a basket is that of uproot's `models/TBasket.py` and ROOT's `TBasket`:
-a key, then compressed blocks of at most 16 MB. They have the values and, for branches of varying length, the offset of
-each entry. Branches of plain numbers (`Flat`) and lists of them (`Lists`) are decoded here. Tests compare them with
-uproot's arrays, and packed ones (`Packed`) with ROOT's values. All other branches are left to uproot.
+May import: numpy, cramjam, xxhash. The format of a basket is defined by ROOT's `TBasket` (in uproot:
+`models/TBasket.py`): a key, then compressed blocks of at most 16 MB. The blocks contain the values and, for branches of
+varying length, the offset of each entry. Branches of plain numbers (`Flat`) and lists of them (`Lists`) are decoded
+here. Tests compare them with uproot's arrays, and packed ones (`Packed`) with ROOT's values. uproot decodes all other
+branches.
 """
 
 import lzma
@@ -26,13 +27,13 @@ _LARGE = 1000  # keys with a higher version have 8-byte positions
 
 
 class Broken(ValueError):
-    """The bytes are not a basket, or not one of this branch."""
+    """The bytes are not a basket of this branch."""
 
     kind = "BrokenBasket"  # the error class of records
 
 
 class Content(NamedTuple):
-    """An unpacked basket: values, shape (n,) uint8; offsets of the entries in them, shape (entries + 1,) or None."""
+    """An unpacked basket. values: shape (n,) uint8; offsets: where each entry begins, shape (entries + 1,), or None."""
 
     values: np.ndarray
     offsets: np.ndarray | None
@@ -43,8 +44,8 @@ class Content(NamedTuple):
 class Packed:
     """The way in which ROOT stores values of Float16_t (`native` f4) and Double32_t (f8).
 
-    With a factor: as integers, value = number / factor + low. With bits: a byte of exponent, then the sign and a
-    mantissa of this number of bits. Otherwise as float32.
+    With a factor, ROOT stores an integer, and the value is integer / factor + low. With a number of bits, it stores one
+    byte for the exponent, then the sign and a mantissa of this number of bits. Otherwise it stores a float32.
     """
 
     native: str
@@ -57,7 +58,7 @@ class Packed:
         return np.dtype(">u4" if self.factor else "V3" if self.bits else ">f4")
 
     def values(self, stored: np.ndarray) -> np.ndarray:
-        """Return the values, in native byte order."""
+        """Convert stored numbers to values in native byte order."""
         if self.factor:
             return (stored / self.factor + self.low).astype(self.native)
         if not self.bits:
@@ -73,7 +74,7 @@ class Packed:
 class Flat:
     """A branch with one number, or one array of fixed shape, per entry."""
 
-    dtype: np.dtype  # as in the file: big-endian, shape included
+    dtype: np.dtype  # as in the file: big-endian, with the shape
     packed: Packed | None = None
     kind = "flat"
 
@@ -92,7 +93,7 @@ Form = Flat | Lists
 
 
 def form_of_branch(branch: Any) -> Form | None:
-    """Return how to decode an uproot branch; None if only uproot can. Raise Broken, and uproot's errors."""
+    """Return how to decode a branch of uproot; None if only uproot can decode it. Raise Broken, and uproot's errors."""
     return packed_form(branch) or form_of(branch.interpretation)
 
 
@@ -115,7 +116,7 @@ def packed_form(branch: Any) -> Form | None:
         packed = packing(native, str(branch.streamer.title))
     elif leaf.classname in _PACKED_LEAVES:
         name, _, kind = name.partition("/")
-        if re.match(r"[fd]\[[^\]]*,", name):  # older ROOT keeps only the type here, and the dimensions in the branch
+        if re.match(r"[fd]\[[^\]]*,", name):  # in files of older ROOT, only the branch has the dimensions
             name, kind = str(branch.title).partition("/")[0], name
         packed = packing(_PACKED_LEAVES[leaf.classname], kind)
     else:
@@ -134,10 +135,11 @@ _PACKED_TYPES = {19: "f4", 39: "f4", 9: "f8", 29: "f8"}  # of members: kFloat16,
 
 
 def packing(native: str, title: str) -> Packed:
-    """Return how ROOT packs by `[low, high, bits]` in a title: the rules of `GetRange` in its TStreamerElement.cxx.
+    """Return how ROOT packs values for a title with `[low, high, bits]`, like `GetRange` in TStreamerElement.cxx.
 
-    The first bracket may be a dimension. If low is less than high, it is a range; otherwise fewer than 15 bits are
-    those of the mantissa. Without either, Float16_t has 12 bits and Double32_t is a float32.
+    The first bracket can be a dimension. If low is less than high, they are the range of values. Otherwise, a number of
+    bits below 15 is the length of the mantissa. Without both, Float16_t has a mantissa of 12 bits and Double32_t is a
+    float32.
     """
     whole = Packed(native, bits=12 if native == "f4" else 0)
     found = next((t.split(",") for t in re.findall(r"\[([^\]]*)\]", title)[:2] if "," in t), None)
@@ -152,7 +154,7 @@ def packing(native: str, title: str) -> Packed:
 
 
 def _bound(text: str) -> float:
-    """Return a limit of a range: a number, or one of the multiples of pi that ROOT knows."""
+    """Return a limit of a range from its text: a number, or a multiple of pi that ROOT accepts."""
     text = text.lower().replace(" ", "")
     if "pi" in text:
         times = ((("2pi", "2*pi", "twopi"), 2.0), (("pi/2",), 0.5), (("pi/4",), 0.25), (("pi",), 1.0))
@@ -163,7 +165,7 @@ def _bound(text: str) -> float:
 
 
 def form_of(interpretation: Any) -> Form | None:
-    """Return how to decode a branch with this uproot interpretation; None if only uproot can."""
+    """Return how to decode a branch with this interpretation of uproot; None if only uproot can decode it."""
     from uproot.interpretation.jagged import AsJagged
     from uproot.interpretation.numerical import AsDtype
 
@@ -180,14 +182,14 @@ def _plain(how: Any) -> bool:
 
 
 def place_of(data: np.ndarray) -> int:
-    """Return the position in the file that a basket's bytes, shape (n,) uint8, declare. Raise Broken."""
+    """Return the position in the file that the key of a basket declares. data: shape (n,) uint8. Raise Broken."""
     if len(data) < _KEY.size + 8:
         raise Broken(f"{len(data)} bytes are not a basket")
     return struct.unpack_from(">q" if data[4:6].view(">u2")[0] > _LARGE else ">i", data, _KEY.size)[0]
 
 
 def unpack(data: np.ndarray) -> Content:
-    """Return the content of a basket's bytes in the file, shape (n,) uint8. Raise Broken, and errors of codecs."""
+    """Unpack the bytes of a basket in the file, shape (n,) uint8. Raise Broken, and errors of codecs."""
     if len(data) < _KEY.size:
         raise Broken(f"{len(data)} bytes are not a basket")
     view = memoryview(data)
@@ -201,7 +203,8 @@ def unpack(data: np.ndarray) -> Content:
         raise Broken(f"a basket of {size} bytes declares that its values end at {border}")
     if border == size:
         return Content(whole, None, entries)
-    offsets_area = whole[border : border + 4 * (len(whole[border:]) // 4)].view(_SWAPPED)  # number, offsets, end
+    # the number of offsets, the offsets, the end
+    offsets_area = whole[border : border + 4 * (len(whole[border:]) // 4)].view(_SWAPPED)
     offsets = offsets_area[1:] - key
     if len(offsets) < entries + 1:
         raise Broken(f"a basket of {entries} entries has {len(offsets)} offsets")
@@ -263,9 +266,9 @@ _METHODS: dict[bytes, Callable[[memoryview, np.ndarray], int]] = {
 def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray | range]) -> Any:
     """Return the wanted entries of unpacked baskets of one branch, in native byte order.
 
-    For `Flat`, it is an array, shape (n, …); for `Lists` (offsets, values), shapes (n + 1,) int64 and (m, …). wanted:
-    for each basket the entries to take, counted from its first, ascending: a range, or shape (k,) int. Raise Broken if
-    values do not fit the form.
+    For `Flat`, return an array, shape (n, …). For `Lists`, return (offsets, values), shapes (n + 1,) int64 and (m, …).
+    wanted: for each basket, the ascending entries to take, counted from its first entry: a range, or an array of int,
+    shape (k,). Raise Broken if the values do not match the form.
     """
     dtype, shape = (form.dtype.base, form.dtype.shape) if form.dtype.subdtype else (form.dtype, ())
     width = form.dtype.itemsize

@@ -1,16 +1,16 @@
-"""An ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections, a heavy tail of sizes.
+"""Generate a ROOT file like those of ATLAS: a TTree with thousands of small branches and jagged collections.
 
-May import: numpy, `core`; uproot, awkward in functions. The layout follows the file of J. Phys. Conf. Ser. 664 022001:
-one `extend()` makes one basket per branch, all next to each other; this is one cluster. `docs/sparse-reads.md` explains
-the file and its limits. The same seed and the same versions of uproot and the codec give the same bytes.
+May import: numpy, `core`; uproot, awkward in functions. The layout follows the file of J. Phys. Conf. Ser. 664 022001.
+Each `extend()` writes one cluster: one basket of each branch, next to each other. `docs/sparse-reads.md` explains the
+file and its limits. The same seed and the same versions of uproot and the codec give the same bytes.
 
 `reproducible()` patches uproot 5.7.7 within a `with` block, so that it can write large and reproducible files:
-1. `Tree._build_out` sums over its whole growing output several times per branch: O(branches^2), minutes at 6000
-   branches. Its source is rewritten to use a list that keeps the totals; the written bytes are the same (a test
-   compares them). 5.7.7 is the newest uproot (November 2026). The method has 400 lines and the list is local to it,
-   so neither a subclass nor a hook can change it. A newer uproot with other source is refused. The patch can be removed
-   when uproot sums at most once.
-2. A file differs from run to run in its UUID and in the times of its keys: both become constants.
+1. `Tree._build_out` sums over its whole growing output several times for each branch, which takes minutes for 6000
+   branches. The patch rewrites its source to use a list that keeps the totals. A test checks that the written bytes
+   stay the same. A subclass or hook is not enough, because the list is a local variable of a method with 400 lines.
+   5.7.7 is the newest uproot (November 2026). A newer uproot with different source raises RuntimeError. Remove the
+   patch when uproot sums at most once.
+2. The UUID of a file and the times of its keys differ in each run. The patch makes both constant.
 The patches change the whole process, so they must not be used from several threads.
 """
 
@@ -110,7 +110,7 @@ class _Clock(datetime.datetime):
 
 
 class _DateTime:
-    """A replacement of the module `datetime` in uproot's writing modules; only the clock differs."""
+    """A replacement of the module `datetime` in uproot's writing modules, with a constant clock."""
 
     datetime = _Clock
 
@@ -139,7 +139,7 @@ def linear_build_out() -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def reproducible(linear: bool = True) -> Iterator[Callable[[], uuid.UUID]]:
-    """Patch uproot's writer; provide the `uuid_function` for `uproot.recreate`. Restore all, after errors too."""
+    """Patch uproot's writer during the block, and provide the `uuid_function` for `uproot.recreate`."""
     import uproot.writing._cascade
     import uproot.writing._cascadetree
     import uproot.writing.writable
@@ -164,9 +164,10 @@ if TYPE_CHECKING:
 class Scale:
     """The size of a generated file. `bytes_per_entry`: content per entry before compression, over all branches.
 
-    sigma: width of the log-normal of branch sizes; cap: largest branch over the median one (117 to 399 in real ATLAS
-    files); collection: members that share one counter; named: branches have names like those of ATLAS files, instead of
-    numbers; slots: places for baskets in the header of each branch, at least one more than clusters (0: exactly that).
+    sigma: width of the log-normal distribution of branch sizes; cap: ratio of the largest to the median branch size
+    (117 to 399 in real ATLAS files); collection: number of members that share a counter; named: True for branch names
+    like those of ATLAS files, False for numbers; slots: number of places for baskets in the header of each branch, at
+    least one more than clusters (0: one more).
     """
 
     entries: int
@@ -227,7 +228,7 @@ def most_bytes(scale: str) -> int:
 
 
 def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
-    """Return names, kinds and multiplicities of branches by size, shuffled so that small ones are not neighbours."""
+    """Return names, kinds and mean multiplicities of the branches, in random order to separate small ones."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "layout")))
@@ -245,7 +246,7 @@ def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
 
 
 def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
-    """Return functions from numbers to names: of a flat branch, a collection, and a member of a collection."""
+    """Return three functions that name a flat branch, a collection, and a member of a collection by number."""
     if not scale.named:
         return (lambda i: f"v{i:04d}"), (lambda n: f"c{n:03d}"), (lambda i: f"v{i:04d}")
 
@@ -261,7 +262,7 @@ def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
 class Pools:
     """A pool of random content, drawn once and sliced at pseudo-random offsets.
 
-    This is fast, and it compresses like detector data.
+    Slicing is faster than drawing, and the content compresses like detector data.
     """
 
     SIZE = 1 << 20
@@ -271,7 +272,8 @@ class Pools:
 
         self.rng = rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "content")))
         floats = rng.exponential(30e3, self.SIZE).astype("<f4")
-        floats = (floats.view("<u4") & np.uint32(0xFFFFFF00)).view("<f4")  # a cut mantissa, as experiments store it
+        # shorter mantissa, as in files of experiments
+        floats = (floats.view("<u4") & np.uint32(0xFFFFFF00)).view("<f4")
         self.pools = {
             "f4": floats,
             "i4": rng.integers(0, 65536, self.SIZE).astype("<i4"),
@@ -279,7 +281,7 @@ class Pools:
         }
 
     def take(self, dtype: str, n: int) -> "np.ndarray":
-        """Return `n` values, shape (n,); n may exceed the pool."""
+        """Return `n` values, shape (n,). They repeat if n is larger than the pool."""
         pool = self.pools[dtype]
         begin = int(self.rng.integers(0, self.SIZE))
         return pool.take(range(begin, begin + n), mode="wrap") if begin + n > self.SIZE else pool[begin : begin + n]
@@ -307,7 +309,7 @@ def clusters(scale: Scale, plan: list[Flat | Collection], seed: int) -> Iterator
 
 
 def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
-    """Yield the values of one branch or collection of a cluster, for the checksum of the content."""
+    """Yield the bytes of the values of a branch or collection in a cluster, for the checksum of the content."""
     if isinstance(item, Collection):
         inner = array.layout
         yield inner.offsets.data.tobytes()
@@ -317,7 +319,7 @@ def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
 
 
 def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
-    """Write the file to `path` atomically, with one cluster in memory. Return a description of the file.
+    """Write the file to `path` atomically, and return a description of it. One cluster is in memory at a time.
 
     codec: one of CODECS, at level 1. The description has the keys `tree`, `scale`, `seed`, `entries`,
     `branches` (including counters), `clusters`, `bytes`, `sha256` of the file, `content_sha256` of the values (the same
@@ -343,7 +345,7 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
             tree = out.mktree(
                 TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1)
             )
-            # ROOT recognises clusters only by this number. uproot cannot set it publicly (a test reads it back).
+            # ROOT recognises clusters only by this number. uproot has no public way to set it (a test reads it back).
             tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
             for cluster in clusters(size, plan, seed):
                 tree.extend(cluster)
@@ -374,8 +376,8 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
 def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
     """Write the file to `path` and the table of its baskets to `side_car`; return the entry `root` of the manifest.
 
-    The entry has the facts of `generate()` and `sidecar`, the file name of the table, which must be in the manifest's
-    folder.
+    The entry has the description that `generate()` returns, and as `sidecar` the file name of the table. The table must
+    be in the manifest's folder.
     """
     from storelab.datasets.root import baskets
 

@@ -1,10 +1,10 @@
-"""RNTuples: their pages as rows like those of baskets, and the arrays of a selection from fetched pages.
+"""Pages of an RNTuple: list them in the same table as the baskets of a TTree, and make arrays from fetched pages.
 
-The unit of reading is uproot's: all pages of a field in a cluster. A field is a top-level one, with everything below
-it. A column that several fields share (the offsets of a collection) gives pages to each of them. Layout: ROOT's
-"RNTuple Binary Format Specification" 1.0, whose metadata uproot reads. After each page there is its checksum (XXH3, 64
-bits, of the stored bytes), unless the writer left it out; uproot does not check it. May import: numpy, xxhash,
-`datasets.root.{baskets,decode,header,reader}`, `core`; uproot in functions.
+As in uproot, a read fetches all pages of a field in a cluster. "Field" means a top-level field with all its subfields.
+If several fields share a column (the offsets of a collection), its pages are listed for each of them. The format is
+ROOT's "RNTuple Binary Format Specification" 1.0; uproot reads the metadata. A checksum of the stored bytes (XXH3, 64
+bits) follows each page, unless the writer omitted it. uproot does not check it, this module does. May import: numpy,
+xxhash, `datasets.root.{baskets,decode,header,reader}`, `core`; uproot in functions.
 """
 
 import re
@@ -29,9 +29,10 @@ SUM_BYTES = 8  # checksum after a page
 class Pages:
     """Pages of some fields of an open RNTuple.
 
-    layout: rows in the order of fields, clusters and columns. The entries of a row are those of its cluster; its number
-    (`basket`) counts within the field; its size includes the checksum. unpacked: bytes of each page when unpacked;
-    summed: whether it has a checksum, shape (n,). unreadable: reasons by field.
+    layout: one row for each page, in the order of fields, clusters and columns. A row has the entry range of its
+    cluster, the number of the page in its field (`basket`), and the stored size with checksum. unpacked: size of each
+    unpacked page in bytes, shape (n,). summed: True for pages with a checksum, shape (n,). unreadable: reason for each
+    field that uproot cannot interpret.
     """
 
     tuple: Any
@@ -42,7 +43,10 @@ class Pages:
 
     @classmethod
     def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
-        """Return the pages of these top-level fields (default: all). Raises decode.Broken."""
+        """Return the pages of these top-level fields (default: all).
+
+        Raise decode.Broken if a list of pages is damaged.
+        """
         _read_lists(ntuple)
         _find_fields_below(ntuple)
         fields = {f.name: f for f in ntuple.fields}
@@ -82,7 +86,7 @@ class Pages:
         return page
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """Return the unpacked pages by their offset in the file, with checked checksums.
+        """Check the checksums of these pages and return the unpacked pages by offset in the file.
 
         Raise decode.Broken, and errors of codecs.
         """
@@ -95,10 +99,10 @@ class Pages:
     def arrays(
         self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray | range
     ) -> Iterator[tuple[str, Any]]:
-        """Yield (field, awkward array) of the wanted (ascending) entries, one cluster at a time, by uproot.
+        """Decode one cluster at a time with uproot, and yield (field, awkward array) of the wanted entries.
 
-        A range of entries needs no memory: with merged pages, a file of 2 kB may have 100 million entries.
-        Raise decode.Broken if uproot asks for a page that is missing.
+        entries: ascending. Pass all entries as a range, because an array of them could need too much memory: a file of
+        2 kB can have 100 million entries. Raise decode.Broken if uproot asks for a page that is missing.
         """
         whole = self.tuple
         int(whole.num_entries)  # uproot counts the clusters only once, so it must do so before they are restricted
@@ -110,7 +114,7 @@ class Pages:
                 wanted = _within(entries, first, held)
                 if not len(wanted):
                     continue
-                # uproot also reads the cluster after the last entry if that ends a cluster, so show it only this one.
+                # uproot would also read the next cluster if the last entry ends a cluster.
                 whole._cluster_summaries, whole._page_link_list = [cluster], [pages]
                 for name in names:
                     array = self.fields[name].array(entry_start=first, entry_stop=first + held, array_cache=None)
@@ -121,14 +125,17 @@ class Pages:
 
 
 def _within(entries: np.ndarray | range, first: int, held: int) -> np.ndarray | range:
-    """Return the entries in a cluster, counted from its first entry."""
+    """Return the wanted entries that are in a cluster, as numbers relative to its first entry."""
     if isinstance(entries, range):
         return range(max(entries.start - first, 0), min(entries.stop - first, held))
     return entries[(entries >= first) & (entries < first + held)] - first
 
 
 def _fetched(source: Any, unpacked: dict[int, np.ndarray], place: Any, size: int) -> tuple[Any, Any]:
-    """Return (chunk of the unpacked page, cursor at its begin), like uproot's `read_locator`, from fetched pages."""
+    """Return (chunk of the unpacked page, cursor at its start).
+
+    Replaces `read_locator` of uproot, which reads the file.
+    """
     from uproot.source.chunk import Chunk
     from uproot.source.cursor import Cursor
 
@@ -140,7 +147,7 @@ def _fetched(source: Any, unpacked: dict[int, np.ndarray], place: Any, size: int
 
 
 def _read_lists(ntuple: Any) -> None:
-    """Read the lists of pages as uproot would when it needs them, and check their checksums, which uproot does not."""
+    """Read the lists of pages for uproot, and check their checksums, which uproot does not check."""
     from uproot.models.RNTuple import PageLink
 
     lists = []
@@ -182,7 +189,7 @@ def _columns(field: Any) -> list[int]:
 
 
 def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, int]]:
-    """Yield (page, bits per element) of these columns in a cluster, in the form that a column has there."""
+    """Yield (page, bits per element) of these columns in a cluster. The encoding of a column can differ by cluster."""
     for number in columns:
         if number < len(links) and links[number].suppressed:
             others = ntuple._column_records_dict[ntuple.column_records[number].field_id]
@@ -193,7 +200,7 @@ def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, i
 
 
 class PageReader(SelectionReader):
-    """A `SelectionReader` of an RNTuple. It keeps whole clusters in memory."""
+    """A `SelectionReader` for an RNTuple, which keeps whole clusters in memory."""
 
     def __init__(self, pages: Pages, entries: int, transport: Any, link: Any, **options: Any):
         super().__init__(Header(pages.tuple.name, entries, pages.layout, [], {}), transport, link, **options)
@@ -230,14 +237,14 @@ class PageReader(SelectionReader):
 
 
 class PageSteps:
-    """A `StepReader` of an RNTuple: the pages of the last cluster are kept unpacked."""
+    """A `StepReader` for an RNTuple. It keeps the unpacked pages of the last cluster."""
 
     def __init__(self, pages: Pages, branches: Sequence[str]):
         self.pages, self.layout, self.branches = pages, pages.layout, list(branches)
         self.kept: dict[int, np.ndarray] = {}  # by offset in the file
 
     def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows as StepReader does."""
+        """Return the rows of the pages with the events [first, stop), and those of them that were not read yet."""
         rows, _, _ = baskets.ranges(self.layout, self.branches, np.arange(first, stop))
         return rows, np.array([row for row in rows.tolist() if int(self.layout.offset[row]) not in self.kept], "i8")
 
@@ -246,7 +253,10 @@ class PageSteps:
         self.kept |= self.pages.unpack(rows, data)
 
     def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
-        """Make the arrays as StepReader does; uproot makes them for a whole cluster each time."""
+        """Make the arrays of the events [first, stop), and return the number of decoded entries over all fields.
+
+        uproot decodes a whole cluster each time.
+        """
         decoded = sum(len(array) for _, array in self.pages.arrays(self.branches, self.kept, np.arange(first, stop)))
         last = rows[self.layout.entry_stop[rows] >= stop]
         self.kept = {offset: self.kept[offset] for offset in self.layout.offset[last].tolist()}

@@ -1,4 +1,4 @@
-"""Planned reads of a TTree, decoded in place in bounded memory: its header, selections, and steps of a job.
+"""Read a TTree with planned requests and decode it in bounded memory: saved headers, selections, and steps of a job.
 
 May import: numpy, pyarrow, `datasets.root.{baskets,decode}`, `readplan`, `core`.
 """
@@ -28,9 +28,10 @@ BATCH = 128_000_000  # compressed bytes in memory at a time
 
 @dataclass(frozen=True)
 class Header:
-    """A tree: its name, number of entries, baskets, and how each branch's baskets are decoded (None: only by uproot).
+    """The header of a tree: name, number of entries, baskets, and forms of the branches (None: needs uproot).
 
-    file: identity of the bytes (`{"url", "size", "etag"}` or similar), which differs for another file of the same name.
+    file: identity of the content, for example `{"url", "size", "etag"}`. Another file with the same name has another
+    one.
     """
 
     tree: str
@@ -47,7 +48,10 @@ class Header:
         return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
 
     def save(self, path: Path) -> None:
-        """Write the complete header or nothing; write none with embedded baskets, whose content would be missing."""
+        """Write the header atomically.
+
+        Write nothing if it has embedded baskets, because their content would be missing.
+        """
         if self.layout.embedded:
             return
         known = sorted({_encoded(f) for f in self.forms if f is not None})
@@ -102,15 +106,12 @@ def _decoded(encoded: list[Any]) -> Form:
 
 
 class NeedsUproot(ValueError):
-    """A file has branches that only uproot can decode; the message names the first."""
+    """A file has branches that only uproot can decode. The message names the first one."""
 
 
 @dataclass
 class Spent:
-    """The costs of a read.
-
-    They are seconds by phase, baskets, needed and requested bytes, requests, transfers, and decoded entries.
-    """
+    """The costs of a read: seconds by phase, and numbers of baskets, bytes, requests, transfers and entries."""
 
     plan_s: float = 0.0
     transfer_s: float = 0.0
@@ -123,19 +124,16 @@ class Spent:
     requests: int = 0
     transfers: int = 0
     decoded: int = 0
-    gaps: list[int] = field(default_factory=list)  # bytes; the largest merged gap of each transfer
+    gaps: list[int] = field(default_factory=list)  # largest merged gap of each transfer in bytes
 
 
 class SelectionReader:
     """A reader of one tree through one transport.
 
-    link: what is known of the store; batch: compressed bytes in memory at a time; wishes: `thrift`, `max_amplification`
-    of `readplan.plan`. inspect: called after each transfer with the rows of the header's table and their bytes; its
-    time counts in no phase, and it may raise. foreign: decodes branches without a form, like `by_uproot.Decoder`. Its
-    `unpack()` gets the branch's name, the numbers of its baskets and their bytes (uproot's object for an embedded one),
-    and decompresses. It is called with the name, the numbers, the unpacked baskets, the number of entries in each, and
-    the wanted entries of each (counted from its first); it returns the array. Embedded baskets come last, without a
-    transfer.
+    link: measured or assumed properties of the store; batch: maximum compressed bytes in memory; wishes: `thrift` and
+    `max_amplification` of `readplan.plan`. inspect: function that is called after each transfer with the rows and their
+    bytes. It can raise errors, and no phase includes its time. foreign: decoder of branches without a form, with the
+    interface of `by_uproot.Decoder`. Embedded baskets are decoded last, without a transfer.
     """
 
     def __init__(
@@ -153,7 +151,7 @@ class SelectionReader:
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:
-        """Raise KeyError for a branch that is not in the tree, NotHere for branches that cannot be decoded here."""
+        """Raise KeyError for a branch that is not in the tree, NeedsUproot for one that needs a `foreign` decoder."""
         missing = [b for b in branches if b not in self.number]
         if missing:
             raise KeyError(f"{missing[0]!r} is not a branch of {self.header.tree}")
@@ -166,10 +164,10 @@ class SelectionReader:
     def read(
         self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None
     ) -> Iterator[tuple[str, Any]]:
-        """Yield (branch, array) of the wanted entries, ascending; the array is that of `decode.take`.
+        """Yield (branch, array) of the wanted entries. entries: ascending; array: as returned by `decode.take`.
 
-        A branch that is read in batches gives several arrays. spent: adds up the cost. Raise the errors of `check()`,
-        decode.Broken, and the errors of the transport.
+        A branch that is read in several batches gives several arrays. spent: the costs are added to it. Raise the
+        errors of `check()`, decode.Broken, and the errors of the transport.
         """
         self.check(branches)
         spent = spent if spent is not None else Spent()
@@ -189,13 +187,13 @@ class SelectionReader:
             yield from self._arrays(inside, [self.header.layout.inside[row] for row in inside.tolist()], entries, spent)
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Return the rows in batches of about `batch` bytes, by offset.
+        """Return the rows in batches of about `batch` bytes, each sorted by offset.
 
-        Batches follow the order of the file if each branch's entries ascend there. Otherwise they follow the first
-        entries, so that no branch goes back to earlier entries.
+        If the entries of each branch ascend in the file, the batches are in the order of the file. Otherwise they are
+        in the order of entries, because later batches must not have earlier entries of a branch.
         """
         if not len(rows):
-            return iter(())  # all baskets came with the header
+            return iter(())  # all baskets are in the header
         layout = self.header.layout
         if layout.size[rows].sum() > self.batch and _is_unordered(layout.branch[rows], layout.entry_start[rows]):
             rows = rows[np.argsort(layout.entry_start[rows], kind="stable")]
@@ -223,7 +221,8 @@ class SelectionReader:
         layout, clock = self.header.layout, time.perf_counter
         start, stop = layout.entry_start[rows], layout.entry_stop[rows]
         first, last = np.searchsorted(entries, start).tolist(), np.searchsorted(entries, stop).tolist()
-        local: dict[tuple[int, int, int], np.ndarray] = {}  # branches share their clusters, so compute these once
+        # computed once, because branches often have the same clusters
+        local: dict[tuple[int, int, int], np.ndarray] = {}
         starts = start.tolist()
         for code, positions in baskets.by_branch(layout, rows):
             wanted = []
@@ -259,8 +258,8 @@ def _is_unordered(branch: np.ndarray, first: np.ndarray) -> bool:
 class StepReader:
     """A reader of consecutive events that keeps the last baskets of some branches of a tree.
 
-    A step is `rows()`, then `unpack()` with the bytes of the missing baskets, then `arrays()`. foreign: as in
-    `reader.SelectionReader`, for branches without a form. Embedded baskets came with the header and are never missing.
+    For each step, call `rows()`, then `unpack()` with the bytes of the missing baskets, then `arrays()`. foreign: as in
+    `SelectionReader`, for branches without a form. Embedded baskets are in the header and are never missing.
     """
 
     def __init__(self, header: Header, branches: Sequence[str], foreign: Any):
@@ -274,7 +273,7 @@ class StepReader:
         self.contents: dict[int, Any] = {}  # by row: kept baskets, and the baskets of this step
 
     def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the baskets with events [first, stop), and of those among them that were not read yet.
+        """Return the rows of all baskets with events [first, stop), and the rows of the missing ones.
 
         Both are sorted by offset in the file.
         """
@@ -297,7 +296,9 @@ class StepReader:
         return inside if form is None else decode.embedded(inside)
 
     def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
-        """Make the arrays of the events [first, stop) by branch, and drop them; keep the last basket of each branch.
+        """Decode the events [first, stop) of all branches to arrays, and discard these.
+
+        Keep the last basket of each branch.
 
         rows: all baskets of these events. Return the number of decoded entries over all branches. Raise decode.Broken.
         """

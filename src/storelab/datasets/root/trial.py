@@ -1,4 +1,4 @@
-"""Find the branches of a TTree that every reader can read, before anything is measured.
+"""Find the branches of a TTree that every reader can read, before a measurement uses them.
 
 Every basket is unpacked and decoded once, and compared with the header and with its own key. Then each reader
 (`READERS`) reads the ends of the branch and the entries around the border of two baskets. May import: numpy, awkward,
@@ -25,8 +25,8 @@ from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.reader import Header, SelectionReader, StepReader
 
 READERS = ("planned", "events", "uproot-s3fs")  # the engines whose decoding is tried here
-TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at a time
-LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)  # for a local file, where its values do not matter
+TOGETHER = 32_000_000  # maximum bytes of baskets that uproot decodes in one call
+LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)  # any values: requests to a local file need no plan
 Step = Callable[[int], None]  # see `own_file`
 COLLECTIONS = (3, 4)  # `fType` of branches that count objects, whose members are the branches below
 
@@ -39,7 +39,7 @@ class Unfit(ValueError):
 
 
 class Miscounted(Unfit):
-    """A list has another length than its counter declares."""
+    """The length of a list differs from the length that its counter declares."""
 
 
 class LocalRanges:
@@ -56,7 +56,7 @@ class LocalRanges:
 
 
 class Kept(by_uproot.Decoder):
-    """A decoder that keeps the arrays of one branch: at its ends, readers decode the same baskets up to ten times."""
+    """A decoder that keeps the arrays of one branch, because the readers decode the same baskets up to ten times."""
 
     def __init__(self, branches: dict[str, Any]):
         super().__init__(branches)
@@ -73,7 +73,7 @@ class Kept(by_uproot.Decoder):
 
 
 class Trial:
-    """The branches of one tree of a local file. objects: its `branches_of()`; layout: their baskets."""
+    """A check of all branches of a tree in a local file. objects: result of `branches_of()`; layout: their baskets."""
 
     def __init__(self, tree: str, entries: int, objects: dict[str, Any], layout: Baskets, path: Path):
         self.tree, self.entries, self.objects, self.layout = tree, entries, objects, layout
@@ -82,8 +82,8 @@ class Trial:
         self.foreign = Kept(objects)
         self.counters: dict[int, np.ndarray | None] = {}  # by id of the branch
         self.packed: dict[str, str | None] = {}  # class of a branch -> its first packed member
-        self.placed = self.moved = 0  # baskets that declare their position; those that declare another one
-        self.elsewhere: dict[str, str] = {}  # branch -> message about its first basket with another position
+        self.placed = self.moved = 0  # number of baskets with a declared position; of baskets with a wrong one
+        self.elsewhere: dict[str, str] = {}  # branch -> message about its first basket with a wrong position
 
     def unreadable(self, step: Step | None) -> dict[str, str]:
         """Return the reason why each unreadable branch is omitted.
@@ -101,12 +101,12 @@ class Trial:
             if reason := self._reason(name, rows, held):
                 out[name] = reason
         self._groups(out)
-        if self.placed > 2 * self.moved:  # in a file that was moved into another one, all positions are different
+        if self.placed > 2 * self.moved:  # unless the whole file was copied into another file
             out = self.elsewhere | out
         return {name: out[name] for name in self.layout.names if name in out}
 
     def _groups(self, out: dict[str, str]) -> None:
-        """Replace the reason of branches that group others, if none of these can be read."""
+        """For each branch that groups other branches, write a better reason if none of them can be read."""
         held = np.bincount(self.layout.branch, self.layout.entry_stop - self.layout.entry_start, len(self.edges) - 1)
         full = {id(self.objects[name]): name for name, n in zip(self.layout.names, held.tolist(), strict=True) if n}
         for name in [name for name, why in out.items() if why == GROUPS]:
@@ -161,8 +161,8 @@ class Trial:
     def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
         """Check every basket against the counter.
 
-        In some files the link to a counter leads to the first branch of that name. Therefore, if the lengths of the
-        lists differ, the other branches of that name are tried too.
+        In some files, several branches have the name of the counter and the link leads to the wrong one. Therefore, if
+        the lengths of the lists differ, try the other branches with this name.
         """
         counter, wrong = self._counter(self.objects[name]), None
         if counter is None or (counts := self._values(counter)) is None:
@@ -179,7 +179,10 @@ class Trial:
     def _every_basket(
         self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray, counts: np.ndarray | None
     ) -> None:
-        """Raise Unfit, decode.Broken, and errors of codecs and uproot. counts: number of values of each entry."""
+        """Decode every basket of a branch. counts: number of values of each entry.
+
+        Raise Unfit, decode.Broken, and errors of codecs and uproot.
+        """
         layout = self.layout
         waiting: list[tuple[int, Any]] = []
         size = 0
@@ -219,9 +222,9 @@ class Trial:
 
     @staticmethod
     def _lists(form: decode.Lists, content: decode.Content, found: np.ndarray, counts: np.ndarray | None) -> None:
-        """Raise Unfit if the counter, or the lists' own headers, declare another number of values of an entry."""
+        """Raise Miscounted if an entry has another number of values than the counter or the list's header declares."""
         where, declared = "its counter", counts
-        if form.header == 10:  # of a std::vector: bytes, version, number of values
+        if form.header == 10:  # a std::vector: its header has bytes, version, number of values
             begins = content.offsets[:-1]
             declared = content.values[begins[:, None] + np.arange(6, 10)].view(">u4")[:, 0].astype("i8")
             where = "its header"
@@ -265,7 +268,10 @@ class Trial:
                 raise Miscounted(f"a list has {sizes[i]} values, but its counter declares {declared[i]}")
 
     def _fails(self, reader: str, head: Header, rows: np.ndarray) -> str | None:
-        """Return why a reader cannot read the ends of a branch and the border of two baskets; None if it can."""
+        """Return why a reader cannot read the first and last entries of a branch, or those at a border of baskets.
+
+        Return None if it can.
+        """
         try:
             for first, stop in self._parts(rows):
                 if reader == "planned":
@@ -279,7 +285,7 @@ class Trial:
         return None
 
     def _parts(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
-        """Yield short ranges of entries, [first, stop)."""
+        """Yield the ranges [first, stop) to try: two entries at both ends, and at the first border of baskets."""
         held = rows[self.layout.entry_stop[rows] > self.layout.entry_start[rows]]
         ends = {0, self.entries - 1, *self.layout.entry_stop[held[:1]].tolist()} - {self.entries}
         yield from ((max(0, at - 1), min(self.entries, at + 1)) for at in sorted(ends))
@@ -313,7 +319,7 @@ class Trial:
                 raise Unfit(f"{found} entries are decoded instead of one")
 
     def _same(self, head: Header, rows: np.ndarray, first: int, stop: int) -> None:
-        """Raise Unfit if uproot, as `uproot-s3fs` uses it, reads different values from the baskets of these entries."""
+        """Raise Unfit if the engine `uproot-s3fs` would read other values than the engine `planned`."""
         layout, branch, form = self.layout, self.objects[head.layout.names[0]], head.forms[0]
         rows = rows[(layout.entry_start[rows] < stop) & (layout.entry_stop[rows] > first)]
         begin, held = int(layout.entry_start[rows[0]]), layout.entry_stop[rows] - layout.entry_start[rows]
@@ -327,7 +333,7 @@ class Trial:
         if len(theirs) != stop - first:
             raise Unfit(f"{len(theirs)} of {stop - first} entries are decoded")
         ours = self._planned(head, first, stop)
-        if form is None:  # both are uproot's: values that it does not fill differ from read to read
+        if form is None:  # uproot decoded both: bytes that it does not fill differ in each read
             if repr([v for part in ours for v in ak.to_list(part)]) != repr(ak.to_list(theirs)):
                 raise Unfit("uproot finds different values in each read")
             return
@@ -393,14 +399,17 @@ def packed_member(classes: Any, kind: str) -> str | None:
 
 
 def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path, step: Step | None = None) -> dict[str, str]:
-    """Return, for each branch of this local file that not every reader can read, the reason."""
+    """Return the branches of this local file that some reader cannot read, with the reasons."""
     trial = Trial(tree.name, int(tree.num_entries), objects, layout, path)
     with trial.file.file:
         return trial.unreadable(step)
 
 
 def pages_tried(pages: Any, entries: int, path: Path, step: Step | None = None) -> dict[str, str]:
-    """Return the same for the fields of an RNTuple (`Pages.of()`): unpack every page and decode every cluster."""
+    """Return the fields of an RNTuple that cannot be read, with the reasons.
+
+    Unpack every page and decode every cluster.
+    """
     out, layout = dict(pages.unreadable), pages.layout
     with path.open("rb") as file:
         for code, name in enumerate(layout.names):

@@ -63,7 +63,10 @@ def words(error: BaseException) -> str:
 
 
 def network(text: str, known: Sequence[tuple[str, Sequence[str]]] = NETWORK) -> str | None:
-    """Return the class of the network failure in `known` that a message describes, or None."""
+    """Return the error class of a network failure from the text of a message; None for other errors.
+
+    known: error class -> pattern of messages.
+    """
     low = text.lower()
     return next((name for name, words in known if any(w.lower() in low for w in words)), None)
 

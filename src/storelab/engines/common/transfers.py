@@ -34,7 +34,8 @@ class TransferClient(Client):
         super().__init__(job)
         axes = job.point.axes
         self.size, self.workers = axes.get("object_size", 0), axes["workers"]
-        self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
+        # 0: default of the engine
+        self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)
         self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers), ProgressWriter(job.progress_file))
         self.bucket_indices = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)

@@ -92,7 +92,7 @@ class Loop:
     """The part of a client that runs in one process: worker numbers, an operation, and the tasks of each worker."""
 
     operation: Operation
-    tasks: Callable[[int], Iterator[Task]]  # by worker; endless or finite
+    tasks: Callable[[int], Iterator[Task]]  # number of a worker -> its tasks, endless or finite
     workers: list[int]
     size: int  # size of an object in bytes, which limits the number of kept answers
     requests: int  # HTTP requests of one operation
@@ -184,7 +184,7 @@ class Loop:
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
             for i, part in enumerate(self.parts):
-                rows = slice(seen[i], len(part["error"]))  # the column that is filled last
+                rows = slice(seen[i], len(part["error"]))  # `error` is the column that is filled last
                 counts, kinds = part["count"][rows], part["error"][rows]
                 failed = sum(n for n, error in zip(counts, kinds, strict=True) if error)
                 operations, errors = operations + sum(counts) - failed, errors + failed

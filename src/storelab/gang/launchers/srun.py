@@ -15,7 +15,8 @@ from storelab.host import processes
 TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's messages
 NOISE = "cluster configuration lacks support for cpu binding"
 OVERHEAD_S = 60  # seconds that a point needs in addition to its window; they must fit into the walltime too
-KEPT = "STORELAB_SLURM_CONF"  # passes SLURM_CONF to jobs of Snakemake's executor, which drops variables SLURM_…
+# variable with SLURM_CONF for jobs of Snakemake's executor, which drops all variables SLURM_…
+KEPT = "STORELAB_SLURM_CONF"
 
 
 def keep(environ: dict[str, str] | os._Environ) -> None:

@@ -1,10 +1,10 @@
 """Launcher `ssh`: agents on a list of hosts, started over OpenSSH.
 
-There is one connection to each host (a control master), and everything uses it: job, clock, results and records. An
-agent ends with its connection, so that nothing keeps running on a host whose coordinator was killed or cut off. ssh
-never asks for a password (BatchMode), and the user's configuration (aliases, keys, jump hosts) applies. The login shell
-of a host only sees a fixed command without special characters; the script itself is its input. A host without storelab
-gets it (`package.py`), into a folder of its user's cache that `remove` removes at the end of a campaign.
+There is one connection to each host (a control master). Job, clock, results and records use it. An agent ends with its
+connection. Therefore nothing keeps running on a host if the coordinator was killed or disconnected. ssh never asks for
+a password (BatchMode). It uses the user's configuration (aliases, keys, jump hosts). The login shell of a host gets a
+fixed command without special characters, and the script as input. A host without storelab gets a copy (`package.py`) in
+the cache folder of its user. `remove` removes it at the end of a campaign.
 """
 
 import base64
@@ -39,18 +39,19 @@ from storelab.host import processes
 from storelab.host.console import report
 
 PLACE = "launcher.hosts"
-FOLDER = "storelab-ssh-"  # begins the name of the folder of a process's sockets
-CONNECT_S, COMMAND_S = 30.0, 60.0  # for a connection; for a short command on a host
-SETTLE_S = 1.0  # from the end of an agent until its last request must have been answered
-AT_ONCE = 32  # hosts that are prepared at the same time
-KILL_S = 5.0  # for an agent to end after its connection
+FOLDER = "storelab-ssh-"  # prefix of the name of the folder with the sockets of a process
+CONNECT_S, COMMAND_S = 30.0, 60.0  # time limits in s: for a connection, for a short command on a host
+SETTLE_S = 1.0  # seconds after the end of an agent in which its last request must be answered
+AT_ONCE = 32  # maximum number of hosts that are prepared at the same time
+KILL_S = 5.0  # seconds after the end of a connection in which its agent must end
 MIN_PYTHON = (3, 11)
 MUST = ("-T", "-x", "-a", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes")
 MUST += ("-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no", "-o", "ControlPersist=no", "-o", "Tunnel=no")
 USUAL = ("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
-# Any login shell reads this alike. `read` takes one line from standard input, and leaves the rest to the command.
+# All login shells interpret this text in the same way. `read` takes one line from standard input. The rest of the input
+# is for the command.
 COMMAND = """exec /bin/sh -c 'read -r line; eval "$(echo "$line" | base64 -d)"'"""
-# It runs in any Python, also an old one: one line with version, machine, storelab's version or -, and path.
+# Runs in every Python, also in old ones. It prints version, machine, version of storelab or '-', and path on one line.
 PROBE = """
 import platform, sys
 try:
@@ -59,7 +60,7 @@ except Exception:
     found = "-"
 print("storelab-python %d.%d.%d %s %s %s" % (tuple(sys.version_info[:3]) + (platform.machine(), found, sys.executable)))
 """
-# Where the software of this host is on another. An agent locks the folder while it runs, and `remove` respects that.
+# Folder on another host with the software of this host. A running agent locks it, and `remove` skips locked folders.
 CACHE = 'cache="${XDG_CACHE_HOME:-$HOME/.cache}/storelab"; '
 SENT = CACHE + 'sent="$cache/sent-%s"; '
 LOOK = SENT + 'mkdir -p "$cache" && { [ ! -d "$sent" ] || echo storelab-sent; }'
@@ -71,7 +72,7 @@ USE, USED = SENT + 'exec 9<"$sent" && flock -s 9; ', ' PYTHONPATH="$sent" STOREL
 REMOVE = CACHE + (
     'for sent in "$cache"/sent-* "$cache"/.sending-*; do [ ! -d "$sent" ] || flock -n "$sent" rm -rf "$sent"; done'
 )
-# What ssh reports -> the problem and its fix. {host}: of the list; {line}: where the wrong key is stored.
+# Pattern of a message of ssh -> problem and fix. {host}: name in the list; {line}: place of the wrong key.
 REASONS = (
     (
         r"HOST IDENTIFICATION HAS CHANGED",
@@ -81,14 +82,14 @@ REASONS = (
     (r"Host key verification failed", "its host key is not known; run `ssh {host}` once to accept it"),
     (
         r"Permission denied|Too many authentication failures|no mutual signature",
-        "it accepts no key of this user, and storelab asks for no password; run `ssh-copy-id {host}`, or load the key "
-        "into ssh-agent",
+        "it accepts no key of this user, and storelab does not use passwords; run `ssh-copy-id {host}`, or load the "
+        "key into ssh-agent",
     ),
 )
 
 
 def require() -> None:
-    """Raise UserError if there is no ssh."""
+    """Raise UserError if ssh is not installed."""
     if shutil.which("ssh") is None:
         raise UserError(
             "launcher.kind", "there is no ssh on PATH", "install openssh-client, or choose another launcher"
@@ -108,7 +109,7 @@ def reason(host: str, lines: Sequence[str]) -> str:
 class Connection:
     """A connection to one host, for any number of commands, until `close()` or the end of this process.
 
-    number: of the host; folder: of its socket and log.
+    number: number of the host; folder: folder of the socket and the log.
     """
 
     def __init__(self, host: str, number: int, folder: Path, options: Sequence[str], environ: Mapping[str, str]):
@@ -125,12 +126,12 @@ class Connection:
             ["ssh", *how, *self.options, "--", self.host, *command],
             env=self.environ,
             start_new_session=True,
-            preexec_fn=processes.die_with_parent() if main else None,  # in any case, it ends with the connection
+            preexec_fn=processes.die_with_parent() if main else None,  # without it, ssh ends with the connection
             **pipes,
         )
 
     def problem(self) -> str:
-        """Wait until the connection is ready; return why there is none, or ''."""
+        """Wait until the connection is ready. Return the reason if there is no connection, otherwise ''."""
         limit = time.monotonic() + CONNECT_S
         while self.process.poll() is None and time.monotonic() < limit:
             if self.socket.exists():
@@ -141,15 +142,15 @@ class Connection:
         return reason(self.host, processes.log_lines(self.log))
 
     def begin(self, script: str, **pipes: Any) -> subprocess.Popen:
-        """Start a shell script on the host; what is written to its standard input from now on is the script's."""
+        """Start a shell script on the host. The caller can write to the standard input of the script."""
         process = self._ssh(["-o", "ControlMaster=no"], COMMAND, stdin=subprocess.PIPE, **pipes)
-        with contextlib.suppress(BrokenPipeError):  # ssh has ended, and its status shows that
+        with contextlib.suppress(BrokenPipeError):  # ssh has ended; its exit status is checked later
             process.stdin.write(base64.b64encode(script.encode()) + b"\n")
             process.stdin.flush()
         return process
 
     def run(self, script: str, timeout_s: float = COMMAND_S, feed: IO[bytes] | None = None) -> tuple[int, str, str]:
-        """Run a script on the host; return its status, output and errors. feed: its standard input."""
+        """Run a script on the host, and return its status, output and errors. feed: standard input of the script."""
         process = self.begin(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             if feed is not None:
@@ -163,27 +164,28 @@ class Connection:
         return process.returncode, out.decode(errors="replace"), errors.decode(errors="replace")
 
     def close(self) -> None:
-        """End the connection, and with it all commands that still run."""
+        """Close the connection. Commands that still run on the host end too."""
         processes.stop(self.process)
 
 
 class Connections:
     """The connections to some hosts, with a private folder for their sockets, until `close()`.
 
-    `problems` has the hosts that cannot be used, by number, each with the reason. prepare: find or send what agents
-    need.
+    problems: number of an unusable host -> reason; prepare: True to find Python and storelab on the hosts, and to send
+    storelab if it is missing.
     """
 
     def __init__(self, hosts: Sequence[str], settings: Any, environ: Mapping[str, str], prepare: bool = True):
         self.settings = settings
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-        base = runtime if os.access(runtime, os.W_OK) else "/tmp"  # short: the path of a socket has up to 107 bytes
+        # a short path, because the path of a socket is limited to 107 bytes
+        base = runtime if os.access(runtime, os.W_OK) else "/tmp"
         sweep(Path(base))
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=base))
         self.all: list[Connection] = []
         self.pythons: dict[int, str] = {}
         self.plain: dict[int, Found] = {}  # without storelab
-        self.sent = ""  # checksum of the software that these get
+        self.sent = ""  # checksum of the software that was sent to these hosts
         self.problems: dict[int, str] = {}
         try:
             for n, host in enumerate(hosts):
@@ -202,7 +204,7 @@ class Connections:
             raise
 
     def _each(self, work: Callable[[int], None], hosts: Iterable[int]) -> None:
-        """Do the work for these hosts, except those with a problem, at the same time."""
+        """Call `work` for these hosts in parallel, except for hosts with a problem."""
         numbers = [n for n in hosts if n not in self.problems]
         with ThreadPoolExecutor(max(1, min(len(numbers), AT_ONCE))) as pool:
             try:
@@ -213,7 +215,7 @@ class Connections:
                 raise
 
     def _prepare(self, number: int) -> None:
-        """Find the Python that runs the agent of a host, or the problem."""
+        """Find the Python that can run the agent of a host, or record the problem."""
         tried = [self.settings.python] if self.settings.python else [sys.executable, "python3"]
         probe = f'for python; do "$python" -c {shlex.quote(PROBE)}; done'
         command = remote.prepared(self.settings.setup, ["/bin/sh", "-c", probe, "sh", *tried], str(number))
@@ -256,21 +258,21 @@ class Connections:
             )
 
     def clear(self) -> None:
-        """Remove what was sent, where no agent uses it."""
+        """Remove the sent software from hosts where no agent uses it."""
         self._each(lambda number: self.all[number].run(REMOVE), range(len(self.all)))
 
     def command(self, number: int, *arguments: str) -> str:
-        """Return the script that runs Python with these arguments and this storelab on a host."""
+        """Return the script that runs Python with these arguments and the sent storelab on a host."""
         before, after = (USE % self.sent, USED) if number in self.plain else ("", " ")
         env = shlex.join(remote.prepared(self.settings.setup, ["env"], str(number)))
         return f"{before}exec {env}{after}{shlex.join([self.pythons[number], *arguments])}"
 
     def named(self) -> list[str]:
-        """Return the problems, each with its host."""
+        """Return the problems, each with the name of its host."""
         return [f"{self.all[n].host}: {problem}" for n, problem in sorted(self.problems.items())]
 
     def close(self) -> None:
-        """End all connections, and remove their folder. Idempotent."""
+        """Close all connections, and remove their folder. A second call has no effect."""
         for connection in self.all:
             connection.process.terminate()
         for connection in self.all:
@@ -279,7 +281,7 @@ class Connections:
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders of killed processes of this user."""
+    """Remove the folders of killed processes of this user in `base`."""
     for path in base.glob(f"{FOLDER}*-*"):
         pid = path.name.removeprefix(FOLDER).partition("-")[0]
         with contextlib.suppress(FileNotFoundError):  # another process removes it too
@@ -288,7 +290,7 @@ def sweep(base: Path) -> None:
 
 
 class Found(NamedTuple):
-    """A Python of a host, as PROBE prints it."""
+    """A Python on a host, from the output of PROBE."""
 
     mark: str
     version: str
@@ -297,17 +299,17 @@ class Found(NamedTuple):
     path: str
 
     def like_here(self) -> bool:
-        """Return whether it runs the compiled modules of this Python."""
+        """Return True if it can run the compiled modules of the Python on this host."""
         here = ".".join(platform.python_version_tuple()[:2])
         return self.version.rpartition(".")[0] == here and self.machine == platform.machine()
 
     def fits(self) -> bool:
-        """Return whether its version is sufficient."""
+        """Return True if the version is sufficient."""
         return tuple(map(int, self.version.split(".")[:2])) >= MIN_PYTHON
 
 
 def unfit(found: Sequence[Found], tried: Sequence[str], errors: Sequence[str]) -> str:
-    """Return why no Python of a host can run the agent. errors: lines of the shell."""
+    """Return the reason why no Python of a host can run the agent. errors: error output of the shell."""
     failed = next((line for line in errors if line.startswith("storelab: node ") and line.endswith("failed")), "")
     if failed:
         detail = next((line for line in errors if line.startswith(f"{remote.SETUP}: ")), "")
@@ -350,7 +352,7 @@ class SshLauncher(RemoteLauncher):
         self.begin()
 
     def connect(self) -> None:
-        """Connect with all hosts."""
+        """Connect to all hosts."""
         require()
         self.connections = Connections(self.hosts, self.settings, credentials.clean(os.environ, self.tokens))
 
@@ -368,19 +370,19 @@ class SshLauncher(RemoteLauncher):
         return "its connection is slow; raise launcher.clock_error"
 
     def _ended_early(self, now: float) -> str:
-        """Return which agent ended before its clients had left their results, or ''."""
+        """Return a message about an agent that ended before the results of its clients arrived, or ''."""
         done = Folder(self.folder).present("node")
         for n, agent in self.agents.items():
             if n in done or (status := agent.poll()) is None:
                 continue
             self.pipes[n].join(SETTLE_S)
             if n in Folder(self.folder).present("node") | Folder(self.folder).present("failed"):
-                return ""  # its last words came meanwhile
+                return ""  # its last message has arrived in the meantime
             return f"node {n} ({self.hosts[n]}): {self.why(n, status)}"
         return ""
 
     def why(self, number: int, status: int) -> str:
-        """Return why an agent has ended without a message."""
+        """Return the reason why an agent has ended without a message."""
         lines = processes.log_lines(self.folder / f"agent.{number}.err")
         if self.connections.all[number].process.poll() is not None:
             words = processes.log_lines(self.connections.all[number].log) or lines
@@ -392,7 +394,10 @@ class SshLauncher(RemoteLauncher):
         return any(agent.poll() is None for agent in self.agents.values())
 
     def stop(self) -> None:
-        """End the agents: they clean up when their connection ends. Remove what killed ones have left. Idempotent."""
+        """End the agents by closing their connections; they clean up. Remove the files of killed agents.
+
+        A second call has no effect.
+        """
         super().stop()
         for pipe in self.pipes.values():
             pipe.close()
@@ -406,7 +411,7 @@ class SshLauncher(RemoteLauncher):
         self.connections, self.agents, self.pipes = None, {}, {}
 
     def _clear(self) -> None:
-        """End agents that did not end with their input, and remove the folders of killed ones."""
+        """Kill agents that have not ended after the end of their input, and remove the folders of killed agents."""
         job = GangJob.read(self.folder) if (self.folder / "job.json").exists() else None
         for n, agent in self.agents.items():
             connection = self.connections.all[n]
@@ -419,7 +424,7 @@ class SshLauncher(RemoteLauncher):
 
 
 def remove(settings: Any) -> None:
-    """Remove the software that was sent to the hosts; hosts that cannot be reached or still use it keep it."""
+    """Remove the software that was sent to the hosts, except from hosts that cannot be reached or still use it."""
     if shutil.which("ssh") is None:
         return
     connections = Connections(settings.hosts, settings, credentials.clean(os.environ), prepare=False)

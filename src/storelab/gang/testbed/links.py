@@ -5,10 +5,11 @@
     head ──(unshaped)──────────────┤
          ──(front-end rate) × F────┘   addresses of the store's front-ends, in the head's namespace
 
-The network of the machine is not changed. A token bucket (tbf) at both ends of a link shapes each direction. The head
-answers through the link of the address that received the request (policy routing). Names of namespaces begin with the
-plan's prefix. A file lists the parts of the plan, and only these are removed. The daemons of Slurm or HTCondor
-(`pool.py`) run in this network.
+The network of the machine is not changed. The head forwards, so that nodes also reach stores that have their own
+network namespaces (XRootD): their traffic passes the node's link, but no front-end's. A token bucket (tbf) at both ends
+of a link shapes each direction. The head answers through the link of the address that received the request (policy
+routing). Names of namespaces begin with the plan's prefix. A file lists the parts of the plan, and only these are
+removed. The daemons of Slurm or HTCondor (`pool.py`) run in this network.
 """
 
 import json
@@ -118,7 +119,8 @@ class Network:
         self._link(plan, plan.head, "eth0", HEAD, "head", "")
         for i, ((space, address), rate) in enumerate(zip(plan.nodes.items(), plan.rates, strict=True)):
             self._link(plan, space, "eth0", address, f"node{i + 1}", rate)
-        for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2)):
+            _ip("-n", space, "route", "add", "default", "via", HEAD)
+        for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2), ("forwarding", 1)):
             write = f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}"
             run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", write)
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):

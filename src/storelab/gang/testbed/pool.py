@@ -21,7 +21,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
 from storelab.gang.testbed.slurm import PLACE, alive, claim, claimed, read, send, started_with
 from storelab.host import processes
-from storelab.install import debian
+from storelab.install import chroot
 
 PREFIX = "storelab-pool-"
 UP_S, DOWN_S = 60.0, 10.0
@@ -156,8 +156,8 @@ class Pool:
 
         Raises UserError without root or chroot, or if the pool is up, and MeasurementFailed with the end of a log.
         """
-        root = debian.condor_folder(install.tools_folder())
-        if not debian.condor_present(install.tools_folder()):
+        root = chroot.CONDOR.folder(install.tools_folder())
+        if not chroot.CONDOR.present(install.tools_folder()):
             raise UserError(
                 PLACE,
                 f"there is no HTCondor in {root}",
@@ -185,7 +185,7 @@ class Pool:
     def _write_programs(self) -> None:
         (self.folder / "bin").mkdir(exist_ok=True)
         programs = {self.folder / "bin" / name: TOOL.format(name=name, folder=self.folder) for name in TOOLS}
-        programs |= {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": debian.CONDOR_USER}}
+        programs |= {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.CONDOR_USER}}
         for path, text in programs.items():
             path.write_text(text)
             path.chmod(0o755)

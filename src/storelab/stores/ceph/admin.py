@@ -12,13 +12,12 @@ import shutil
 import socket
 import struct
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed
-from storelab.install import program
 from storelab.stores.managed.daemon import environment
 
 # This is the value of Debian's service units. The default is a tenth of it, with which small objects are slow.
@@ -26,10 +25,13 @@ TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
 
 
 class Admin:
-    """Administration of the cluster whose folder contains `ceph.conf` and `run/`. `place` is for messages."""
+    """Administration of the cluster whose folder contains `ceph.conf` and `run/`.
 
-    def __init__(self, folder: Path, place: str):
-        self.folder, self.place = folder, place
+    `place` is for messages. `command` returns the command line of one of Ceph's programs.
+    """
+
+    def __init__(self, folder: Path, place: str, command: Callable[[str], Sequence[str]]):
+        self.folder, self.place, self.command = folder, place, command
 
     @property
     def conf(self) -> str:
@@ -85,7 +87,7 @@ class Admin:
         seconds.
         """
         what = " ".join((name, *arguments[:2]))
-        command = [*self._ends_with_parent(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
+        command = [*self._ends_with_parent(), *self.command(name), "-c", self.conf, *arguments]
         try:
             done = subprocess.run(
                 command,
@@ -102,8 +104,9 @@ class Admin:
         # With several commands as input, `ceph` continues after one that fails, and exits with status 0.
         failed = [line for line in done.stderr.splitlines() if line.startswith("Error ")]
         if done.returncode or failed:
-            last = (failed or done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-            raise MeasurementFailed(f"{self.place}: `{what}` failed: {last.strip()[:300]}")
+            # The first command that fails makes later ones fail. Other output ends with the reason.
+            reason = failed[0] if failed else (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            raise MeasurementFailed(f"{self.place}: `{what}` failed: {reason.strip()[:300]}")
         return done.stdout
 
     def send_commands(self, commands: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ import secrets
 import struct
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 MON, OSD, MGR = 30, 40, 96  # offsets in the block of ports: monitor, OSDs (8 each), manager (4)
@@ -44,6 +45,7 @@ POOLS = {  # pool -> placement groups; all are created in advance, because a gat
 # Values of the text below in seconds. They control when Ceph notices a lost OSD, and when it drops a lost gateway.
 TIMEOUTS = {"osd heartbeat interval": 1, "osd heartbeat grace": 4, "osd client watch timeout": 10}
 ALL = "allow *"
+CLASSES = ("lib*/rados-classes", "lib/*/rados-classes")  # folders of the OSD's plugins, below /usr
 MONTH = 30 * 86400  # seconds; tickets and OSDs must not time out while a cluster is suspended
 
 CONF = """[global]
@@ -99,6 +101,7 @@ cluster addr = 127.0.0.1
 public addr = 127.0.0.1
 admin socket = run/$name.sock
 osd data = {data}/osd-$id
+{classes}
 osd objectstore = {objectstore}
 memstore device bytes = {osd_size}
 bluestore block size = {osd_size}
@@ -139,11 +142,22 @@ def osd_ports(first: int, servers: int, number: int) -> tuple[int, int]:
     return first + OSD + number * OSD_PORTS // 2, first + MGR - 1
 
 
-def conf(settings: Any, fsid: str, data: str) -> str:
+def class_folder(osd: Path) -> Path | None:
+    """Return the folder of the OSD's plugins, which belongs to the program `osd`; None if it is at an unknown place.
+
+    Ceph 18 of Debian looks for it relative to its working folder, which is not the root directory here.
+    """
+    usr = osd.parent.parent
+    return next((p for pattern in CLASSES for p in sorted(usr.glob(pattern))), None)
+
+
+def conf(settings: Any, fsid: str, data: str, osd: Path) -> str:
     """Return the text of `ceph.conf`.
 
-    `data` is the path of the data relative to the store's folder, which is the working folder of Ceph's programs.
+    `data` is the path of the data relative to the store's folder, which is the working folder of Ceph's programs. `osd`
+    is the path of the OSD's program.
     """
+    folder = class_folder(osd)
     return CONF.format(
         fsid=fsid,
         monitor=settings.port + MON,
@@ -153,6 +167,7 @@ def conf(settings: Any, fsid: str, data: str) -> str:
         objectstore=objectstore(settings),
         osd_size=settings.osd_size,
         month=MONTH,
+        classes=f"osd class dir = {folder}" if folder else "",
     )
 
 
@@ -183,8 +198,10 @@ def keyring(osds: int, gateways: int) -> str:
     return "\n".join(rows) + "\n"
 
 
-def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]:
+def first_commands(osds: Iterable[str], redundancy: str, mgr: bool, version: str) -> list[str]:
     """Return the commands for the monitor of a new cluster. `osds` contains the UUID of each OSD."""
+    # Ceph 16 neither needs nor knows this option.
+    confirmed = "" if version.startswith("16.") else " --yes-i-really-mean-it"
     out = [f"osd new {uuid} {i}" for i, uuid in enumerate(osds)]
     if mgr:  # the manager's balancer would move data during a point
         out += [
@@ -194,5 +211,5 @@ def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]
         out.append(f"osd erasure-code-profile set storelab k={shards[0]} m={shards[1]} crush-failure-domain=osd")
     for pool, groups in POOLS.items():
         kind = " erasure storelab" if pool == DATA and shards else ""
-        out.append(f"osd pool create {pool} {groups} {groups}{kind}")
+        out.append(f"osd pool create {pool} {groups} {groups}{kind}{confirmed if pool[0] == '.' else ''}")
     return out + [f"osd pool application enable {pool} rgw" for pool in POOLS]

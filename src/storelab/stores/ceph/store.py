@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Size, at_least
+from storelab.core.config_types import Boolean, Size, Text, at_least
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.host.scratch import existing
-from storelab.install import debian, program
+from storelab.install import chroot, debian
 from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, NO, RECOVERING, YES, AdminAnswer, Condition
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC, Admin
@@ -62,6 +62,11 @@ class Settings(ListeningSettings):
     mgr: Boolean = Field(
         False, description="Run a manager, which is needed to observe recovery; it uses 300 MB of memory."
     )
+    version: Text | None = Field(
+        None,
+        description="Version of Ceph; default: the version of this host's packages. `18.2` is Ceph 18.2 of Debian 13, "
+        "which `storelab install ceph-18.2` installs in a separate folder.",
+    )
     osd_size: Annotated[Size, at_least("1 MiB")] = Field(
         "4 GB", description="Capacity of one OSD: memory of memstore, or size of bluestore's sparse file."
     )
@@ -84,11 +89,12 @@ class Ceph(Managed):
         ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"),
         "up to 96 packages, 73 MB to download, 290 MB on disk",
     ).parts
+    releases = {"18.2": chroot.CEPH_18}  # noqa: RUF012
     _whole_at = -1  # epoch of the OSD map at which all placement groups were active and clean
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
-        self.admin = Admin(self.folder, self.place)
+        self.admin = Admin(self.folder, self.place, self._command)
         self.osds = [f"osd-{i}" for i in range(settings.servers)]
         self.memory = settings.backing == "memory"
         self.back: list[str] = []  # OSDs that this call of `up` started
@@ -96,12 +102,17 @@ class Ceph(Managed):
     def require(self) -> None:
         s = self.settings
         for name in PROGRAMS:
-            program(name, "ceph", self.place)
+            self.find_program(name)
+        self.require_release()
         self.require_servers(conf.OSDS[s.redundancy], "OSDs")
         if s.osd_size < MIN_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "set 1 GB or more")
 
-    # The cluster behind the daemons
+    def _command(self, name: str) -> list[str]:
+        """Return the command line of one of Ceph's programs."""
+        return [*self.enter_release(), str(self.find_program(name))]
+
+    # The cluster
 
     def cluster(self) -> dict[str, Any]:
         path = self.data / "cluster.json"
@@ -119,13 +130,14 @@ class Ceph(Managed):
             "servers": s.servers,
             "redundancy": s.redundancy,
             "osd_size": s.osd_size,
+            "version": s.version,
         }
 
     def make_ready(self) -> None:
         self.back = []
         cluster = self.cluster()
         if cluster.get("made") and not self._lost(cluster):
-            self._check_shape(cluster["shape"])
+            self._check_shape(shape_of(cluster))
             if cluster["port"] != self.settings.port:
                 self._move()
             self._write_conf(cluster["fsid"])
@@ -136,7 +148,7 @@ class Ceph(Managed):
         """Return whether the cluster must be created again: it was in memory, and is lost or has other properties."""
         if cluster["shape"]["backing"] != "memory":
             return False
-        if cluster["shape"] != self._shape() or cluster["port"] != self.settings.port:
+        if shape_of(cluster) != self._shape() or cluster["port"] != self.settings.port:
             return True
         running = self.daemons.running()
         gone = [n for n in self.osds if n not in running and not self.daemons.adopt(self.daemon(n))]
@@ -145,14 +157,18 @@ class Ceph(Managed):
     def _check_shape(self, was: dict[str, Any]) -> None:
         for key, value in self._shape().items():
             if value != was[key]:
+                of_host = "the version of this host"  # a version that is not set
+                keep = f"set it to {was[key]}" if was[key] else "leave it out"
                 raise UserError(
                     f"{self.place}.{key}",
-                    f"{value} is set, but {self.data} contains a cluster with {was[key]}",
-                    f"set it to {was[key]}, or use another `directory`, or remove that folder",
+                    f"{value or of_host} is set, but {self.data} contains a cluster with {was[key] or of_host}",
+                    f"{keep}, or use another `directory`, or remove that folder",
                 )
 
     def _write_conf(self, fsid: str) -> None:
-        (self.folder / "ceph.conf").write_text(conf.conf(self.settings, fsid, self._way()))
+        (self.folder / "ceph.conf").write_text(
+            conf.conf(self.settings, fsid, self._way(), self.find_program("ceph-osd"))
+        )
 
     def _way(self) -> str:
         """Return the path from the store's folder to its data. Raises UserError if Ceph does not support the path."""
@@ -188,11 +204,11 @@ class Ceph(Managed):
         with os.fdopen(os.open(self.folder / keyring, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
             f.write(conf.keyring(s.servers, self.most_front_ends))
         self.admin.tool("monmaptool", "--create", "--fsid", fsid, "--addv", "a", self._monitor(), monmap)
-        mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
-        make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
+        mon, osd = (self._command(f"ceph-{kind}") for kind in ("mon", "osd"))
+        make = {"mon": [*mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
         options = ["--monmap", monmap, "--no-mon-config"]
         make |= {
-            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *options]
+            name: [*osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *options]
             for i, name in enumerate(self.osds)
         }
         self.admin.run_parallel(make, self.daemons.logs)
@@ -252,9 +268,9 @@ class Ceph(Managed):
             ports = list(range(start, start + (1 if kind == "mgr" else 4)))
             options = ["-i", "x" if kind == "mgr" else number, "-f"]
             options += [f"--ms-bind-port-min={start}", f"--ms-bind-port-max={last}"]
-        path = program("radosgw" if kind == "s3" else f"ceph-{kind}", "ceph", self.place)
-        argv = (str(path), "-c", self.admin.conf, *options)
-        return Daemon(name, argv, host, tuple(ports), health, grace, TCMALLOC, tls=kind == "s3" and s.tls)
+        path = self.find_program("radosgw" if kind == "s3" else f"ceph-{kind}")
+        argv, tls = (str(path), "-c", self.admin.conf, *options), kind == "s3" and s.tls
+        return Daemon(name, argv, host, tuple(ports), health, grace, TCMALLOC, self.enter_release(), tls=tls)
 
     def _health(self, name: str) -> str | Callable[[], bool]:
         if name.startswith("s3-"):
@@ -263,7 +279,8 @@ class Ceph(Managed):
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"
         if name == "mgr":
             return self._mgr_works
-        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"  # up in the map of all daemons
+        # healthy if it is up in the map of all daemons
+        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"
 
     def _mgr_works(self) -> bool:
         with suppress(OSError, ValueError, LookupError, TypeError):
@@ -288,7 +305,7 @@ class Ceph(Managed):
     def started(self, daemon: Daemon) -> None:
         if daemon.name == "mon" and not self.cluster()["made"]:
             self.admin.send_commands(
-                conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr)
+                conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr, self.version())
             )
             self.note(made=True)
         if daemon.name in self.osds:
@@ -503,3 +520,8 @@ class Ceph(Managed):
             if now is None or last is None or abs(now - last) < 2**20:
                 return
             last = now
+
+
+def shape_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a cluster that cannot change. Clusters without a version are from this host's Ceph."""
+    return {"version": None} | cluster["shape"]

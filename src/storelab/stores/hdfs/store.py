@@ -33,7 +33,7 @@ from storelab.stores.managed.settings import ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
-BLOCK = 128 * 1024**2  # bytes; Hadoop's default
+BLOCK = 128 * 1024**2  # block size in bytes; Hadoop's default
 SERVER = "org.apache.hadoop.hdfs.server"
 CORE = {
     "ipc.client.connect.retry.interval": 100,  # ms; a DataNode joins as soon as its NameNode is up
@@ -78,7 +78,7 @@ log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
 """
 FIRST_DATANODE = 4  # offset in the block of ports; three ports per DataNode: data, HTTP, RPC
 ENVIRON = {"LANG": "C.UTF-8"}
-HEAP = {"namenode": 512, "datanode": 256}  # MiB
+HEAP = {"namenode": 512, "datanode": 256}  # heap size in MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # without this option, WebHDFS answers with status 500

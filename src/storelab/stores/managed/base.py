@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from storelab.host import processes
 from storelab.host.page_cache import PageCache
 from storelab.host.scratch import existing, filesystem
 from storelab.install import program
+from storelab.install.chroot import Chroot
 from storelab.stores.base import Cooling, Status, Store
 from storelab.stores.managed import drives, network
 from storelab.stores.managed.accounts import Accounts, make_certificate
@@ -60,6 +61,7 @@ class Managed(Store):
     system = ""  # printed name of the system
     binary = ""  # program that prints the version; default: the kind
     installed_by = ""  # name for `storelab install`; default: the kind
+    releases: Mapping[str, Chroot] = {}  # folders with other versions, by the setting `version`
     version_flag = "--version"  # option of the program that prints the version
     version_pattern = r"(\S+)"  # matches the output of the program; the first group is the version
     front = "s3-"  # prefix of the names of front-ends, e.g. `s3-1`
@@ -92,8 +94,53 @@ class Managed(Store):
 
     def program(self) -> Path:
         """Return the program that prints the version. Raises UserError with `storelab install …` if it is missing."""
-        kind = self.settings.kind
-        return program(self.binary or kind, self.installed_by or kind, self.place)
+        return self.find_program(self.binary or self.settings.kind)
+
+    def release(self, version: str | None = None) -> Chroot | None:
+        """Return the folder with a version (default: the one that is set); None for the programs of this host.
+
+        Raises UserError if storelab cannot install this version.
+        """
+        version = version or getattr(self.settings, "version", None)
+        if version is None or not self.releases:
+            return None
+        if version not in self.releases:
+            raise UserError(
+                f"{self.place}.version",
+                f"storelab does not have {self.system} {version}",
+                f"use one of: {', '.join(self.releases)}; or leave it out, for the version of this host",
+            )
+        return self.releases[version]
+
+    def find_program(self, name: str, version: str | None = None) -> Path:
+        """Return one of the system's programs. Raises UserError with `storelab install …` if it is missing."""
+        if release := self.release(version):
+            return release.path(name, self.place)
+        return program(name, self.installed_by or self.settings.kind, self.place)
+
+    def require_release(self) -> None:
+        """Raise UserError if this user cannot run the programs of the version that is set, in the store's folders."""
+        if not self.release():
+            return
+        for path in (self.folder, self.data):
+            if path.is_relative_to("/usr"):
+                raise UserError(
+                    f"{self.place}.version",
+                    f"{path} is below /usr, which this version replaces by its own",
+                    "use another folder",
+                )
+        done = processes.run_command([*self.enter_release(), "true"], 30)
+        if done.returncode:
+            raise UserError(
+                f"{self.place}.version",
+                f"this user cannot mount the programs of another version: {processes.words(done)}",
+                "run storelab as root, or leave `version` out",
+            )
+
+    def enter_release(self, version: str | None = None) -> tuple[str, ...]:
+        """Return the command prefix of the system's programs, which is empty for the programs of this host."""
+        release = self.release(version)
+        return release.enter() if release else ()
 
     def require(self) -> None:
         """Check that this user can run the store on this machine.
@@ -493,7 +540,9 @@ class Managed(Store):
 
     def ask_version(self, program: Path) -> str:
         """Return the version that the program prints; '' if it prints none."""
-        done = processes.run_command([program, self.version_flag], 30, environment(self.folder, {}))
+        release = next((r for r in self.releases.values() if r.contains(program)), None)
+        command = [*(release.enter() if release else ()), program, self.version_flag]
+        done = processes.run_command(command, 30, environment(self.folder, {}))
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
 
@@ -594,8 +643,8 @@ class Managed(Store):
         """Return the program of this version. Raises UserError if it does not exist."""
         raise UserError(
             self.place,
-            f"only one version of {self.system} is available here, not {version}",
-            "upgrade a store of kind seaweedfs, or write the fault as a `command`",
+            f"a running {self.system} cannot be upgraded to {version}",
+            "upgrade a store of kind seaweedfs or xrootd, or write the fault as a `command`",
         )
 
     def require_version(self, version: str, place: str) -> None:

@@ -94,10 +94,11 @@ def same_host(one: str, other: str) -> bool:
         return False
     if first & second:
         return True
-    return bool((first | second) & ALL_ADDRESSES) and all(map(_is_local, first | second))
+    return bool((first | second) & ALL_ADDRESSES) and all(map(is_local, first | second))
 
 
-def _is_local(address: str) -> bool:
+def is_local(address: str) -> bool:
+    """Return whether a program could listen on this address."""
     try:
         return free(address, 0)
     except OSError:
@@ -220,12 +221,18 @@ class Namespace:
                 f"link set {self.name} up",
             ]
             self._run(batch="\n".join(outside) + "\n")
-            inside = ["link set lo up", f"addr add {self.server}/{bits} dev {INSIDE}", f"link set {INSIDE} up"]
-            self._run("-n", self.name, batch="\n".join(inside) + "\n")
+            self._run("-n", self.name, batch=self._inside(self.server))
         except BaseException:
             with contextlib.suppress(MeasurementFailed, UserError):
                 self.down()
             raise
+
+    def _inside(self, address: str) -> str:
+        """Return the commands of `ip` that set up the inner end of a link; other hosts are reached through this one."""
+        return (
+            f"link set lo up\naddr add {address}/{self.network.prefixlen} dev {INSIDE}\nlink set {INSIDE} up\n"
+            f"route add default via {self.ours}\n"
+        )
 
     def down(self) -> None:
         """Remove the namespace and its link. The kernel keeps the namespace until the processes in it end."""
@@ -286,13 +293,13 @@ class Lan(Namespace):
                 )
                 self._run("-n", self.space(SWITCH), batch=f"link set ours master {SWITCH} up\n")
             for node in nodes:
-                self._attach(node, bits)
+                self._attach(node)
         except BaseException:
             with contextlib.suppress(MeasurementFailed, UserError):
                 self.down()
             raise
 
-    def _attach(self, node: str, bits: int) -> None:
+    def _attach(self, node: str) -> None:
         space, switch, address = self.space(node), self.space(SWITCH), self.addresses[node]
         if space in self.spaces():
             if self._has(address, INSIDE, "-n", space):
@@ -301,8 +308,7 @@ class Lan(Namespace):
         self._run("netns", "add", space)
         self._run("-n", switch, batch=f"link add {node} type veth peer name {INSIDE} netns {space}\n")
         self._run("-n", switch, batch=f"link set {node} master {SWITCH} up\n")
-        inside = ["link set lo up", f"addr add {address}/{bits} dev {INSIDE}", f"link set {INSIDE} up"]
-        self._run("-n", space, batch="\n".join(inside) + "\n")
+        self._run("-n", space, batch=self._inside(address))
 
     def down(self) -> None:
         """Remove the network. The kernel keeps a namespace until the processes in it end."""

@@ -87,7 +87,7 @@ BUSY = (
     "SlowDown",
     "InternalError",
     "ServiceUnavailable",
-)  # for single keys, of a store that is behind with its writes (MinIO)
+)  # error codes for single keys of a store that has not finished its writes (MinIO)
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; no measurement runs during a deletion
 ABSENT = {"NoSuchKey", "404"}
 NO_LOCATION = {  # error codes of servers that reject LocationConstraint, or the region in it

@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 MAX_ANSWER = 64 * 2**20  # maximum size in bytes of an answer that is not an object; a page of 1000 keys has some MB
 _session_lock = threading.Lock()
-_session: Any = None  # of boto3
+_session: Any = None  # session of boto3
 
 
 def session_variables() -> dict[str, tuple[Any, ...]]:

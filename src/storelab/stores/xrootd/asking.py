@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from storelab.core.errors import MeasurementFailed
 
-PROTOCOL, LOGIN, QUERY, LOCATE = 3006, 3007, 3001, 3027  # kXR_…
+PROTOCOL, LOGIN, QUERY, LOCATE = 3006, 3007, 3001, 3027  # request codes kXR_… of the protocol
 STATISTICS, MORE, WAIT = 1, 4000, 4005  # type of a query; status of a partial and of a delayed answer
 ABLE_TLS, WANT_TLS, EXPECT_LOGIN, GO_TLS = 0x02, 0x04, 0x03, 0x40000000
 STREAM = b"\0\1"

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean
+from storelab.core.config_types import Boolean, Text
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
-from storelab.install import debian, program
+from storelab.install import chroot, debian, program
 from storelab.stores.base import CLEAN, CONDITION_TIMEOUT_S, DEGRADED, DOWN, Condition
 from storelab.stores.managed import network
 from storelab.stores.managed.base import Managed, short_name
@@ -99,6 +99,11 @@ class Settings(ManagedSettings):
         description="Client i runs on the host of data server i, in turn (only with launcher `local` and 2 or more "
         "servers).",
     )
+    version: Text | None = Field(
+        None,
+        description="Version of XRootD; default: the version of this host's packages. `5.8` is XRootD 5.8 of Debian "
+        "13, which `storelab install xrootd-5.8` installs in a separate folder.",
+    )
     tls: Boolean = Field(False, description="Use TLS (roots://, https), with a certificate that storelab creates.")
     port: int = Field(
         10940,
@@ -131,6 +136,7 @@ class XRootD(Managed):
         ("xrootd-server", "xrootd-server-plugins", "iproute2", "openssl"),
         "17 packages, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
     ).parts
+    releases = {"5.8": chroot.XROOTD_5_8}  # noqa: RUF012
     _requested = 1  # number of gateways in this call of `up`
 
     def __init__(self, name: str, settings: Any, state: Path):
@@ -161,9 +167,10 @@ class XRootD(Managed):
                 "XRootD needs root (it listens on all addresses, so it runs in a separate network namespace)",
                 "run storelab as root, or use an existing endpoint with kind `root` or `http`",
             )
-        self.program()
-        commands = ["ip", "mount", "setpriv", *(["cmsd"] if self.several else [])]
-        for name in commands + (["openssl"] if self.settings.tls else []):
+        for name in ("xrootd", *(["cmsd"] if self.several else [])):
+            self.find_program(name)
+        self.require_release()
+        for name in ("ip", "mount", "setpriv", *(["openssl"] if self.settings.tls else [])):
             program(name, "xrootd", self.place)
         self._user()
         _ = self.namespace  # raises UserError for a subnet that is wrong or too small
@@ -287,19 +294,25 @@ class XRootD(Managed):
             return self.data / "objects"
         return self.data / f"server-{node[1:]}" if node.startswith("s") else self.spool(node) / "objects"
 
-    def _configuration(self, node: str) -> str:
+    def program_of(self, version: str) -> Path:
+        return self.find_program("xrootd", version)
+
+    def _configuration(self, node: str, version: str | None = None) -> str:
         """Return the name of a configuration file. It has a hash, so that the command line shows changed settings."""
-        return f"{node}-{hashlib.sha256(self.text(node).encode()).hexdigest()[:8]}.cfg"
+        text = self.text(node) + (version or self.settings.version or "")  # programs have the same path in all versions
+        return f"{node}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.cfg"
 
     def daemon(self, name: str) -> Daemon:
         node, port = self.node_of(name), self.settings.port
         host, user, root = self.address_of(node), self._user(), self.root()
-        binary = self.program()
-        if name.startswith(("manager-", "cmsd-")):
-            binary = program("cmsd", "xrootd", self.place)
-        argv = (str(binary), "-I", "v4", "-c", f"{root}/{self._configuration(node)}")
+        version = self.versions.get(name, self.settings.version)
+        binary = self.find_program("cmsd" if name.startswith(("manager-", "cmsd-")) else "xrootd", version)
+        if self.release(version):  # its user may not read the tools folder
+            binary = Path("/usr/bin", binary.name)
+        argv = (str(binary), "-I", "v4", "-c", f"{root}/{self._configuration(node, version)}")
         places = (str(self.spool(node)), str(self.objects(node)), root)
-        enter = ("/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
+        ids = (str(user.pw_uid), str(user.pw_gid))
+        enter = (*self.enter_release(version), "/bin/sh", "-c", ENTER, "sh", *places, *ids)
         space, tls = self.namespace, self.settings.tls
         return Daemon(
             name,
@@ -353,7 +366,9 @@ class XRootD(Managed):
         # The server gives clients the address of its host name. It needs a hosts file, because no name server can be
         # reached from the namespace.
         hosts = f"127.0.0.1 localhost\n{self.address_of(node)} {socket.gethostname()}\n"
-        for name, text in ((self._configuration(node), self.text(node)), ("hosts", hosts)):
+        versions = (self.settings.version, *self.releases)  # daemons may be upgraded later
+        files = dict.fromkeys((self._configuration(node, version) for version in versions), self.text(node))
+        for name, text in (files | {"hosts": hosts}).items():
             if not (spool / name).exists() or (spool / name).read_text() != text:
                 (spool / name).write_text(text)
                 (spool / name).chmod(0o644)

@@ -60,7 +60,7 @@ class S3View(View):
     def _wire(self, url: str) -> Connection:
         if url not in self.wires:
             for old in self.wires.keys() - self.kept:
-                self.wires.pop(old).close()  # of a bucket that was removed
+                self.wires.pop(old).close()  # the connection of a bucket that was removed
             self.wires[url] = Connection(url, self.context, TIMEOUT_S)
         return self.wires[url]
 
@@ -168,7 +168,7 @@ class FilesView(View):
         self.access = open_access(endpoint, Credentials.found(environ), "store")
         self.fs = filesystems.data(endpoint, environ, 1)
         self.pipes = endpoint.protocol in ("s3", "http")
-        self.size = 0  # of the bodies, for file systems that need the end of a read
+        self.size = 0  # size of the bodies; some file systems need the end of a read
 
     def _path(self, key: str) -> str:
         return filesystems.path(self.endpoint, self.place, key)
@@ -228,7 +228,7 @@ class FilesView(View):
 
     def head_bucket(self, bucket: str) -> Seen:
         def look() -> None:
-            with suppress(AccessRefused):  # it exists, and belongs to someone else
+            with suppress(AccessRefused):  # a bucket of another user also exists
                 self.access.read(bucket, _NOTHING)
 
         return self._do(look)
@@ -245,8 +245,8 @@ class ConsistencyClient(Client):
     """The base class of the clients of both engines."""
 
     view: ClassVar[type[S3View] | type[FilesView]]  # access of one thread to a front-end
-    requests: ClassVar[dict[str, int]] = {}  # of an operation, if known
-    version: ClassVar[str]  # of the library
+    requests: ClassVar[dict[str, int]] = {}  # operation -> number of its requests, if known
+    version: ClassVar[str]  # version of the library
     workers: list[Worker]
 
     def prepare(self) -> None:

@@ -67,11 +67,11 @@ class Worker:
         self.rng = random.Random(seed)
         # Deleted keys whose absence was confirmed, by the front-end through which they were deleted.
         self.gone: list[set[str]] = [set() for _ in views]
-        self.deleted: list[str] = []  # the same keys, to choose from, including keys that came back
+        self.deleted: list[str] = []  # the same keys as a list for random choices, including keys that came back
         self.looked_again: set[str] = set()
         self.anchor = f"{prefix}anchor"  # an object that always exists
 
-    # Send, record and return operations.
+    # Methods that send and record operations
 
     def ask(self, op: str, key: str, view: int, data: bytes = b"") -> Seen:
         """Perform one operation through a front-end. Raises TimeUp after the deadline, or LimitExceeded."""
@@ -135,7 +135,7 @@ class Worker:
             self.ledger.anomaly(scenario, same, key, begin, lasted, last - begin, f"{story}{requested}: {finding}")
         return NEVER if lasted is None else LATE
 
-    # The rounds.
+    # Methods for the rounds
 
     def run(self, until_ns: int) -> None:
         """Run rounds until `until_ns`, and then check deleted keys until the deadline. Raises LimitExceeded."""
@@ -290,7 +290,7 @@ class Worker:
     def look_again(self, key: str, view: int) -> None:
         """Check that a deleted key still does not exist."""
         writer = next((w for w, names in enumerate(self.gone) if key in names), None)
-        if writer is None:  # it came back earlier
+        if writer is None:  # the key has already come back
             return
         story = f"deleted through front-end {writer}, absence confirmed, read again through {view}"
         verdict = self.get("comes_back", writer == view, key, view, 0, b"", None, story)

@@ -188,13 +188,13 @@ class Ledger:
     def __init__(self, client: int, limits: dict[str, Any], clients: int, scenarios: tuple[str, ...], front_ends: int):
         self.client, self.deadline_ns = client, 0
         self.lock = threading.RLock()
-        self.rows: list[tuple[Any, ...]] = []  # OPERATION
-        self.anomalies: list[tuple[Any, ...]] = []  # ANOMALY
+        self.rows: list[tuple[Any, ...]] = []  # columns: OPERATION
+        self.anomalies: list[tuple[Any, ...]] = []  # columns: ANOMALY
         modes = (True, False) if front_ends > 1 else (True,)
         self.counts = {(s, same): {"tried": 0, "anomalies": 0, "errors": 0} for s in scenarios for same in modes}
         self.messages: dict[str, str] = {}
         self.moved = self.uploaded = self.requests = self.failed = self.cut_off = 0
-        self.over = threading.Event()  # ends every worker
+        self.over = threading.Event()  # set to end all workers
         self._flow = Guard({**limits, "room_bytes": None}, clients)
         self._room = Guard({"room_bytes": limits.get("room_bytes"), "error_fraction": 1.0}, clients)
 
@@ -230,7 +230,7 @@ class Ledger:
     ) -> None:
         """Add a try with a wrong answer.
 
-        lasted_ns: time until it was right; None if it was always wrong while it was watched.
+        lasted_ns: time until the answer was right; None if it was still wrong when the watch ended.
         """
         with self.lock:
             self.count(scenario, same, "tried")

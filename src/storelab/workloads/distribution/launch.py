@@ -126,7 +126,7 @@ class _Pool:
 
 
 def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> list[Place]:
-    """Return these (file, folder) in a random reading order, each file once, at most `most` files."""
+    """Return at most `most` of these files in a random reading order. files: pairs (file, folder)."""
     folder_of = dict(files)
     folders: dict[Hashable, list[Place]] = {}
     for file, folder in files:
@@ -152,7 +152,7 @@ def start(seed: int, client: int, number: int, applications: int, start_files: i
 
 
 TIMEOUT_S = 60.0
-PAUSE_S = 0.1  # pause after a start that failed
+PAUSE_S = 0.1  # pause in s after a failed start
 AGENT = "cvmfs storelab"
 WHOLE, FAILED, CUT = "whole", "failed", "cut"  # states of a start; `cut`: interrupted by the deadline
 MISMATCH = "ChecksumMismatch"
@@ -186,7 +186,7 @@ class LaunchClient(Client):
         self.guard = Guard(job.limits, self.axes["clients"])
         self.warm = self.axes["client_cache"] == KEPT
         self.kept: set[str] = set()  # keys of files and chunks
-        self.opened: dict[str, sqlite3.Connection] = {}  # catalogs, by digest
+        self.opened: dict[str, sqlite3.Connection] = {}  # digest -> open catalog
         names_ = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
         self.ops: dict[str, list[Any]] = {name: [] for name in names_}
         self.rows: dict[str, list[Any]] = {name: [] for name in records.LAUNCHES}

@@ -16,7 +16,7 @@ from storelab.engines.contract import Check
 from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Bucket
 
-THREADS, BLOCK = 8, 200  # number of readers, and number of keys that each takes at a time
+THREADS, BLOCK = 8, 200  # number of readers, and number of keys that a reader takes at a time
 MAX_SHOWN = 3
 LATER_S = 10.0  # time until the second check for dead objects
 # maximum number of dead objects that are requested individually, evenly distributed; all are looked up in a listing

@@ -124,7 +124,7 @@ def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
                 one.result()
 
 
-RIGHTS_TIMEOUT_S = 5.0  # maximum time until a policy takes effect in the whole store
+RIGHTS_TIMEOUT_S = 5.0  # maximum time in s until a policy takes effect in the whole store
 _OPEN: set[tuple[str, str]] = set()  # (URL of a store, bucket) for which this process set a policy
 
 

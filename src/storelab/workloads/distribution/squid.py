@@ -55,7 +55,7 @@ pinger_enable off
 max_filedescriptors 4096
 shutdown_lifetime 0 seconds
 """
-_SHARED_FILE = re.compile(rf"{NAME}\d+p([0-9a-f]+)n([0-9a-f]+)-")  # pid and its namespace
+_SHARED_FILE = re.compile(rf"{NAME}\d+p([0-9a-f]+)n([0-9a-f]+)-")  # the groups are the pid and its namespace
 _LINE = re.compile(r"^([a-z_.]+) = ([0-9.]+)", re.MULTILINE)
 # Name in the record -> (Squid's counter, its unit).
 COUNTED = {
@@ -98,7 +98,7 @@ def service(port: int) -> str:
 
 
 def remove_left() -> None:
-    """Remove the shared files of each Squid whose process was killed; those of other containers stay."""
+    """Remove the shared files of every killed Squid of this container. Files of other containers are not removed."""
     for left in SHARED.glob(f"{NAME}*.shm"):
         found = _SHARED_FILE.match(left.name)
         if (
@@ -106,7 +106,7 @@ def remove_left() -> None:
             and int(found[2], 16) == processes.pid_namespace()
             and not Path("/proc", str(int(found[1], 16))).exists()
         ):
-            with suppress(OSError):  # of another user
+            with suppress(OSError):  # the file belongs to another user
                 left.unlink()
 
 

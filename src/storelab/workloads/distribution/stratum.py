@@ -31,14 +31,14 @@ TIMEOUT_S = 60.0
 RETRIES = 3
 AGAIN = (0, 500, 502, 503)  # statuses that are retried; 0: no connection, or no answer
 LONGEST_WAIT_S = 0.1  # maximum of the random time before a retry
-WAITS = {  # as in the record
+WAITS = {  # values for the record
     "retries": RETRIES,
     "longest_wait_ms": 1000 * LONGEST_WAIT_S,
     "timeout_s": TIMEOUT_S,
     "signature": "version 4",
 }
 THROTTLED = 429
-THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # default without Retry-After, and maximum of Retry-After
+THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # wait in s without Retry-After, and maximum of Retry-After
 DAY_S = 86400
 WALKER = -1  # user of a separate connection, in addition to the threads of `spread`
 _Item = TypeVar("_Item")

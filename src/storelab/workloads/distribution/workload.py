@@ -43,12 +43,12 @@ LOCAL = "local"  # kind of a launcher
 class Attempt:
     """The open resources of an attempt until `cleanup`, and its findings."""
 
-    opened: "Opened | None" = None  # its repository, while it is publicly readable
+    opened: "Opened | None" = None  # the repository while it is publicly readable
     cache: "Squid | None" = None
     cache_counts: dict[str, Any] = field(default_factory=dict)
-    zero: Store | None = None  # its stratum 0
-    staged: "Staged | None" = None  # content before the collection
-    collection: dict[str, Any] | None = None  # observations after the collection
+    zero: Store | None = None  # stratum 0 of a replication
+    staged: "Staged | None" = None  # content before the garbage collection
+    collection: dict[str, Any] | None = None  # observations after the garbage collection
 
 
 _attempts: dict[str, Attempt] = {}
@@ -226,7 +226,7 @@ class Replicate(Publish):
 
 
 class CollectGarbage(Publish):
-    """The workload that deletes the objects of a repository that only older days need."""
+    """The workload that collects garbage: it deletes objects of a repository that none of the kept days needs."""
 
     def validate(self, point: Point) -> None:
         self.one_release(point)

@@ -244,7 +244,7 @@ def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
     return confirm(f"{status}")
 
 
-DAVIX_RANGES = 10  # number of ranges
+DAVIX_RANGES = 10  # number of ranges of a vector read by davix
 
 
 def davix_vector(c: ByKey) -> Answer:
@@ -281,7 +281,7 @@ RANGES: Questions = {
                 "range beyond the end",
                 f"bytes={SIZE - 100}-{SIZE + 100}",
                 (SIZE - 100, SIZE - 1),
-            ),  # the part that exists
+            ),  # only the existing part is returned
         )
     },
     ("ranges", "unsatisfiable range"): unsatisfiable,

@@ -144,7 +144,7 @@ class Connection:
         opened = self.opened
         try:
             return self._sent(method, target, headers or {}, body)
-        except ConnectionError:  # includes http.client's RemoteDisconnected
+        except ConnectionError:  # RemoteDisconnected of http.client is a subclass
             if method not in ("GET", "HEAD") or self.opened != opened:
                 raise
         return self._sent(method, target, headers or {}, body)

@@ -15,7 +15,7 @@ from storelab.workloads.probe.context import SMALL, OverHttp, overwritten
 from storelab.workloads.probe.plain_http import Connection, Reply, require_status
 
 LISTED = 120  # writing one file takes 50 to 150 ms
-OFFSETS = 50  # number of successive requests, each with an offset and a length
+OFFSETS = 50  # number of requests with different offsets and lengths
 
 
 class WebHdfs(OverHttp):

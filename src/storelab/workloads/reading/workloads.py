@@ -39,7 +39,7 @@ BUCKETS = replace(
     help="Number of buckets, each with a copy of the file; client i reads copy i mod n. 1: all clients share one copy.",
 )
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
-READER_AXES = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # axes after LATER
+READER_AXES = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # follow the axes in LATER
 READER = (
     "Reader: `uproot-s3fs`: uproot, with ranges merged over a fixed gap; `planned`: storelab's read planner and "
     "decoder; `root`: ROOT; `davix`: vector reads of davix, and storelab's decoder."
@@ -147,6 +147,7 @@ READ_VOLUME = Reading(
         *LATER,
         *READER_AXES,
         axes.CLIENTS_PER_NODE,
+        axes.ROUND_TRIP,
     ),
     "Reads of all entries of the smallest branches of a ROOT file, including decompression and deserialisation.",
     dataset="root",
@@ -165,6 +166,7 @@ READ_ENTRIES = Reading(
         *LATER,
         *READER_AXES,
         axes.CLIENTS_PER_NODE,
+        axes.ROUND_TRIP,
     ),
     "Reads of random entries of a ROOT file, including decompression and deserialisation.",
     dataset="root",
@@ -183,6 +185,7 @@ REPLAY = Replay(
         *axes.DEPLOYMENT,
         *LATER,
         axes.CLIENTS_PER_NODE,
+        axes.ROUND_TRIP,
     ),
     "Reads of the ranges of a selection of a ROOT file, without decoding.",
     dataset="root",
@@ -232,6 +235,7 @@ EVENTS = Events(
         axes.THRIFT,
         axes.AMPLIFICATION,
         axes.CLIENTS_PER_NODE,
+        axes.ROUND_TRIP,
         replace(
             ACCESS,
             help="`warm`: a job processes its file repeatedly; `once`: only once, and the run ends when "

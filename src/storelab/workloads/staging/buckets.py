@@ -53,7 +53,7 @@ HIDING = "they hide versions that stay"
 def mark_of(access: Access, bucket: Bucket) -> dict[str, Any] | None:
     """Return the mark of storelab in this bucket (or prefix): `campaign` and, if present, `writer`.
 
-    None without a mark.
+    Return None if there is no mark.
 
     Raises NoSuchBucket or AccessRefused.
     """
@@ -175,7 +175,7 @@ def _make(access: Access, store: Store, bucket: Bucket) -> None:
     try:
         access.make_bucket(bucket.name)
     except BucketExists:
-        raise UserError(_place(store, bucket), "belongs to someone else: it appeared just now", OTHER_NAME) from None
+        raise UserError(_place(store, bucket), "belongs to another user, who has just created it", OTHER_NAME) from None
     except AccessRefused:
         raise _refused(store) from None
 
@@ -305,14 +305,14 @@ class _Purge:
     bucket: Bucket
     prefix: str
     ours: Callable[[Entry], bool]
-    kinds: Counter[str] = field(default_factory=Counter)  # deleted, by kind
+    kinds: Counter[str] = field(default_factory=Counter)  # kind -> number of deleted entries
     refused: dict[Entry, str] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)  # keys of storelab with versions that cannot be deleted
     unlisted: bool = False
     waiting: bool = False  # True if there are delete markers for the second listing
     found: dict[str, tuple[int, Entry]] = field(
         default_factory=dict
-    )  # our entries in the last listing: number and first, by kind
+    )  # kind -> (number, first) of our entries in the last listing
     theirs: tuple[int, str] = (0, "")
 
     def run(self) -> Removed:
@@ -332,14 +332,18 @@ class _Purge:
         return any(number for number, _ in self.found.values())
 
     def _look(self, delete: bool, markers: bool) -> None:
-        """List all entries; delete ours unless refused. Delete markers go after the versions that they hide."""
+        """List all entries, and delete ours unless the server refused this.
+
+        Delete markers are deleted after the versions.
+        """
         before, self.found, self.theirs = self.kinds.copy(), {}, (0, "")
         held: set[str] = set()
         tried: Counter[str] = Counter()
         entries = self._campaign_entries(held, markers)
         with ThreadPoolExecutor(8) as pool:
             step = self.access.deletes_at_once
-            while wave := list(itertools.islice(entries, 8 * step)):  # bounded: a bucket may hold millions
+            # in blocks, because a bucket can have millions of entries
+            while wave := list(itertools.islice(entries, 8 * step)):
                 if not delete:
                     continue
                 parts = [wave[i : i + step] for i in range(0, len(wave), step)]
@@ -354,7 +358,7 @@ class _Purge:
         self.held = held | {e.key for e in self.refused if e.kind != UPLOAD}
 
     def _campaign_entries(self, held: set[str], markers: bool) -> Iterator[Entry]:
-        """Yield the entries to delete; count those that are not ours."""
+        """Yield the entries to delete, and count the entries of others."""
         for number, entry in enumerate(self.access.entries(self.bucket.name, self.bucket.prefix + self.prefix), 1):
             if not number % PROGRESS:
                 _report(f"    bucket {self.bucket.name}: {number} entries listed, {self.theirs[0]} of others")
@@ -400,17 +404,17 @@ class _Purge:
 
 
 def delete_prefix(access: Access, bucket: Bucket, prefix: str = "", *, ours: Ours) -> Removed:
-    """Delete entries below `bucket.prefix + prefix` that are `ours`, with old versions and unfinished uploads.
+    """Delete all entries below `bucket.prefix + prefix` that are `ours`, including old versions and unfinished uploads.
 
-    The marker and foreign entries stay. Raises UserError without storelab's marker, MeasurementFailed if the server
-    lists only a part.
+    The marker and foreign entries are not deleted. Raise UserError if storelab's marker is missing, and
+    MeasurementFailed if the listing is incomplete.
     """
     mark = bucket.prefix + MARKER
     with _denied(bucket):
         try:
             if marked(access, bucket) is None:
                 problem = "has no mark of storelab: nothing is deleted"
-                raise UserError(f"bucket {bucket.name}", problem, "delete your objects by hand")
+                raise UserError(f"bucket {bucket.name}", problem, "delete your objects with another tool")
             return _Purge(access, bucket, prefix, lambda e: e.key != mark and ours(bucket.name, e.key, e.size)).run()
         except NoSuchBucket:
             return Removed(0)
@@ -427,12 +431,12 @@ def _denied(bucket: Bucket) -> Iterator[None]:
 
 
 def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Removed:
-    """Delete the entries that are `ours`, then the marker and, unless it is a prefix, the bucket.
+    """Delete the entries that are `ours`, then the marker, and then the bucket (unless it is a prefix).
 
-    Marker and bucket stay if anything else is in the bucket. foreign: the writer of the mark, if it is another
-    storelab; then marker and bucket stay too.
+    Marker and bucket are not deleted if the bucket has other entries, or if another storelab wrote the mark. foreign:
+    the writer of the mark if it is another storelab, otherwise ''.
 
-    Raises as `delete_prefix`.
+    Raise the same errors as `delete_prefix`.
     """
     gone, mark = delete_prefix(access, bucket, ours=ours), bucket.prefix + MARKER
     stays = f"{bucket.name}/{bucket.prefix}".rstrip("/") + (f" (marked by {foreign})" if foreign else "")
@@ -458,7 +462,7 @@ def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Remov
 def _candidates(access: Access, store: Store, campaign: str, account: int) -> Iterable[Bucket]:
     """Return the buckets (or prefixes) of this account that have the campaign's name.
 
-    A server may deny the list of all buckets, as MinIO does for an account without buckets. Then each one is requested.
+    If the server denies the list of all buckets (MinIO does so for an account without buckets), request each bucket.
     """
     first = store.bucket(campaign, 0, account)
     if first.prefix:

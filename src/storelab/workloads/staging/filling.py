@@ -107,7 +107,8 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
                 break  # the store is too full even without filler
             _delete(store, way, place, rest)
         else:
-            # From below, and first only half of it, to learn the cost: some stores free space late.
+            # Fill in steps from below, because some stores free space late. The first step is half of the rest, to
+            # learn the cost.
             share = 1 / cost if added else 0.5 if missing > COARSE * capacity else 1.0
             count = max(1, int(missing * share) // size)
             added, was = count * size, free

@@ -295,7 +295,7 @@ def scratch_bytes(point: Point) -> int:
     These are the bodies and, for downloads, the downloaded files and the objects in flight.
     """
     if release := point.fixed.get("release"):  # the day is stored as plain files, and one more file is spooled
-        if CATALOGUE[point.axes["engine"]].through_files:  # as plain files, one more of which is spooled
+        if CATALOGUE[point.axes["engine"]].through_files:  # the data are plain files, and one more file is spooled
             return 3 * a_night(release)
         return 3 * a_day(release)[1] + (DAYS_BYTES if point.workload == "collect_garbage" else 0)
     if "sizes" in point.fixed:
@@ -304,7 +304,7 @@ def scratch_bytes(point: Point) -> int:
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
     size = point.axes["object_size"]
-    engine = CATALOGUE.get(point.axes["engine"])  # None for a calibration without a server
+    engine = CATALOGUE.get(point.axes["engine"])  # a calibration without a server has no engine
     if engine and not engine.through_files:  # answers stay in memory
         return BODIES * size
     ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size

@@ -36,7 +36,7 @@ MAX_IN_FLIGHT = 256 * 10**6  # maximum bytes of bodies in the threads
 BLOCK = 50_000  # number of objects for one process
 WORKERS = 32
 ROUNDS = 3  # number of attempts for objects that failed
-LONGEST_S = 4 * 3600  # maximum duration of a process
+LONGEST_S = 4 * 3600  # maximum duration of a process in s
 SLOWEST = 10**7  # bytes/s: at a lower rate, objects in flight can take longer than the limit without progress
 
 
@@ -224,7 +224,7 @@ def _run_s5cmd(
             stdout=PIPE,
             stderr=errors,
             env=environment.client(os.environ, endpoint, keys),
-            preexec_fn=processes.die_with_parent(),  # its environment contains the keys
+            preexec_fn=processes.die_with_parent(),  # it must not continue, because its environment contains the keys
         )
         try:
             _follow(run, shown, f"staging {shown.name} into {store.name}", seconds)

@@ -45,9 +45,9 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
+def broken(metadata: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
     """Return each rule that the crate breaks, in words."""
-    graph = told["@graph"]
+    graph = metadata["@graph"]
     by = {e.get("@id"): e for e in graph}
 
     def of(entity: Any, key: str) -> list[Any]:
@@ -58,7 +58,7 @@ def broken(told: dict[str, Any], files: dict[str, int]) -> Iterator[str]:
         return set(listed(entity.get("@type")))
 
     # RO-Crate 1.1, "RO-Crate Metadata File", "Root Data Entity", "Data Entities", "Appendix: JSON-LD"
-    if "https://w3id.org/ro/crate/1.1/context" not in listed(told["@context"]):
+    if "https://w3id.org/ro/crate/1.1/context" not in listed(metadata["@context"]):
         yield "the context is that of 1.1"
     if len(by) != len(graph) or not all(e.get("@id") and e.get("@type") for e in graph):
         yield "each entity has a type, and a separate @id"
@@ -170,7 +170,7 @@ def test_a_crate_that_breaks_a_rule_is_seen(rule):
     assert rule in list(broken(found, FILES))
 
 
-def test_what_was_not_made_is_not_told():
+def test_missing_parts_are_not_described():
     files = {name: size for name, size in FILES.items() if "paper" not in name and "figures" not in name}
     content = json.loads(members.metadata(ABOUT, files))
     assert not list(broken(content, files)) and not [e for e in content["@graph"] if "figures" in e["@id"]]

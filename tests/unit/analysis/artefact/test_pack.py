@@ -81,7 +81,7 @@ def test_the_same_members_make_the_same_bytes(tmp_path, pack):
     assert again.read_bytes() == pack.read_bytes()
 
 
-def test_what_is_unpacked_is_what_was_packed(tmp_path, pack):
+def test_unpacked_files_equal_packed_ones(tmp_path, pack):
     where, files, there = archive.unpack(pack, tmp_path / "new" / "folder")
     assert (where, files, there) == (tmp_path / "new/folder/results/c", len(KINDS), False)
     found = {p.relative_to(tmp_path / "new/folder").as_posix(): p for p in (tmp_path / "new/folder").rglob("*")}
@@ -147,7 +147,7 @@ def test_no_change_of_a_pack_is_unseen(tmp_path):
     assert refused > len(whole) / 4
 
 
-def test_a_file_that_is_gone_or_was_added(tmp_path, pack):
+def test_missing_or_added_file_is_reported(tmp_path, pack):
     line = refusal(repacked(pack, lambda e: [x for x in e if x[0].filename != "Snakefile"]), tmp_path / "new")
     assert f"{pack}: Snakefile: is missing" in line
     archive.write(pack, KINDS)
@@ -187,7 +187,7 @@ def test_a_name_twice(tmp_path, pack, recwarn):
     assert "'Snakefile': is in the pack twice" in refusal(changed, tmp_path / "new")
 
 
-def test_a_pack_that_was_compressed_anew_is_still_one(tmp_path, pack):
+def test_recompressed_pack_is_valid(tmp_path, pack):
     def change(entries):
         for info, _ in entries:
             info.compress_type = zipfile.ZIP_DEFLATED
@@ -210,7 +210,7 @@ def test_no_pack_at_all(tmp_path):
     assert "is a folder, not a pack" in refusal(tmp_path / "folder", tmp_path / "new")
 
 
-def test_no_room(tmp_path, pack, monkeypatch):
+def test_no_space(tmp_path, pack, monkeypatch):
     monkeypatch.setattr(archive.shutil, "disk_usage", lambda _: type("usage", (), {"free": 100}))
     assert "unpack it on another disk" in refusal(pack, tmp_path / "new")
 
@@ -231,7 +231,7 @@ def test_nothing_is_unpacked_over_something_else(tmp_path, pack):
         archive.unpack(pack, tmp_path / "taken")
 
 
-def test_the_same_pack_may_lie_there_already(tmp_path, pack, monkeypatch):
+def test_same_pack_can_exist_already(tmp_path, pack, monkeypatch):
     archive.unpack(pack, tmp_path / "new")
     (tmp_path / "new/results/c/notes").write_text("mine")
     assert archive.unpack(pack, tmp_path / "new")[2]
@@ -246,7 +246,7 @@ def test_the_same_pack_may_lie_there_already(tmp_path, pack, monkeypatch):
     assert (empty / archive.SUMS).is_file() and not list(empty.glob(".storelab*"))
 
 
-def test_a_pack_that_fails_leaves_nothing(tmp_path):
+def test_failed_pack_leaves_nothing(tmp_path):
     with pytest.raises(FileNotFoundError):
         archive.write(tmp_path / "c.zip", {"a": b"b", "gone": tmp_path / "gone"})
     growing = tmp_path / "growing"
@@ -312,13 +312,13 @@ def test_other_campaigns_are_not_packed(project):
     assert found["Snakefile"] == ROOT / "Snakefile" and isinstance(found["config.yaml"], bytes)
 
 
-def test_nothing_of_the_machine_and_its_user_is_packed(project):
+def test_nothing_about_machine_and_user_is_packed(project):
     text = packed(project)[0]["config.yaml"].decode()
     assert "https://s3.example.org" in text and "port: 7" in text
     assert not any(word in text for word in ("someone", "TOKEN", "hush", "private", "inside", "/somewhere"))
 
 
-def test_options_have_their_say(project):
+def test_options_change_the_packed_configuration(project):
     found, _ = packed(project, "sweeps.a.duration=2 s", "limits.clients=3")
     assert "clients: 3" in found["config.yaml"].decode() and "duration: 2 s" in found["config.yaml"].decode()
     assert "duration: 2 s" in found["campaigns/example.yaml"].decode()
@@ -347,7 +347,7 @@ def test_a_paper_that_is_older_than_the_tables_is_left_out(project):
         (folder / "paper.pdf").unlink()
 
 
-def test_every_file_stands_in_the_crate_and_nothing_changes_from_day_to_day(project):
+def test_crate_lists_every_file_and_is_reproducible(project):
     found, _ = packed(project)
     graph = json.loads(found[members.METADATA])["@graph"]
     assert {e["@id"] for e in graph if "File" in e["@type"]} == set(found) - {members.METADATA}
@@ -392,7 +392,7 @@ def test_a_pack_that_is_there_stays(tmp_path):
         artefact._write(tmp_path, KINDS, again=True)
 
 
-def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
+def test_folder_and_name_select_the_same_campaign(project, monkeypatch):
     monkeypatch.chdir(project)
     settings = Settings("config.yaml", (), ())
     assert find(settings, "mine").folder == find(settings, "results/example").folder == Path("results/example")

@@ -92,7 +92,7 @@ def test_a_campaign_against_itself_is_undecided(campaigns, tmp_path):
     assert not (campaigns / "one" / "tables").exists(), "compare writes nothing into a campaign"
 
 
-def test_half_as_fast_is_slower_and_fails_when_asked(campaigns, tmp_path):
+def test_slower_side_fails_on_request(campaigns, tmp_path):
     one, half = f"{campaigns / 'one'}:alpha", campaigns / "half"
     result = run(one, half, "--csv", tmp_path / "t.csv")
     assert result.exit_code == 0 and "points.csv" in result.output
@@ -130,7 +130,7 @@ def many_points(tmp_path_factory):
 
 
 @pytest.mark.heavy
-def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_points, tmp_path):
+def test_correction_removes_chance_differences(many_points, tmp_path):
     """One point of 40 is 10 % slower: by itself it is detected, with p = 2 / 924 = 0.002; among 40 it is not."""
     other = changed(many_points, tmp_path / "other", [0.9] + [1.0] * 39, "2026-11-01")
     output = run(many_points, other, "--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex", "--fail-on", "slower")
@@ -177,7 +177,7 @@ def test_two_stores_of_one_campaign(campaigns):
     assert result.output == run(campaigns / "one", campaigns / "one", "--stores", "alpha,beta").output
 
 
-def test_one_point_is_its_own_whole(tmp_path):
+def test_single_point_is_the_whole(tmp_path):
     make(tmp_path, failed=(), repetitions=3, sweeps={"download": SWEEPS["download"]})
     table, _ = compare.compare(*[compare.read(str(tmp_path), tmp_path.cwd)] * 2)
     assert len(table) == 2 and table["reason"].nunique() == 1 and "3 against 3 runs" in table["reason"].iloc[1]
@@ -188,14 +188,14 @@ def test_one_point_is_its_own_whole(tmp_path):
     [
         (["{}/nowhere", "{}/one"], "is not a measured campaign"),
         (["{}/one:delta", "{}/half"], "one:delta: is not a store with a run in this campaign; use one of: alpha, beta"),
-        (["{}/one"], "give also B"),
+        (["{}/one"], "add B, or compare"),
         (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
         (["{}/one:alpha", "{}/probes"], "has no run with a rate"),
         (["{}/half", "{}/reads"], "have no comparable point"),
         (["{}/half", "{}/other"], "have no store in common"),
     ],
 )
-def test_bad_input_is_one_line(campaigns, arguments, said):
+def test_bad_input_prints_one_line(campaigns, arguments, said):
     if not (campaigns / "probes").exists():
         for name, workload in (("probes", "probe"), ("reads", "read_entries")):
             sweep = {"workload": workload, "duration": "4 s"}

@@ -104,19 +104,19 @@ def test_slower_by_more_than_a_margin():
     assert len(compare.slower(table, overall=True)) == 0
 
 
-def test_an_axis_that_a_side_lacks_stands_at_its_default():
+def test_missing_axis_has_its_default():
     a = side("a", runs(100, 1, clients=(1, 2), sizes=(4000,)))
     b = side("b", runs(100, 2, clients=(1,), sizes=(4000,)), axes=("object_size",))
     table, alone = compare.compare(a, b)
     assert alone == (1, 0) and list(table["clients"][:1]) == [1]
 
 
-def test_points_that_nobody_shares():
+def test_points_without_counterpart_are_reported():
     with pytest.raises(UserError, match="no comparable point"):
         compare.compare(side("a", runs(1, 1, clients=(1,))), side("b", runs(1, 1, clients=(2,))))
 
 
-def test_which_stores_are_meant():
+def test_store_selection_is_resolved():
     both = side("both", [*runs(1, 1, "x"), *runs(1, 2, "y")])
     x, z = side("x", runs(1, 3, "x")), side("z", runs(1, 4, "z"))
     named = side("n", runs(1, 1, "x"), "x")
@@ -163,7 +163,7 @@ def test_days():
     assert compare.dates(both) == ("2026-01-02", "2026-01-03") and not compare.other_days(a, both)
 
 
-def test_days_widen_what_is_said():
+def test_scatter_of_days_widens_intervals():
     """Three campaigns of other days: the variance of each point's mean logarithm over them, averaged over points."""
     a, b = side("a", runs(100, 1)), side("b", runs(130, 2))
     days = [

@@ -100,7 +100,7 @@ def there(lab, kept, monkeypatch):
     """Return a function that runs a notebook on a campaign and returns its picker, which keeps what it showed."""
     monkeypatch.chdir(lab)
     shown: list[object] = []
-    monkeypatch.setattr(IPython.display, "display", lambda *told, **_: shown.extend(told))
+    monkeypatch.setattr(IPython.display, "display", lambda *objects, **_: shown.extend(objects))
 
     def run(notebook, campaign, **parameters):
         folder = Path(campaign) if "/" in str(campaign) else lab / "results" / campaign
@@ -256,7 +256,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert kept == len(picker.opened.full_table("environment")) > 0, "a table without this column is not filtered"
 
 
-def test_what_has_no_engine_or_size_stays():
+def test_rows_without_engine_or_size_remain():
     rows = pd.DataFrame({"engine": ["a", "b", None], "clients": [1, 2, 3]})
     assert opened.kept(rows, {"engine": ["b"], "store": ["x"]})["clients"].tolist() == [2, 3]
     assert len(opened.kept(rows, {"engine": []})) == 3
@@ -415,7 +415,7 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
     assert len(workers)
 
 
-def test_drill_says_why_a_point_has_no_record(there, example):
+def test_drill_reports_why_a_point_has_no_record(there, example):
     o = opened.open_campaign(example)
     key = next(iter(o.campaign.failures))
     heading, found = drill.show_point(o, key)
@@ -484,7 +484,7 @@ def test_unknown_axis_is_at_its_default():
 
 
 @pytest.mark.heavy
-def test_compare_without_a_second_system_says_so(there, lonely):
+def test_compare_reports_a_missing_second_system(there, lonely):
     assert there("compare", lonely).shown == [[systems.NONE], [systems.ALONE]]
 
 
@@ -546,7 +546,7 @@ def test_overlay_draws_what_two_campaigns_have_in_common(upgraded):
 # --- then and now ---------------------------------------------------------------------------------
 
 
-def test_then_and_now_shows_published_numbers_beside_ours(there):
+def test_then_and_now_shows_published_and_measured_numbers(there):
     picker = there("then_and_now", "broad")
     (statements,) = frames(picker, 0)
     uploads = statements[(statements["what"] == "Uploads") & (statements["measure"] == "per client")]
@@ -573,7 +573,7 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
     assert counts["confirmed"].sum() == held["confirmed"] and len(judged) == len(claims) - held["not measured here"]
 
 
-def test_then_and_now_says_what_is_not_there(there):
+def test_then_and_now_reports_missing_data(there):
     picker = there("then_and_now", "several")
     words = (
         "This campaign has no result in a measure",
@@ -602,7 +602,7 @@ def test_faults_shows_what_was_done_and_how_the_store_recovered(there):
     assert chart["panels"] and chart["caption"].startswith("Operations per second and latency")
 
 
-def test_a_campaign_without_faults_says_so_once(there):
+def test_campaign_without_faults_has_one_note(there):
     picker = there("faults", "broad")
     assert picker.shown == [[f"{faults.NONE} Campaigns with faults: several."]]
 
@@ -646,7 +646,7 @@ def test_each_rule_has_an_advice():
     assert not [begin for begin in verdicts.TRY if not any(r.verdict.startswith(begin) for r in rules.RULES)]
 
 
-def test_without_a_rate_verdicts_says_so(there):
+def test_verdicts_report_a_missing_rate(there):
     assert there("verdicts", "several").shown == [[verdicts.NONE]]
 
 
@@ -688,14 +688,14 @@ def test_scaling_marks_a_knee_and_its_interval(there):
     assert "The picture shows 12 of 14 curves; the table has all of them." in of_kind(picker.shown[0], str)
 
 
-def test_without_a_curve_scaling_says_so(there):
+def test_scaling_reports_a_missing_curve(there):
     assert there("scaling", "soak").shown == [[scaling.NONE]]
 
 
 # --- reads ----------------------------------------------------------------------------------------
 
 
-def test_what_if_is_the_planners_answer_on_a_measured_link(there, staged, undrawn_figures):
+def test_what_if_uses_planner_on_measured_link(there, staged, undrawn_figures):
     picker = there("sparse", staged[True])
     o = picker.opened
     (plans,), text = frames(picker, 1), of_kind(picker.shown[1], str)[0]
@@ -737,7 +737,7 @@ def test_a_farther_link_has_a_longer_round_trip_and_waits_for_it_in_flight():
     assert readplan.Link(**link).parallel == 64
 
 
-def test_link_that_was_not_measured_is_called_made_up(there, staged):
+def test_unmeasured_link_is_called_hypothetical(there, staged):
     picker = there("sparse", staged[False])
     assert "MADE-UP" in of_kind(picker.shown[1], str)[0]
     _, selections = frames(picker, 0)
@@ -759,7 +759,7 @@ def test_tables_of_reads_are_complete_and_narrow(there):
     assert html.count("<tr") == len(known) + 1 and "overflow: auto" in html and "_<wbr>" in html
 
 
-def test_without_reads_a_notebook_says_so_once(there, lonely, undrawn_figures):
+def test_notebook_without_reads_has_one_note(there, lonely, undrawn_figures):
     picker = there("sparse", lonely)
     nothing = "This campaign has no staged file whose baskets are known, so that there are no reads to plan."
     assert picker.shown == [["This campaign has no reads."], [nothing]]
@@ -821,7 +821,7 @@ def test_outdated_tables_are_made_again(lonely, tmp_path, monkeypatch):
     assert len(made) == 2
 
 
-def test_a_later_menu_follows_what_was_chosen_before():
+def test_later_menu_follows_earlier_choice():
     wishes = {"a": lambda o: [("x", 1), ("y", 2)], "b": lambda o, a: [(str(a), 10 * a)]}
     menus, chosen = opened.resolved(None, wishes | {"c": 5})
     assert chosen == {"a": 1, "b": 10, "c": 5} and list(menus) == ["a", "b"]
@@ -836,7 +836,7 @@ def test_menus_show_what_is_chosen(lab, monkeypatch):
     monkeypatch.delenv(opened.NAMED, raising=False)
     monkeypatch.chdir(lab)
     shown = []
-    monkeypatch.setattr(IPython.display, "display", lambda *told: shown.extend(told))
+    monkeypatch.setattr(IPython.display, "display", lambda *objects: shown.extend(objects))
     picker = Picker("several")
     picker._ipython_display_()
     (panel,) = shown
@@ -857,7 +857,7 @@ def test_menus_show_what_is_chosen(lab, monkeypatch):
     assert picker.opened.filters == {}
 
 
-def test_what_stands_in_records_is_text():
+def test_records_contain_only_text():
     assert opened.escaped("<b>*a*_[x](y)`$`</b>") == "&lt;b&gt;\\*a\\*\\_\\[x\\](y)\\`\\$\\`&lt;/b&gt;"
     html = opened.table_html(pd.DataFrame({"a": ["<script>"] * 501, "b": [1234.5678] * 501}))
     assert "<script>" not in html and "1235" in html and "… 1 more row" in html
@@ -893,7 +893,7 @@ def test_notebooks_run_on_every_campaign(campaign, there, undrawn_figures):
         assert there(notebook, campaigns.built(campaign)).shown
 
 
-def test_a_kept_notebook_asks_for_nothing_from_the_network():
+def test_saved_notebook_makes_no_network_requests():
     """The options of the rule, and the template of nbconvert: no script, style or picture comes from elsewhere."""
     options = dict(re.findall(r"--HTMLExporter\.(\w+)=([^\s\"]+)", (ROOT / "rules" / "notebooks.smk").read_text()))
     assert set(options) == {"require_js_url", "mathjax_url"}

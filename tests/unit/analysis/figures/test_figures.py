@@ -49,7 +49,7 @@ def test_each_figure_says_what_it_shows(example, name):
         assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
 
 
-def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
+def test_operations_without_bytes_are_shown_as_rate(tmp_path):
     sweeps = {k: s | {"axes": s["axes"] | {"clients": [1, 2, 4]}} for k, s in METADATA.items()}
     make(tmp_path, sweeps=sweeps, repetitions=2)
     build.build(tmp_path, ["throughput"])
@@ -82,7 +82,7 @@ def reads(tmp_path_factory):
     return folder
 
 
-def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
+def test_reads_by_volume_and_replays_have_separate_figures(reads):
     table = build.read(reads, "sparse")
     assert set(table.loc[table["workload"] == "read_volume", "entry_fraction_percent"]) == {100}
     assert draw(catalogue.FIGURES["entries"], table) is None
@@ -297,7 +297,7 @@ def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
     assert [name for name, spec in others.items() if draw(spec, empty) is not None] == []
 
 
-def test_a_sweep_says_how_many_measured_points_it_leaves_out():
+def test_sweep_reports_number_of_omitted_points():
     """Store a has a curve; of b and c one value of x was measured each, and of d none."""
     spec = Specification(table="t", caption="", measures=(RATE,), title="", swept=True, hue=())
     columns = {"store": [*"aaabcd"], "clients": [1, 2, 4, 1, 2, 4], "n": 3, "rate_median_ps": [1.0, 2, 3, 4, 5, None]}
@@ -394,12 +394,12 @@ def test_panels_that_are_compared_share_their_axis_of_values():
     a, b, c = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Rate in other words", where={"store": "a"}))
     assert a.get_ylim() == b.get_ylim() and b.get_ylim()[0] == 0 and 110 <= b.get_ylim()[1] < 130
     assert c.get_ylabel() == "Rate in other words" and 22 <= c.get_ylim()[1] < 30
-    beside = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Other"), columns=True)
-    assert len({ax.get_ylim() for ax in beside[::2]}) == len({ax.get_ylim() for ax in beside[1::2]}) == 1
-    assert [[t.get_text() for t in ax.texts] for ax in beside] == [[]] * 4 + [["not recorded"]] * 2
+    columns = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Other"), columns=True)
+    assert len({ax.get_ylim() for ax in columns[::2]}) == len({ax.get_ylim() for ax in columns[1::2]}) == 1
+    assert [[t.get_text() for t in ax.texts] for ax in columns] == [[]] * 4 + [["not recorded"]] * 2
 
 
-def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
+def test_panels_share_a_logarithmic_axis_if_values_need_it():
     rows = rates(store=[*"aaabbb"], clients=[1, 2, 4] * 2, rate_median_ps=[1.0, 2.0, 2.0, 100.0, 200.0, 150.0])
     axes = drawn(rows)
     assert {ax.get_yscale() for ax in axes} == {"log"} and len({ax.get_ylim() for ax in axes}) == 1
@@ -432,7 +432,7 @@ def test_panels_of_categories_share_their_axis_of_values():
     assert {ax.get_xscale() for ax in wide} == {"log"} and len({ax.get_xlim() for ax in wide}) == 1
 
 
-def test_all_panels_leave_the_room_that_the_names_inside_of_one_need():
+def test_all_panels_have_space_for_names_inside():
     curves = (Curve("rate", "ps", "this"), Curve("rate", "ps", "that", ":"))
     rows = rates(clients=[1, 2, 4], rate_median_ps=[10.0, 9.0, 9.0])
     plain, named = drawn(rows), drawn(rows, Measure(curves, "Rate"))
@@ -470,7 +470,7 @@ def test_same_table_same_bytes(example, kind):
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.heavy)])
-def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_path, jobs):
+def test_old_file_kinds_of_drawn_figure_are_removed(example, tmp_path, jobs):
     """An old figure must not remain."""
     shutil.copytree(example, tmp_path / "c", ignore=lambda at, _: ["figures"] if at == str(example) else [])
     names, figures = ["metadata_upload", "entries"], tmp_path / "c" / "figures"
@@ -518,7 +518,7 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
         write.build(folder, ["no_such_figure", "entries"], 2)
 
 
-def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
+def test_other_settings_of_gap_sweep_have_separate_panels(requests):
     """No value of a varied axis is chosen by itself, and the caption states the values that a figure holds fixed."""
     rows = requests[(requests["workload"] == "replay")]
     two = pd.concat([rows.assign(front_ends=n) for n in (1, 2)], ignore_index=True)

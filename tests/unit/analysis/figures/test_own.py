@@ -61,7 +61,7 @@ def test_the_pages_examples_are_drawn(campaign, monkeypatch):
     assert "are declared by the campaign." in text and r"\Figure{small_objects}" in text
 
 
-def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
+def test_only_requested_figures_with_data_are_drawn(campaign):
     write.build(campaign, ["download_by_engine", "nothing_there"])
     folder = campaign / "figures"
     content = records.read_json(folder / "nothing_there.json")
@@ -72,7 +72,7 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
     assert ended == 2 and "there is no figure 'downloads'" in err
 
 
-def test_names_come_from_the_plan_alone(campaign):
+def test_names_come_only_from_the_plan(campaign):
     plan = records.read_json(campaign / "raw" / "plan.json")
     assert {"throughput_download", "front_ends", "entries", *SHOWN} <= set(catalogue.names(plan))
     assert not {"space", "events_throughput", "latency_open", "systems", "buckets"} & set(catalogue.names(plan))
@@ -122,7 +122,7 @@ def test_every_metric_is_a_column_of_its_table(campaign):
         assert {f"{stem}_median_{unit}" for stem, unit, _ in metrics.values()} <= columns, table
 
 
-def test_more_curves_than_can_be_told_apart_become_panels(campaign):
+def test_too_many_curves_become_panels(campaign):
     table = build.read(campaign, "throughput")
     rows = table.query("workload == 'get' and object_size_bytes == object_size_bytes.max()").head(1)
     axes = [{"workers": w, "buckets": b, "clients": c} for w in range(1, 9) for b in (1, 2) for c in (1, 2, 4)]

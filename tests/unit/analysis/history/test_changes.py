@@ -117,7 +117,7 @@ def test_the_newest_is_a_further_value_of_its_stretch(seed):
     assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
 
-def test_the_newest_stands_beside_its_own_stretch():
+def test_newest_entry_is_compared_with_its_stretch():
     """Compare with least squares with an indicator for each stretch.
 
     The level is 5 before the change and 1 after it; the scatter is that of both stretches.

@@ -94,7 +94,7 @@ def day(number: int) -> str:
     return str(np.datetime64("2025-10-09") + number)
 
 
-def asked(*arguments) -> tuple[int, str, str]:
+def run_history(*arguments) -> tuple[int, str, str]:
     return command_line.storelab("history", *map(str, arguments))
 
 
@@ -108,18 +108,18 @@ def refused(call, *words: str) -> None:
 # --- on disk ----------------------------------------------------------------------------------------------------------
 
 
-def test_entries_stand_in_order_of_time_under_their_days(results, found):
+def test_entries_are_in_order_of_time_under_their_days(results, found):
     assert [e.name for e in found.entries] == [day(i) for i in range(DAYS)]
     assert sorted(p.name for p in results.iterdir()) == [f"site@{day(i)}" for i in range(DAYS)]
     assert all(e.measured.startswith(e.name) and e.measured.endswith("Z") and e.sealed for e in found.entries)
 
 
-def test_a_second_entry_of_a_day_takes_the_place_of_no_other(one, tmp_path):
+def test_second_entry_of_a_day_replaces_none(one, tmp_path):
     site, before = tmp_path / "site", {}
     for number in (1, 2, 3):
         shutil.copytree(one, site)
         (site / "notes.txt").write_text(str(number))
-        content = valid("history add", asked("add", "--campaign-dir", site, "--json")[1])
+        content = valid("history add", run_history("add", "--campaign-dir", site, "--json")[1])
         wanted = day(0) + (f".{number}" if number > 1 else "")
         assert (content["entry"], content["entries"], content["folder"]) == (
             wanted,
@@ -133,15 +133,15 @@ def test_a_second_entry_of_a_day_takes_the_place_of_no_other(one, tmp_path):
     assert [(e / "notes.txt").read_text() for e in entries.folders(site)] == ["1", "2", "3"]
 
 
-def test_add_says_what_it_did(one, tmp_path):
+def test_add_reports_its_actions(one, tmp_path):
     shutil.copytree(one, tmp_path / "site")
-    code, out, err = asked("add", "--campaign-dir", tmp_path / "site")
+    code, out, err = run_history("add", "--campaign-dir", tmp_path / "site")
     assert (code, err) == (0, "")
     assert out == f"{tmp_path}/site: is now {tmp_path}/site@{day(0)}, entry 1 of its history\n"
     assert command_line.storelab("verify", "--campaign-dir", str(tmp_path / f"site@{day(0)}"))[0] == 0
 
 
-def test_what_is_no_whole_campaign_does_not_move(one, tmp_path):
+def test_incomplete_campaign_is_not_moved(one, tmp_path):
     site = tmp_path / "site"
     refused(lambda: entries.add(site), "is not a measured campaign")
     shutil.copytree(one, site)
@@ -166,7 +166,7 @@ def test_points_that_failed_are_added_by_request_alone(tmp_path):
     refused(lambda: entries.add(site, with_failures=True), "has no measured point")
 
 
-def test_bad_entries_are_told_in_one_line(one, tmp_path):
+def test_bad_entries_print_one_line(one, tmp_path):
     site, entry = tmp_path / "site", tmp_path / "site@mine"
     refused(lambda: entries.read(site), "has no history", "site@…", "storelab history add")
     (tmp_path / "site@2025.tar.gz").write_text("an archive is not an entry")
@@ -187,7 +187,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     refused(lambda: entries.read(site), "SHA256SUMS", "is not the one that was sealed")
 
 
-def test_the_command_tells_mistakes_in_one_line(results, tmp_path):
+def test_the_command_reports_errors_on_one_line(results, tmp_path):
     for options, words in (
         (("--output", tmp_path / "x.jpg"), "suffix that is not supported"),
         (("--output", tmp_path / "no" / "x.csv"), "is not a folder"),
@@ -196,14 +196,14 @@ def test_the_command_tells_mistakes_in_one_line(results, tmp_path):
         (("--fail-on", "worse"), "is not one of"),
         (("--margin", "-1"), "-1"),
     ):
-        code, out, err = asked("--campaign-dir", results / "site", *options)
+        code, out, err = run_history("--campaign-dir", results / "site", *options)
         assert (code, out) == (2, "") and words in err and err.count("\n") == 1, err
 
 
 # --- what changed -----------------------------------------------------------------------------------------------------
 
 
-def test_changes_stand_where_they_were_made_and_nowhere_else(found):
+def test_changes_are_only_where_they_were_made(found):
     for s in found.series:
         steps = [(c.at, c.verdict) for c in s.steps]
         if s.workload == "get":
@@ -241,8 +241,8 @@ def test_the_whole_is_the_geometric_mean_over_the_points(results, found):
         assert value.median == pytest.approx(np.exp(logs(number) - logs(0)))
 
 
-def test_what_else_changed_is_told_at_its_entry(results):
-    _, out, _ = asked("--campaign-dir", results / "site")
+def test_other_changes_are_listed_at_their_entry(results):
+    _, out, _ = run_history("--campaign-dir", results / "site")
     result = re.split(r"^(\d{4}-\d\d-\d\d), compared with \S+:$", out.partition("Changes")[2], flags=re.MULTILINE)
     blocks = dict(zip(result[1::2], result[2::2], strict=True))
     assert set(blocks) == {day(SLOW), day(NEW_KERNEL)}
@@ -284,7 +284,7 @@ def test_the_page_and_the_figure(found, tmp_path):
 
 
 def test_the_table(results, found, tmp_path):
-    code, _, err = asked("--campaign-dir", results / "site", "--output", tmp_path / "x.csv")
+    code, _, err = run_history("--campaign-dir", results / "site", "--output", tmp_path / "x.csv")
     assert code == 0 and err == f"{tmp_path}/x.csv\n"
     table = pd.read_csv(tmp_path / "x.csv")
     assert len(table) == DAYS * len(found.series)
@@ -305,20 +305,20 @@ def test_the_figure_has_a_panel_a_series_and_marks_what_changed(found):
 
 
 @pytest.mark.heavy
-def test_json_is_what_the_text_says(results, found):
-    content = valid("history", asked("--campaign-dir", results / "site", "--json")[1])
+def test_json_matches_the_text(results, found):
+    content = valid("history", run_history("--campaign-dir", results / "site", "--json")[1])
     assert [e["name"] for e in content["entries"]] == [day(i) for i in range(DAYS)]
     assert [bool(e["environment"]) for e in content["entries"]] == [i in (SLOW, NEW_KERNEL) for i in range(DAYS)]
     changed = {("put", (day(SLOW),)), ("get", ()), ("all", (day(SLOW),))}
     assert {(s["workload"], tuple(c["at"] for c in s["changes"])) for s in content["series"]} == changed
     assert content["series"][0]["axes"]["object_size_bytes"] == 4000 and content["worse"] is None
-    text = asked("--campaign-dir", results / "site")[1]
+    text = run_history("--campaign-dir", results / "site")[1]
     assert all(s["label"] in text for s in content["series"])
 
 
 def test_one_store_and_the_entries_since_a_day(results):
     options = ("--store", "beta", "--since", day(4), "--json")
-    content = valid("history", asked("--campaign-dir", results / "site", *options)[1])
+    content = valid("history", run_history("--campaign-dir", results / "site", *options)[1])
     assert [e["name"] for e in content["entries"]] == [day(i) for i in range(4, DAYS)]
     assert {s["store"] for s in content["series"]} == {"beta", None}
     assert not any("alpha" in line for e in content["entries"] for line in e["environment"])
@@ -332,7 +332,7 @@ def test_a_change_for_the_worse_fails_until_one_begins_behind_it(results, found)
     assert [len(series.worse(found, rule)) for rule in RULES] == [0, 0, 5, 1]
     assert len(series.worse(found, "change", 10)) == 5 and not series.worse(found, "change", 25)
     assert not series.worse(series.history(found.entries[SLOW:]), "change")
-    code, out, err = asked("--campaign-dir", results / "site", "--fail-on", "change", "--json")
+    code, out, err = run_history("--campaign-dir", results / "site", "--fail-on", "change", "--json")
     assert code == 1 and valid("history", out)["worse"] == 5
     assert err == "storelab: series above that are slower: 5 (--fail-on change)\n"
 
@@ -347,7 +347,7 @@ def test_a_slow_newest_entry_fails_at_once(one, results, tmp_path):
     points.to_csv(tmp_path / "site/tables/points.csv", index=False)
     derived.write_sums(tmp_path / "site", MADE)
     entries.add(tmp_path / "site")
-    code, out, err = asked("--campaign-dir", tmp_path / "site", "--fail-on", "newest", "--json")
+    code, out, err = run_history("--campaign-dir", tmp_path / "site", "--fail-on", "newest", "--json")
     content = valid("history", out)
     slow = {s["workload"] for s in content["series"] if s["newest"]["verdict"] == "slower"}
     assert code == 1 and content["worse"] == 3 and slow == {"get", "all"}, err

@@ -26,8 +26,8 @@ class Tables(dict):
         return pd.DataFrame()
 
 
-def known(told: pd.DataFrame | None = None, **tables: pd.DataFrame) -> dict:
-    return page.headlines(Tables(tables, verdicts=verdicts() if told is None else told))
+def known(rows: pd.DataFrame | None = None, **tables: pd.DataFrame) -> dict:
+    return page.headlines(Tables(tables, verdicts=verdicts() if rows is None else rows))
 
 
 def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
@@ -105,7 +105,7 @@ def test_each_rate_has_the_verdict_on_itself(name):
         assert h.verdict == verdict, h.kind
 
 
-def test_sentence_says_that_operations_are_few():
+def test_sentence_reports_few_operations():
     best = known(throughput=rates(DOWN | {"value": 700.0, "few": True}, UP | {"value": 7.0, "few": False}))
     text = page.abstract(best, NONE)
     assert "large downloads (fewer than 10 operations a run) and" in text and "superscript" not in text
@@ -200,15 +200,15 @@ def latency(**columns) -> pd.DataFrame:
 
 
 def test_latency_is_that_of_the_smallest_download_with_the_fewest_in_flight():
-    def told(table: pd.DataFrame) -> str:
+    def latency_text(table: pd.DataFrame) -> str:
         return cells(page.summary(known(latency=table)))[0][1]
 
-    assert told(latency()) == "p50~2.50 [2.25, 2.75]|p99~25.0 [22.5, 27.5]|GET 4~kB, 1 in flight, n~=~5"
-    assert told(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5.00|PUT 1~kB, 1 in flight, n~=~1"
+    assert latency_text(latency()) == "p50~2.50 [2.25, 2.75]|p99~25.0 [22.5, 27.5]|GET 4~kB, 1 in flight, n~=~5"
+    assert latency_text(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5.00|PUT 1~kB, 1 in flight, n~=~1"
     bounds = latency(lower_bounds="latency_p99, latency_p999")
-    assert told(bounds) == r"p50~2.50 [2.25, 2.75]|p99~$\geq$25.0 [22.5, 27.5]|GET 4~kB, 1 in flight, n~=~5"
+    assert latency_text(bounds) == r"p50~2.50 [2.25, 2.75]|p99~$\geq$25.0 [22.5, 27.5]|GET 4~kB, 1 in flight, n~=~5"
     few = latency(latency_p99_median_ms=float("nan"))
-    assert told(few) == "p50~2.50 [2.25, 2.75]|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
+    assert latency_text(few) == "p50~2.50 [2.25, 2.75]|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
     assert not known(latency=latency()[lambda t: t["op"] == "READ"])
 
 

@@ -41,7 +41,7 @@ def opening(row: pd.Series) -> list[float]:
     return [row[f"opening_median_{unit}"] for unit in ("requests", "mb", "s")]
 
 
-def test_opening_is_in_columns_of_its_own_and_in_no_other(tmp_path):
+def test_opening_has_separate_columns(tmp_path):
     sparse, events = built(tmp_path)
     assert len(sparse) == 4 and len(events) == 2
     for _, r in sparse.iterrows():
@@ -56,7 +56,7 @@ def test_opening_is_in_columns_of_its_own_and_in_no_other(tmp_path):
     assert "; opening the file: 3 requests, 1~MB, 1~ms" in found
 
 
-def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):
+def test_opening_is_subtracted_from_each_read(tmp_path):
     """Cold access: every read of the example opens the file, which adds 1 MB and 3 requests."""
 
     def cold(path):
@@ -78,7 +78,7 @@ def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):
     assert events["moved_median_mb"].tolist() == pytest.approx(moved)
 
 
-def test_an_opening_that_nobody_told_makes_no_number(tmp_path):
+def test_unreported_opening_gives_no_number(tmp_path):
     """An older record: reads that did not open the file still show the cost of a read."""
 
     def older(path):

@@ -272,7 +272,7 @@ def test_table_has_campaign_and_code_in_its_caption():
     assert "\\ref" not in resolved and "a table of the campaign's own paper\\end{widetable}" in resolved
 
 
-def test_table_without_caption_of_its_own_gets_one():
+def test_table_without_caption_gets_one():
     """The template of a campaign's own paper has the caption of these; long ones span pages."""
     rows = [f"r{i} & {i} \\\\" for i in range(60)]
     texts = (parts.tex_table("lr", ["A", "B"], rows[:n], most=parts.PAGE) for n in (5, 60))

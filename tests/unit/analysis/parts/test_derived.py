@@ -86,7 +86,7 @@ def test_sums_are_those_of_sha256sum(folder):
         assert derived.damaged_tables(folder, build.NAMES) or flipped == text, at
 
 
-def test_some_tables_keep_the_sums_of_others(tmp_path):
+def test_some_tables_have_checksums_of_others(tmp_path):
     copied("one_each", tmp_path)
     build.build(tmp_path, ["points"])
     assert len(build.read(tmp_path, "throughput"))

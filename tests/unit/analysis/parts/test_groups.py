@@ -21,7 +21,7 @@ def rows(n, seed):
     return pd.DataFrame(frame).astype(kinds)
 
 
-def told(row):
+def key_of(row):
     return tuple(None if pd.isna(row[c]) else row[c] for c in BY)
 
 
@@ -30,8 +30,8 @@ def test_groups_are_those_found_row_by_row(seed):
     frame = rows(25, seed)
     expected = {}
     for row in frame.to_dict("records"):
-        expected.setdefault(told(row), []).append(row["value"])
-    found = {told(key): group["value"].tolist() for key, group in groups.grouped(frame, BY)}
+        expected.setdefault(key_of(row), []).append(row["value"])
+    found = {key_of(key): group["value"].tolist() for key, group in groups.grouped(frame, BY)}
     assert found == expected
     # null comes last, as pandas sorts
     order = [*found]
@@ -43,11 +43,11 @@ def test_one_group_has_all_rows_and_none_without_rows():
     frame = rows(25, 1)
     alike = frame[frame.index == 3]
     (key, group), *more = groups.grouped(alike, BY)
-    assert not more and told(key) == told(alike.iloc[0].to_dict()) and group["value"].tolist() == [3]
+    assert not more and key_of(key) == key_of(alike.iloc[0].to_dict()) and group["value"].tolist() == [3]
     assert [*groups.grouped(frame.iloc[:0], BY)] == []
 
 
-def test_a_value_beside_nulls_is_no_single_value():
+def test_value_with_nulls_is_not_constant():
     for values in ([None, 1, 1], [1, None, 1], [1, 1, None]):
         frame = pd.DataFrame({"store": "a", "clients": pd.array(values, "Int64"), "value": range(3)})
         found = [(k["clients"] is pd.NA or pd.isna(k["clients"]), len(g)) for k, g in groups.grouped(frame, BY[:2])]
@@ -56,9 +56,9 @@ def test_a_value_beside_nulls_is_no_single_value():
 
 def test_values_of_records_and_of_csv_are_alike():
     """CSV has no integers next to a missing value, and writes truth values as words."""
-    told = [4000, True, "4 kB", None, math.nan]
+    given = [4000, True, "4 kB", None, math.nan]
     read = pd.Series([4000.0, "True", "4 kB", pd.NA, None], dtype=object)
-    assert groups.comparable(told) == groups.comparable(read) == [4000.0, "True", "4 kB", None, None]
+    assert groups.comparable(given) == groups.comparable(read) == [4000.0, "True", "4 kB", None, None]
     assert groups.comparable(pd.Series([True, False])) == ["True", "False"] and groups.comparable(
         ["1"]
     ) != groups.comparable([1])

@@ -45,12 +45,12 @@ def test_a_number_keeps_its_significant_digits(value, significant):
         assert len(digits) == significant
 
 
-def test_what_rounds_up_to_a_power_of_ten_or_to_zero():
+def test_numbers_round_to_power_of_ten_or_zero():
     assert [labels.number(v) for v in (99.95, 9.996, 0.09996, 99.94)] == ["100", "10.0", "0.100", "99.9"]
     assert [labels.number(v, places=2) for v in (-0.004, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
 
 
-def test_a_gap_of_ones_own():
+def test_user_gap_is_compared():
     assert labels.grouped("1234567.25", "~") == "1~234~567.25" and labels.grouped("-1234") == "-1234"
     assert [labels.decimals(v) for v in (0.0, math.inf, -250)] == [0, 0, 0] and labels.decimals(2500, 2) == -2
 
@@ -118,12 +118,12 @@ def test_deployments():
     assert labels.deployment({"store": "x", "redundancy": math.nan}) == "x"
 
 
-def test_axes_lie_between_workload_and_n():
+def test_axes_are_between_workload_and_n():
     table = pd.DataFrame(columns=["store", "workload", "clients", "workers", "n", "rate"])
     assert labels.axes_of(table) == ["clients", "workers"]
 
 
-def test_bars_and_intervals_say_what_they_are():
+def test_bars_and_intervals_are_explained():
     rows = pd.DataFrame({"n": [3, 5, 8], "interval": ["range", "range", "95 % interval"]})
     assert labels.bars_text(rows) == "n = 3 to 8 runs; bars: range (minimum to maximum) or 95 % interval"
     assert labels.bars_text(rows[:1]) == "n = 3 runs; bars: range (minimum to maximum)"
@@ -203,7 +203,7 @@ def test_wrong_unit_has_problem_and_hint(text, kind, message):
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (-1500, "-1.5 kB"), (999_999, "1e+03 kB"), (1_000_000, "1 MB"), (1.5e9,
     "1.5 GB"), (2e12, "2 TB"), (3e15, "3 PB")],
 )  # fmt: skip
-def test_sizes_for_people(n, said):
+def test_sizes_for_users(n, said):
     assert units.human_size(n) == said
 
 
@@ -212,5 +212,5 @@ def test_sizes_for_people(n, said):
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (59.4, "59 s"), (60, "1 min 00 s"), (61, "1 min 01 s"), (3599,
     "59 min 59 s"), (3600, "1 h 00 min"), (7260, "2 h 01 min")],
 )  # fmt: skip
-def test_durations_for_people(seconds, said):
+def test_durations_for_users(seconds, said):
     assert units.human_duration(seconds * 1e9) == said

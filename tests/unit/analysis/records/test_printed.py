@@ -34,7 +34,7 @@ def test_every_printed_number_has_a_place():
     for table, words in WORDS.items():
         t, places = published.load(table), [p for p in PLACES if p["table"] == table]
         cells = {(i, c) for c in set(t) - words for i in t.index[t[c].notna()]}
-        lost = cells - {(i, c) for p in places for i in published.standing(p).index for c in p["columns"]}
+        lost = cells - {(i, c) for p in places for i in published.select_printed(p).index for c in p["columns"]}
         assert not lost, (table, sorted(lost))
 
 
@@ -42,7 +42,7 @@ def test_places_name_known_outputs():
     known = {"tables": set(TABLES), "tex": set(TEX), "figures": set(catalogue.FIGURES)}
     known["numbers"] = {r["name"] for r in published.numbers()}
     for place in PLACES:
-        assert len(published.standing(place)), (place, "there is no such row")
+        assert len(published.select_printed(place)), (place, "there is no such row")
         assert place["how"] and set(place) <= {"table", "rows", "columns", "how", *KINDS}, place
         named = {kind: set(place.get(kind, ())) for kind in KINDS}
         assert any(named.values()) and all(named[kind] <= known[kind] for kind in KINDS), place
@@ -92,7 +92,7 @@ def shown() -> dict[tuple[str, str], set[object]]:
 def test_places_show_their_numbers_as_printed(shown):
     """events_throughput is tested with its table; `earlier` shows quotients."""
     for place in PLACES:
-        values = values_of(published.standing(place))
+        values = values_of(published.select_printed(place))
         named = [(kind, name) for kind in ("tables", "figures", "tex") for name in place.get(kind, ())]
         for kind, name in named:
             if (kind, name) not in shown or name == "earlier":
@@ -102,7 +102,7 @@ def test_places_show_their_numbers_as_printed(shown):
             assert not lost, (kind, name, lost)
         if place.get("numbers"):
             assert values <= shown["numbers", "all"], place
-    headlines = [published.standing(p) for p in PLACES if "earlier" in p.get("tables", ())]
+    headlines = [published.select_printed(p) for p in PLACES if "earlier" in p.get("tables", ())]
     assert values_of(pd.concat(headlines)) <= shown["tables", "earlier"]
     medians = {round(v, 6) for v in earlier.printed()["median"]}
     assert {round(v, 6) for v in shown["figures", "earlier"]} == medians

@@ -80,4 +80,7 @@ def test_headlines_and_sources_are_those_printed(found):
 def test_places_of_printed_numbers_are_a_list_with_what_each_needs():
     places = published.places()
     assert isinstance(places, list) and {p["table"] for p in places} <= set(published.NAMES)
-    assert all(p["columns"] and len(published.standing(p)) and [*published.standing(p)] == p["columns"] for p in places)
+    assert all(
+        p["columns"] and len(published.select_printed(p)) and [*published.select_printed(p)] == p["columns"]
+        for p in places
+    )

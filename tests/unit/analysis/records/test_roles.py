@@ -155,6 +155,6 @@ def test_a_run_without_acts():
         assert roles.events(run, "act") == [] and roles.faulted_ns(run) is None and roles.was_undone(run)
 
 
-def test_what_undoes_the_harm_of_another_actor_undoes_nothing():
+def test_undo_of_another_actor_is_not_counted():
     events = [ACT | {"act": "kill", "time_ns": 3}, ACT | {"act": "restart", "time_ns": 5, "actor": "osd.1"}]
     assert roles.undone_ns({"deadline_ns": 99, "events": events}) == 99

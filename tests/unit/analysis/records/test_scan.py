@@ -32,7 +32,7 @@ def test_records_of_older_schemas_have_the_later_columns_as_null(tmp_path):
     }, "docs/records.md, `schema`: 1 had no `intended_ns`, 2 no `endpoint`, 3 no `files` of the monitor"
 
 
-def test_runs_that_name_no_schema_are_read_beside_others(tmp_path):
+def test_runs_without_schema_are_read_with_others(tmp_path):
     tables = {k: {"ops.0": operations(*range(n))} for k, n in (("none", 3), ("two", 4), ("four", 5))}
     campaign = campaign_of(tmp_path, tables, two={"schema": 2}, four={"schema": 4})
 

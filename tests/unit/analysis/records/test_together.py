@@ -42,7 +42,7 @@ def values(points, *axes) -> set:
     return {tuple(p.axes[a] for a in axes) for p in points}
 
 
-def told(**more) -> dict:
+def plan_of(**more) -> dict:
     config = configured(**more)
     return plan.to_json(config, plan.make(config, WORKLOADS), WORKLOADS)
 
@@ -69,7 +69,7 @@ def test_a_row_may_repeat_a_value_and_points_keep_their_names():
     assert [(p.key, p.seed, p.order) for p in both] == [(p.key, p.seed, p.order) for p in alone]
 
 
-def test_axes_of_roles_go_together_with_those_of_the_point():
+def test_axes_of_roles_combine_with_those_of_point():
     names, rows = ("front_ends", "up.clients", "down.clients"), {(1, 2, 5), (2, 4, 6)}
     roles = {"up": {"workload": "put"}, "down": {"workload": "get", "axes": {"workers": [1, 2]}}}
     together = [dict(zip(names, row, strict=True)) for row in sorted(rows)]
@@ -79,13 +79,13 @@ def test_axes_of_roles_go_together_with_those_of_the_point():
     assert {(len(p.parts()[0].ranks), len(p.parts()[1].ranks)) for p in points} == {(2, 5), (4, 6)}
 
 
-def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_once():
+def test_factor_scales_axes_and_merges_equal_rows():
     rows = {"front_ends": [1, 2, 4], "clients": [4, 8, 64]}
     sweep = {"workload": "get", "zip": rows, "scale_axes": ["clients"]}
     assert values(made(sweeps={"s": sweep}, scale=0.25), "front_ends", "clients") == {(1, 1), (2, 2), (4, 16)}
     both = sweep | {"scale_axes": ["clients", "front_ends"]}
     assert values(made(sweeps={"s": both}, scale=0.125), "front_ends", "clients") == {(1, 1), (1, 8)}
-    assert told(sweeps={"s": both}, scale=0.125)["together"]["s"]["rows"] == [[1, 1], [1, 8]]
+    assert plan_of(sweeps={"s": both}, scale=0.125)["together"]["s"]["rows"] == [[1, 1], [1, 8]]
     roles = {"up": {"workload": "put", "scale_axes": ["clients"]}}
     sweep = {"roles": roles, "zip": {"front_ends": [1, 2], "up.clients": [10, 20]}}
     assert values(made(sweeps={"s": sweep}, scale=0.5), "front_ends", "up.clients") == {(1, 5), (2, 10)}
@@ -97,9 +97,9 @@ def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_onc
     assert values(made(sweeps={"s": files}, scale=0.1), "file_size", "clients") == {("M", 1), ("S", 2)}
 
 
-def test_the_plan_says_what_goes_together_and_nothing_else_changes():
-    assert told()["together"] == {"s": {"axes": ["front_ends", "clients"], "rows": [[1, 3], [2, 6], [3, 9]]}}
-    assert "together" not in told(sweeps={"s": {"workload": "get"}})
+def test_plan_lists_zipped_axes_only():
+    assert plan_of()["together"] == {"s": {"axes": ["front_ends", "clients"], "rows": [[1, 3], [2, 6], [3, 9]]}}
+    assert "together" not in plan_of(sweeps={"s": {"workload": "get"}})
 
 
 @pytest.mark.parametrize("order", [("rows", "product"), ("product", "rows")])
@@ -133,7 +133,7 @@ def refused(sweep) -> str:
         ({"clients": [1, 2]}, "'clients' is the only axis; add another one, or write it in `axes`"),
     ],
 )
-def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
+def test_wrong_shape_of_rows_names_file_and_key(rows, line):
     with pytest.raises(UserError) as caught:
         over = {"campaign": "smoke", "sweeps": {"s": {"workload": "get", "zip": rows}}}
         configuration.load(ROOT / "config.yaml", overrides=over)
@@ -149,7 +149,7 @@ def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
         ({"zip": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; give at least 1"),
     ],
 )
-def test_a_wrong_axis_or_value_is_told_at_its_place(change, line):
+def test_wrong_axis_or_value_is_reported_at_its_place(change, line):
     assert refused(SWEEP | change).startswith(f"sweeps.s.zip.{line}")
 
 
@@ -163,7 +163,7 @@ def test_parts_are_no_axis_of_a_row():
     assert refused(sweep) == "sweeps.s.zip.part: parts are numbered automatically; write sweeps.s.parts: 24"
 
 
-def test_axes_of_roles_are_held_against_those_of_the_role():
+def test_axes_of_roles_are_checked_by_role():
     roles = {"up": {"workload": "put", "axes": {"clients": 2}}}
     sweep = {"roles": roles, "zip": {"front_ends": [1], "up.clients": [1]}}
     assert refused(sweep).startswith("sweeps.s.zip.up.clients: up.clients is also in `axes`; remove one of them")
@@ -180,7 +180,7 @@ def test_buckets_of_a_row_are_filled_and_scale_axes_known():
     )
 
 
-def test_what_a_store_cannot_is_told_where_the_row_stands():
+def test_missing_feature_of_store_is_reported_at_its_row():
     config = configured(sweeps={"s": {"workload": "get", "zip": {"front_ends": [1, 99], "clients": [1, 2]}}})
     with pytest.raises(UserError) as caught:
         check.everything(config, plan.make(config, WORKLOADS), WORKLOADS, all_stores(config))
@@ -209,8 +209,8 @@ def lines(fig) -> list:
     return [([round(float(x), 6) for x in d.get_xdata()], list(map(float, d.get_ydata()))) for d in data]
 
 
-def test_the_figure_runs_along_the_row_and_says_all_its_values():
-    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}})
+def test_figure_along_rows_shows_all_values():
+    written = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}})
     figure = catalogue.figures_of_plan(written)["along_front_ends_clients"]
     fig = draw(figure, throughput(ROWS, lambda row: 100.0 * row["front_ends"]))
     (ax,) = fig.axes
@@ -220,9 +220,9 @@ def test_the_figure_runs_along_the_row_and_says_all_its_values():
     assert "n = 3 runs" in catalogue.caption(figure, throughput(ROWS, lambda _: 1.0))
 
 
-def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
+def test_rows_without_a_number_are_consecutive():
     rows = [{"engine": e, "clients": n} for e, n in (("s5cmd", 2), ("obstore", 5), ("loadgen", 7))]
-    written = told(sweeps={"s": {"workload": "get", "zip": rows}})
+    written = plan_of(sweeps={"s": {"workload": "get", "zip": rows}})
     fig = draw(
         catalogue.figures_of_plan(written)["along_engine_clients"], throughput(rows, lambda row: 10.0 * row["clients"])
     )
@@ -232,45 +232,45 @@ def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
 
 def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_for():
     product = {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 6, 9]}}
-    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}, "p": product})
+    written = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}, "p": product})
     table = throughput([*ROWS, *({"front_ends": 3, "clients": n} for n in (3, 6))], lambda row: 10.0 * row["clients"])
     figures = catalogue.figures_of_plan(written)
     assert lines(draw(figures["metadata_download"], table)) == [([3, 6, 9], [30.0, 60.0, 90.0])]
     assert lines(draw(figures["along_front_ends_clients"], table)) == [([1, 2, 3], [30.0, 60.0, 90.0])]
-    alone = told(sweeps={"s": {"workload": "get", "zip": ROWS}})
+    alone = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}})
     assert not {"metadata_download", "front_ends"} & set(catalogue.figures_of_plan(alone))
 
 
-def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
+def test_rows_with_one_value_are_not_single_points_in_figure():
     """Accounts and buckets vary together at two clients; clients are an axis of a figure only if there are more."""
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
-    one = told(sweeps={"s": {"workload": "get", "zip": rows, "axes": {"clients": 2}}})
+    one = plan_of(sweeps={"s": {"workload": "get", "zip": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.figures_of_plan(
         one
     ) and "along_accounts_buckets" in catalogue.figures_of_plan(one)
-    more = told(sweeps={"s": {"workload": "get", "zip": rows, "axes": {"clients": [2, 4, 8]}}})
+    more = plan_of(sweeps={"s": {"workload": "get", "zip": rows, "axes": {"clients": [2, 4, 8]}}})
     table = throughput([row | {"clients": c} for row in rows for c in (2, 4, 8)], lambda row: 10.0 * row["clients"])
     curves = lines(draw(catalogue.figures_of_plan(more)["metadata_download"], table))
     assert [y for _, y in curves] == [[20.0, 40.0, 80.0]] * 2
 
 
-def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
+def test_only_sweeps_with_same_rows_share_a_figure():
     up = {"workload": "put", "zip": ROWS}
     other = {"workload": "get", "zip": [{"front_ends": n, "clients": 5 * n} for n in (1, 2)]}
-    names = catalogue.names(told(sweeps={"s": {"workload": "get", "zip": ROWS}, "up": up, "other": other}))
+    names = catalogue.names(plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}, "up": up, "other": other}))
     expected = {"along_front_ends_clients", "along_front_ends_clients_again"}
     assert {n for n in names if n.startswith("along") and "latency" not in n} == expected
     assert catalogue.is_built_in("along_x")
 
 
-def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
+def test_user_figure_along_one_axis_has_one_curve():
     mine = {"mine": {"table": "throughput", "x": "front_ends", "y": "rate"}}
-    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}}, figures=mine)
+    written = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}}, figures=mine)
     others = [{"front_ends": n, "clients": 9} for n in (1, 2)]
     table = throughput([*ROWS, *others], lambda row: 10.0 * row["clients"])
     assert lines(draw(catalogue.figures_of_plan(written)["mine"], table[:3])) == [([1, 2, 3], [30.0, 60.0, 90.0])]
-    beside = {"workload": "get", "axes": {"front_ends": [1, 2], "clients": 9}}
-    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}, "p": beside}, figures=mine)
+    product = {"workload": "get", "axes": {"front_ends": [1, 2], "clients": 9}}
+    written = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}, "p": product}, figures=mine)
     fig = draw(catalogue.figures_of_plan(written)["mine"], table)
     curves = {tuple(y) for _, y in lines(fig)}
     assert curves == {(30.0, 60.0, 90.0), (90.0, 90.0)}
@@ -279,7 +279,7 @@ def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
 
 
 def test_every_group_of_the_plan_is_along_and_no_other():
-    written = told(sweeps={"s": SWEEP, "p": {"workload": "get", "axes": {"clients": [3, 4]}}})
+    written = plan_of(sweeps={"s": SWEEP, "p": {"workload": "get", "axes": {"clients": [3, 4]}}})
     (one,) = couplings.couplings_of(written)
     names = ["front_ends", "clients", "object_size_bytes"]
     every = itertools.product((1, 2, 3), (3, 4, 6, 9), (4000, 10**6, 5))
@@ -291,7 +291,7 @@ def test_every_group_of_the_plan_is_along_and_no_other():
 
 
 def test_scaling_has_a_curve_along_the_rows():
-    written = told(sweeps={"s": {"workload": "get", "zip": ROWS}})
+    written = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}})
     rng = np.random.default_rng(5)
     rows = [DEFAULTS | row | {"rep": rep, "state": "ok"} for row in ROWS for rep in range(6)]
     axes = {a.column: {"int": "Int64", "size": "Int64"}.get(a.kind, "string") for a in WORKLOADS["get"].axes}

@@ -106,7 +106,7 @@ def test_windows_to_the_nanosecond(tmp_path, ends):
     assert row["tail_s"] * S == pytest.approx(max(0, last - 10)) and row["operations"] == len(ends)
 
 
-def test_what_hung_is_no_last_completion(tmp_path):
+def test_hung_operation_is_not_the_last_completion(tmp_path):
     row = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(5, 30, errors=(None, "Hung"))}})).loc["k"]
     assert row["last_done_end_s"] * S == pytest.approx(5) and (row["operations"], row["errors"]) == (1, 1)
     row = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(30, errors=("Hung",))}})).loc["k"]

@@ -221,7 +221,7 @@ def test_table_has_a_row_for_each_point(watched):
 # The server
 
 
-def asked(folder, look, token=""):
+def responses(folder, look, token=""):
     """Return the result of `look(client, path)` at a server of this folder."""
 
     async def run():
@@ -239,7 +239,7 @@ def test_page_holds_plan_and_state(tmp_path):
     async def look(client, at):
         return {name: await (await client.get(f"{at}/{name}")).text() for name in ("", "live.json", "points.json")}
 
-    texts = asked(tmp_path, look)
+    texts = responses(tmp_path, look)
     blocks = page.read(texts[""])
     assert blocks["head"]["title"].endswith(HOSTILE) and HOSTILE not in texts[""]
     assert blocks["tables"]["points"] == json.loads(texts["points.json"])["tables"]["points"]
@@ -259,7 +259,7 @@ def test_metrics_hold_known_values(tmp_path):
         answer = await client.get(f"{at}/metrics")
         return answer.headers["Content-Type"], await answer.text()
 
-    kind, text = asked(tmp_path, look)
+    kind, text = responses(tmp_path, look)
     assert kind.startswith("text/plain")
     families = list(text_string_to_metric_families(text))
     found = {(s.name, *sorted(s.labels.items())): s.value for f in families for s in f.samples}
@@ -300,7 +300,7 @@ def test_requests_without_the_token_get_404(tmp_path):
         out = [(await client.get(f"/{name}")).status for name in wrong]
         return out, (await client.get(f"{at}/")).status, (await client.get(f"{at}/metrics")).status
 
-    assert asked(tmp_path, look, token) == ([404] * 6, 200, 200)
+    assert responses(tmp_path, look, token) == ([404] * 6, 200, 200)
 
 
 def test_foreign_host_names_are_refused(tmp_path):
@@ -309,7 +309,7 @@ def test_foreign_host_names_are_refused(tmp_path):
     async def look(client, at):
         return {name: (await client.get(f"{at}/live.json", headers={"Host": name})).status for name in names}
 
-    assert asked(tmp_path, look) == names
+    assert responses(tmp_path, look) == names
 
 
 @pytest.mark.parametrize("host", ["[::1]:x", "localhost:99999", "\udcff", "http://x"])
@@ -356,7 +356,7 @@ def test_browsers_get_news_and_are_forgotten(tmp_path, monkeypatch):
             await asyncio.sleep(0.05)
         return first["mood"], news["age_s"] >= 0, here, len(browsers), (await client.get(f"{at}/live.json")).status
 
-    assert asked(tmp_path, look) == ("waiting", True, 1, 0, 200)
+    assert responses(tmp_path, look) == ("waiting", True, 1, 0, 200)
 
 
 def test_number_of_browsers_is_limited(tmp_path, monkeypatch):
@@ -368,7 +368,7 @@ def test_number_of_browsers_is_limited(tmp_path, monkeypatch):
         two = await client.get(f"{at}/events")
         return one.status, two.status
 
-    assert asked(tmp_path, look) == (200, 503)
+    assert responses(tmp_path, look) == (200, 503)
 
 
 def test_finished_report_is_served(tmp_path):
@@ -382,4 +382,4 @@ def test_finished_report_is_served(tmp_path):
         state = await (await client.get(f"{at}/live.json")).json()
         return before, answer.status, await answer.text(), state["report"]
 
-    assert asked(tmp_path, look) == (404, 200, "<p>made</p>", True)
+    assert responses(tmp_path, look) == (404, 200, "<p>made</p>", True)

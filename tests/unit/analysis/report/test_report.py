@@ -133,7 +133,7 @@ def unlike(mine: dict, theirs: dict) -> str:
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
 def test_page_draws_what_the_printed_figure_shows(pages, name, tmp_path):
-    printed = figure_data.of(campaigns.built(name), tmp_path)
+    printed = figure_data.describe_campaign(campaigns.built(name), tmp_path)
     compared = 0
     for figure, drawn in pages(name)["figures"].items():
         if figure in ONE_WAY:

@@ -48,7 +48,7 @@ def test_no_peak_where_nothing_falls(shape):
     assert np.mean(named) <= 0.05
 
 
-def test_a_tie_of_two_tops_lies_in_the_interval():
+def test_tie_of_two_peaks_is_in_the_interval():
     """4 and 8 are equally fast: the peak may be at either, or beyond them up to their neighbours."""
     y = drawn(np.random.default_rng(5), np.repeat([100.0, 200, 400, 400, 200, 100], 3), 0.02)
     shape, at = knees.knee(X, y)
@@ -193,7 +193,7 @@ def test_the_knees_interval_is_every_knee_that_the_f_test_holds():
     assert (found.low, found.high) == (tried[held[0] - 1], tried[held[-1] + 1])
 
 
-def test_a_level_curve_is_told_by_the_f_test():
+def test_f_test_finds_level_curve():
     """Nothing rises: the best knee explains no more than chance, by F with 2 and N - 3 degrees of freedom."""
     for seed in range(12):
         x, y = runs([1, 2, 4], [10, 10.4, 10.6], 4, 0.03, seed)

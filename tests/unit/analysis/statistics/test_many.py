@@ -24,7 +24,7 @@ def test_points_without_a_test_do_not_count():
 
 
 @pytest.mark.parametrize("n", [6, 8])
-def test_campaigns_against_themselves_say_nothing_and_a_true_difference_is_seen(n):
+def test_only_true_differences_are_reported(n):
     rng = np.random.default_rng(1)
     quiet, seen = [], []
     for _ in range(60):

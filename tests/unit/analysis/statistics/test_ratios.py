@@ -73,7 +73,7 @@ def test_ratios_by_brute_force(a, b):
     assert other.verdict == {"faster": "slower", "slower": "faster"}.get(found.verdict, "undecided")
 
 
-def test_what_has_no_ratio():
+def test_cells_without_ratio():
     assert ratios.ratio([], [1]).reason == ratios.ratio([1], [math.nan]).reason == "no run on one side"
     zero = "a run with a value of 0 has no ratio"
     assert ratios.ratio([0, 1], [1]).reason == ratios.ratio([1], [1, -1]).reason == zero
@@ -81,7 +81,7 @@ def test_what_has_no_ratio():
     assert ratios.ratio([1] * 4, [2] * 4).row()["reason"] is None
 
 
-def test_the_whole_by_hand():
+def test_whole_matches_explicit_formula():
     """Three points, four repetitions; one run is missing, one point has a zero and is left out."""
     rng = np.random.default_rng(4)
     a, b = ([dict(enumerate(rng.uniform(1, 2, 4).tolist(), 1)) for _ in range(3)] for _ in range(2))

@@ -61,14 +61,14 @@ def test_series_that_stay_are_called_flat(n, phi):
 
 
 @pytest.mark.parametrize("n", [12, 24, 200])
-def test_a_leak_and_a_decay_are_told_by_their_names(n):
+def test_leak_and_decay_are_named(n):
     rng, times = np.random.default_rng(n), np.linspace(0, 10, n)
     rows = noise(rng, 50, n, 5.0, 0.6)
     assert np.mean([t.trend(times, 500 + 30 * times + e).verdict == t.RISES for e in rows]) == 1
     assert np.mean([t.trend(times, 500 - 30 * times + e).verdict == t.FALLS for e in rows]) == 1
 
 
-def test_what_is_small_is_no_trend_unless_the_least_change_says_so():
+def test_small_change_is_no_trend_above_minimum():
     times = np.arange(24.0)
     assert t.trend(times, 100 + 0.2 * times).verdict == t.FLAT, "4.6 % of the value"
     assert t.trend(times, 100 + 0.25 * times).verdict == t.RISES
@@ -79,7 +79,7 @@ def test_what_is_small_is_no_trend_unless_the_least_change_says_so():
 
 
 @pytest.mark.parametrize("n", range(13))
-def test_too_few_are_those_of_which_even_a_straight_rise_tells_nothing(n):
+def test_too_few_parts_show_no_trend(n):
     found = t.trend(np.arange(n, dtype=float), np.arange(n, dtype=float) + 1)
     assert (found.verdict == t.TOO_FEW) == (n < 10) == (not t.enough(n)) and found.n == n
     assert found.verdict in (t.TOO_FEW, t.RISES) and math.isnan(found.slope) == (n < 10)
@@ -94,7 +94,7 @@ def test_gaps_are_left_out_and_long_series_are_thinned():
     assert (long.n, long.slope, long.level) == (t.MAX_VALUES, pytest.approx(1), pytest.approx(499.5, abs=10))
 
 
-def test_an_interval_that_has_no_end_says_so(monkeypatch):
+def test_unbounded_interval_is_reported(monkeypatch):
     monkeypatch.setattr(t, "variance", lambda n: 1e9)
     monkeypatch.setattr(t, "enough", lambda n: True)
     found = t.trend(np.arange(12.0), np.arange(12.0))

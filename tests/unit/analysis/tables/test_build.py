@@ -51,7 +51,7 @@ def test_makers_name_functions_and_what_exists():
         assert len(arguments) >= len(maker.takes) and {*maker.takes} <= known, maker.function
 
 
-def test_tables_are_made_once_and_only_when_asked_for(monkeypatch):
+def test_tables_are_made_once_on_request(monkeypatch):
     made = []
 
     class Counted(tables.Maker):
@@ -191,7 +191,7 @@ def test_sealed_campaign_refuses_changed_records(fresh):
     refused(fresh, "sealed")
 
 
-def test_seal_refuses_failures_unless_asked(tmp_path):
+def test_seal_refuses_failures_without_option(tmp_path):
     make(tmp_path, failed=("alpha/put/rep~002",), sweeps=ONE_EACH)
     with pytest.raises(UserError, match=r"1 of 9 points.*did not arrive"):
         campaign.seal(tmp_path)

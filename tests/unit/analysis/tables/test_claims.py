@@ -322,7 +322,7 @@ def test_measurement_that_does_not_reach_far_enough_is_not_judged():
     assert "clients at least 64" in claims.query_text(claim(reach={"clients": 64}))
 
 
-def test_four_times_as_many_are_compared():
+def test_quarter_of_maximum_is_compared():
     result = {"metric": "rate", "along": "clients", "values": ["most / 4", "most"], "rule": "ratio", "at_least": 1.46}
     grid = {1: 100, 5: 100, 10: 190, 20: 210, 21: 150}
     row = judged(*[runs(v, clients=c) for c, v in grid.items()], **result).iloc[0]

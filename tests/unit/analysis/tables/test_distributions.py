@@ -148,7 +148,7 @@ def test_figure_and_table_show_most_clients(tmp_path):
     assert "4 clients" in text and "1 client," not in text and text.count("CPU of a client") == 2
 
 
-def test_panels_say_how_many_settings_they_leave_out(tmp_path):
+def test_panels_report_number_of_omitted_settings(tmp_path):
     one = table(tmp_path, [op(2, 5), op(3, 50)])
     every = [
         one.assign(engine=f"e{i}", store=store, p50=1.0 + i, mean=9.0 - i) for store in ("a", "b") for i in range(4)

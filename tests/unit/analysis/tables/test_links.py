@@ -99,20 +99,20 @@ def test_text_names_links_source_and_contradiction(tmp_path):
     (tmp_path / "links.yaml").write_text("clients: 1 Gbit/s\nsource: iperf3\n")
     points = pd.DataFrame({"key": ["k"], "workload": "mix"})
 
-    def told(*runs: dict) -> dict:
+    def link_values(*runs: dict) -> dict:
         campaign = Campaign(tmp_path, {}, dict(enumerate(runs)), {})
         return {name: text for name, text, _ in calibration.link_numbers(campaign, points)}
 
     known = {"links_known": "200 Mbit/s for each client's node and 300 Mbit/s for each front-end"}
-    assert told(RUN) == known | {"links_declared": "iperf3"}
+    assert link_values(RUN) == known | {"links_declared": "iperf3"}
     other = copy.deepcopy(RUN)
     other["nodes"][0]["watched"]["network"]["eth0"]["link_bits_per_s"] = 250 * M
     other["store"]["deployment"] = {}
-    assert told(RUN, other)["links_known"].startswith("200 Mbit/s and 250 Mbit/s for each client's node and 300")
-    assert told(other)["links_known"] == "250 Mbit/s for each client's node"
+    assert link_values(RUN, other)["links_known"].startswith("200 Mbit/s and 250 Mbit/s for each client's node and 300")
+    assert link_values(other)["links_known"] == "250 Mbit/s for each client's node"
     slower = copy.deepcopy(RUN)
     slower["nodes"][0]["watched"]["network"]["eth0"]["link_bits_per_s"] = 100 * M
-    found = told(slower)
+    found = link_values(slower)
     assert found["links_known"] == "300 Mbit/s for each front-end", "a wrong capacity is not stated as known"
     assert found["link_problem"].startswith("100 Mbit/s cannot be the capacity of the clients' links: 180 Mbit/s")
-    assert told() == {}
+    assert link_values() == {}

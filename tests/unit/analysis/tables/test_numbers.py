@@ -59,13 +59,13 @@ def test_intervals_steadiness_and_second_stores_are_counted_where_they_are():
     points = pd.DataFrame({"store": "s", "state": ["ok", "ok", "failed"], "steadiness": ["steady", None, "steady"]})
     tables = {name: pd.DataFrame({"n": []}) for name in numbers.COUNTED} | {"points": points}
 
-    def told(**more):
+    def values(**more):
         rows = numbers._runs(SimpleNamespace(runs=runs), tables | more)
         return {name: (value, source) for name, value, _, source in rows}
 
-    single = told(events=pd.DataFrame({"n": [1, 1, 0]}))
+    single = values(events=pd.DataFrame({"n": [1, 1, 0]}))
     assert single == {"steadiness_judged": (1, "points.csv"), "second_stores": ("gw", "records")}
-    text, source = told(releases=pd.DataFrame({"n": [1, 4]}))["interval_text"]
+    text, source = values(releases=pd.DataFrame({"n": [1, 4]}))["interval_text"]
     assert "4 runs" in text and "1 run" not in text and source == "releases.csv"
 
 

@@ -262,6 +262,6 @@ def test_parts_are_one_row_in_tables_of_roles(tables):
     assert row["wrong_upper95_percent"] == pytest.approx(100 * (1 - 0.05 ** (1 / 3000)))
 
 
-def test_titles_have_what_tells_series_apart():
+def test_titles_have_the_differences_of_series():
     names = [f"a/roles-x/front_ends~0002_w.workers~000{n}_rep~001" for n in (1, 4)] + ["a/get/clients~0002_rep~001"]
     assert list(soak.titles(names).values()) == ["a, x, w: workers 1", "a, x, w: workers 4", "a, download"]

@@ -62,7 +62,7 @@ def test_shares_from_records_of_clients(tmp_path):
     assert quoted(tmp_path / "one", {}, OPS) == [], "the front-ends did not have equal numbers of clients"
 
 
-def test_a_long_operation_counts_by_its_part_in_the_window(tmp_path):
+def test_long_operation_counts_by_its_part_in_window(tmp_path):
     """From 0 to 10 s: all of 4 s, 3 of 4 s, 10 of 30 s; counting ends would give 1 and 1."""
     ops = [op(0, 6, start_ns=2 * S), op(2, 11, start_ns=7 * S), op(1, 10, start_ns=0), op(1, 40, start_ns=10 * S)]
     found = table(tmp_path, {"k": ({}, [*ops, op(1, 25, start_ns=-5 * S)])})

@@ -124,7 +124,7 @@ def test_names_and_units_of_subjects():
 CPU = {"host_cpu_median_percent": 95.0, "cores": 10, "client_cpu_median_cores": 9.0, "server_cpu_median_cores": 0.1}
 
 
-def told(metric="throughput", groups=(), axes=None, invalid=0, **row):
+def verdict_row(metric="throughput", groups=(), axes=None, invalid=0, **row):
     own = {"store": "a", "workload": "get", "engine": "loadgen", "object_size_bytes": 10**6, "clients": 2, "workers": 8}
     best = Group(own | (axes or {}), (100.0, 101.0, 102.0))
     ok = pd.DataFrame({"state": ["ok"] * 3 + ["invalid"] * invalid, "clients": 2, "workers": 8, "reason": "late"})
@@ -135,12 +135,12 @@ def told(metric="throughput", groups=(), axes=None, invalid=0, **row):
 
 def test_full_links_are_named_and_contradictions_follow():
     full = {"link_of": "front-ends", "link_used_percent": 95, "link_bits_per_s": 6e8, "link_each": "2 × 300 Mbit/s"}
-    row = told(**full, link_problem="9 Mbit/s cannot be")
+    row = verdict_row(**full, link_problem="9 Mbit/s cannot be")
     assert row["verdict"] == "front-ends' links (2 × 300 Mbit/s)" and row["would_decide"] == ""
     assert row["also"] == "contradiction: 9 Mbit/s cannot be"
     tex = latex.verdicts(pd.DataFrame([row]))
     assert r"front-ends' links (2 $\times$ 300 Mbit/s)" in tex and "contradiction" in tex
-    open_ = told(link_problem="9 Mbit/s cannot be")
+    open_ = verdict_row(link_problem="9 Mbit/s cannot be")
     assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_decide"]
     both = latex.verdicts(pd.DataFrame([row, open_])).split(r"\end{fixedtable}")
     assert "not known" not in both[0] and "not known for a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
@@ -156,17 +156,17 @@ def test_full_links_are_named_and_contradictions_follow():
 
 
 def test_first_rule_is_the_verdict_and_others_follow():
-    row = told(bound_by="client", ceiling_percent=97.0, **CPU, host_memory_median_percent=96.0)
+    row = verdict_row(bound_by="client", ceiling_percent=97.0, **CPU, host_memory_median_percent=96.0)
     assert row["verdict"] == "client memory" and row["evidence"].startswith("96 % of the memory")
     also = [part.partition(": ")[0] for part in row["also"].split("; ")]
     assert also == ["client ceiling", "client CPU"] and row["would_decide"] == ""
     assert (row["best"], row["unit"], row["n"]) == (101.0, "MB/s", 3)
-    alone = told(bound_by="client", ceiling_percent=97.0)
+    alone = verdict_row(bound_by="client", ceiling_percent=97.0)
     assert (alone["verdict"], alone["also"]) == ("client ceiling", "")
 
 
 def test_invalid_runs_and_exceeded_ceilings_follow():
-    row = told(invalid=1, ceiling_percent=135.2)
+    row = verdict_row(invalid=1, ceiling_percent=135.2)
     assert row["verdict"] == "not known"
     assert row["also"] == (
         "invalid runs: 1 of 4, the first with 2 clients, 8 workers per client: late; "
@@ -176,7 +176,7 @@ def test_invalid_runs_and_exceeded_ceilings_follow():
 
 def test_rate_of_few_operations_is_marked():
     full = {"link_of": "clients", "link_used_percent": 95, "link_bits_per_s": 6e8, "link_each": "600 Mbit/s"}
-    texts = [latex.verdicts(pd.DataFrame([told(**full, few=few)])) for few in (True, False)]
+    texts = [latex.verdicts(pd.DataFrame([verdict_row(**full, few=few)])) for few in (True, False)]
     assert ["fewer than 10 operations" in text and "101\\textsuperscript{f} MB/s" in text for text in texts] == [
         True,
         False,
@@ -184,7 +184,7 @@ def test_rate_of_few_operations_is_marked():
 
 
 def test_unknown_limit_names_missing_data():
-    row = told()
+    row = verdict_row()
     assert (row["verdict"], row["also"]) == ("not known", "") and "a calibration" in row["would_decide"]
     assert row["where"] == "2 clients, 8 workers per client" and row["engine"] == "loadgen"
     assert [*row] == list(verdicts.COLUMNS) and (row["store"], row["deployment"], row["workload"]) == ("a", "a", "get")
@@ -193,5 +193,5 @@ def test_unknown_limit_names_missing_data():
 
 def test_place_of_best_rate_names_varied_axes():
     """Clients and workers always, others where they were varied, none that the workload lacks."""
-    row = told("rate", [{"buckets": 1}], {"workers": None, "buckets": 5, "front_ends": 1})
+    row = verdict_row("rate", [{"buckets": 1}], {"workers": None, "buckets": 5, "front_ends": 1})
     assert row["where"] == "2 clients, 5 buckets" and row["unit"] == "objects/s"

@@ -4,7 +4,7 @@ import itertools
 from functools import partial
 
 from refusals import all_refused
-from small_plan import ASKING, configured, planned
+from small_plan import WITH_PARTS, configured, planned
 
 from storelab.core import plan
 from storelab.core.plan import sweeps as series
@@ -52,8 +52,8 @@ def test_series_among_other_points_stays_whole():
 
 def test_points_without_parts_stay_as_they_are():
     sweeps = {"up": {"workload": "put", "axes": {"clients": [1, 2, 3], "workers": [1, 2]}}}
-    plain, beside = made(sweeps=sweeps), made(sweeps=sweeps | {"soak": SWEEP | {"axes": {"clients": 7}}})
-    alone = [p for p in beside if p.sweep == "up"]
+    plain, with_soak = made(sweeps=sweeps), made(sweeps=sweeps | {"soak": SWEEP | {"axes": {"clients": 7}}})
+    alone = [p for p in with_soak if p.sweep == "up"]
     assert {(p.key, p.seed) for p in plain} == {(p.key, p.seed) for p in alone}
     assert {p.axes["part"] for p in alone} == {0} and "part" not in plain[0].axes
     assert [series.part(p) for p in plain] == [0] * 6 and series.series_of(plain, plain[3]) == [plain[3]]
@@ -85,7 +85,7 @@ def test_parts_belong_to_whole_point_of_roles():
 
 def test_workload_with_the_axis_gets_its_part():
     sweeps = {"soak": {"roles": ROLES, "parts": 2}, "once": {"roles": ROLES}, "up": UP}
-    points = made(ASKING, sweeps=sweeps)
+    points = made(WITH_PARTS, sweeps=sweeps)
     found = {(p.sweep, p.axes["part"]): [part.point.axes.get("part") for part in p.parts()] for p in points}
     assert found == {("soak", 1): [1, None], ("soak", 2): [2, None], ("once", 0): [0, None], ("up", 0): [0]}
 

@@ -288,7 +288,7 @@ def test_reflog_leaves_out_collected_roots(tmp_path):
 
 def test_mistakes_are_user_errors(tmp_path):
     release = Release(SETTINGS, 1)
-    with pytest.raises(UserError, match="no day 10 of 9"):
+    with pytest.raises(UserError, match="no day 10; use a day from 1 to 9"):
         release.day(10, tmp_path)
     with pytest.raises(UserError, match="no day 0"):
         release.day(0, tmp_path)
@@ -309,7 +309,7 @@ def test_mistakes_are_user_errors(tmp_path):
         release.day(1, tmp_path / "file")
 
 
-def test_full_disk_is_an_error_and_day_goes_on(tmp_path, monkeypatch):
+def test_full_disk_is_an_error_and_day_continues(tmp_path, monkeypatch):
     def full(self, data, suffix=""):
         raise OSError(errno.ENOSPC, "No space left on device", "data/ab/cd")
 

@@ -111,7 +111,7 @@ def test_values_must_fit_their_form():
         decode.take(decode.Lists(np.dtype(">i4")), [content], [np.array([0])])
 
 
-def test_embedded_baskets_keep_offsets():
+def test_embedded_baskets_have_offsets():
     plain = np.frombuffer(PLAIN, np.uint8)
     found = decode.embedded(SimpleNamespace(data=plain, byte_offsets=np.array([0, 8, 16]), num_entries=2))
     assert found.offsets.dtype == np.dtype("i4") and found.entries == 2

@@ -259,7 +259,7 @@ def test_steps_decode_what_uproot_reads(tiny, tiny_file, monkeypatch):
             assert np.array_equal(found if isinstance(found, np.ndarray) else found[1], flat), name
 
 
-def test_branches_without_form_are_left_to_uproot(tiny):
+def test_uproot_decodes_branches_without_form(tiny):
     data, known = tiny
     asked = []
 

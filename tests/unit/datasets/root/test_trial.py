@@ -102,7 +102,7 @@ def test_objects_are_arrays_of_numbers():
     assert hold_against_uproot(FILE, "words", np.arange(60)) == 1
 
 
-def test_strings_are_as_long_as_they_say():
+def test_strings_have_their_declared_length():
     for held, reason in (
         ([b"\x03abc", b"\x01x"], None),
         ([b"\x00", b"\xff\x00\x00\x01\x00" + b"s" * 256], None),

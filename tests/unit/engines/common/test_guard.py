@@ -85,7 +85,7 @@ def test_broken_limit_names_value_and_share():
     assert str(LimitExceeded("limit").because([])) == "limit"
 
 
-def test_overwrites_need_no_new_room():
+def test_overwrites_need_no_new_space():
     """1000 bytes are written again and again, with a share of 3000: only objects of unknown outcome need more."""
     limits = {"room_bytes": 6000, "error_fraction": None}
     guard = Guard(limits, 2, kept=(1000, 200))

@@ -34,7 +34,7 @@ def test_run_without_success_fails():
         assert result.connections["max"] == 5
 
 
-def test_record_tells_the_share_of_answers_compared():
+def test_record_has_share_of_compared_answers():
     checks = [Check("content", True, "4 of 4 right"), Check("body files", True, "same")]
     result = outcome(42, {}, checks=checks, compared=4)
     assert result.engine["compared"] == 4

@@ -72,7 +72,7 @@ def test_differences_of_counts():
     assert (Counts(5, 50, 40, None) - Counts()).wire_bytes is None
 
 
-def test_aiohttp_has_the_switch_for_its_second_try():
+def test_aiohttp_has_the_option_for_its_retry():
     import aiohttp
 
     assert "_retry_connection" in aiohttp.ClientSession.ATTRS, "look for another way in s3fs_counted"

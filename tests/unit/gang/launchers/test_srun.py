@@ -69,7 +69,7 @@ storelab: node 0 (node1): was asked to end (SIGTERM): the job
 """
 
 
-def test_line_of_the_log_that_says_why(tmp_path):
+def test_log_line_has_the_reason(tmp_path):
     cases = []
     for log in LOGS.split("\n\n"):
         reasons = [line[1:] for line in log.splitlines() if line.startswith(">")]

@@ -23,7 +23,7 @@ def mine(tmp_path):
         assert program.poll() is None
 
 
-def test_folder_of_other_work_is_left_alone(mine):
+def test_folder_of_other_work_is_not_changed(mine):
     before = sorted(mine.rglob("*"))
     assert Cluster(mine).down() == [] and Pool(mine).down() == [] and sorted(mine.rglob("*")) == before
     assert refusal(claim, mine) != NONE and sorted(mine.rglob("*")) == before

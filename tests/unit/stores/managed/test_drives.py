@@ -61,7 +61,7 @@ def test_folders_of_data_are_drives(tmp_path):
     assert plain.data_actors() == [] and plain.drive_folder("drive-1") is None
 
 
-def test_room_counts_objects_and_not_copies(tmp_path, kernel, monkeypatch):
+def test_space_counts_objects_and_not_copies(tmp_path, kernel, monkeypatch):
     wrong = []
     for kind, redundancy, servers, stored in (  # stored: MB of objects on drives of 100 MB
         ("seaweedfs", "none", 3, 300),

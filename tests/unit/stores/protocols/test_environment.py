@@ -28,7 +28,7 @@ def test_user_settings_change_no_request(tmp_path):
         assert requests(server) == expected
         assert run(endpoint, user, *COORDINATOR) == {}
         assert requests(server) == [one for one in expected if one[1] in COORDINATOR]
-        assert elsewhere.asked == []
+        assert elsewhere.received == []
 
 
 def test_user_settings_would_change_requests(tmp_path):
@@ -36,7 +36,7 @@ def test_user_settings_would_change_requests(tmp_path):
     with bucket() as server, bucket() as elsewhere:
         user = dict(os.environ) | user_environment(tmp_path, elsewhere.url)
         run(Endpoint(server.url), user, "obstore")
-        assert elsewhere.asked or not server.objects
+        assert elsewhere.received or not server.objects
 
 
 def test_user_settings_slow_no_client():
@@ -102,9 +102,9 @@ def test_all_clients_use_the_proxy(tmp_path):
     with bucket() as proxy:
         user = plain | {"http_proxy": proxy.url}
         assert run(endpoint, environment.explicit(user) | environment.kept([endpoint], user), *CLIENTS) == {}
-        assert {headers["Host"] for _, _, headers in proxy.asked} == {"s3.site.invalid"}
-        assert {key.rpartition("/")[2] for _, key, _ in proxy.asked} == set(CLIENTS)
-        proxy.asked.clear()
+        assert {headers["Host"] for _, _, headers in proxy.received} == {"s3.site.invalid"}
+        assert {key.rpartition("/")[2] for _, key, _ in proxy.received} == set(CLIENTS)
+        proxy.received.clear()
         failed = run(endpoint, user | {"no_proxy": ".site.invalid"}, *COORDINATOR)
         assert failed.keys() == set(COORDINATOR)
-        assert proxy.asked == []
+        assert proxy.received == []

@@ -75,22 +75,22 @@ class Busy:
     """Return a client whose server refuses `refusals` times to delete the second key."""
 
     def __init__(self, refusals, code="SlowDownWrite"):
-        self.refusals, self.code, self.asked = refusals, code, []
+        self.refusals, self.code, self.received = refusals, code, []
 
     def delete_objects(self, Bucket, Delete):
-        self.asked.append([o["Key"] for o in Delete["Objects"]])
+        self.received.append([o["Key"] for o in Delete["Objects"]])
         self.refusals -= 1
-        return {"Errors": [{"Key": "b", "Code": self.code}]} if self.refusals >= 0 and "b" in self.asked[-1] else {}
+        return {"Errors": [{"Key": "b", "Code": self.code}]} if self.refusals >= 0 and "b" in self.received[-1] else {}
 
 
-def test_busy_server_is_asked_again_for_the_rest(monkeypatch):
+def test_busy_server_gets_another_request_for_the_rest(monkeypatch):
     monkeypatch.setattr(s3, "PAUSES", (0, 0, 0))
     busy = Busy(2)
     s3.S3Access(busy, "stores.x").delete("bucket", ["a", "b"])
-    assert busy.asked == [["a", "b"], ["b"], ["b"]]
+    assert busy.received == [["a", "b"], ["b"], ["b"]]
     for never in (Busy(9), Busy(9, "AccessDenied")):
         assert "objects not deleted: 1" in refusal(s3.S3Access(never, "stores.x").delete, "bucket", ["a", "b"])
-    assert len(never.asked) == 1, "another refusal does not end by waiting"
+    assert len(never.received) == 1, "another refusal does not end by waiting"
 
 
 class Emptied:

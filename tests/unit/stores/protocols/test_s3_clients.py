@@ -41,7 +41,7 @@ def test_uploads_do_not_wait_for_100_continue(serve):
     assert {key: store.buckets["b"].objects[key].body for key in ("one", "two")} == {"one": BODY, "two": BODY}
 
 
-def test_other_range_than_asked_is_refused(serve):
+def test_other_range_than_requested_is_refused(serve):
     for quirk, words, kind in (
         ("wrong Content-Range", "Content-Range 'bytes 4-6/2048' instead of 3-6", "WrongAnswer"),
         ("range ignored", "the answer to a range has status 200", "NotPartial"),
@@ -82,7 +82,7 @@ def test_head_without_length_is_named(serve):
 def test_redirects_are_named_and_not_followed(serve):
     """The server to which they lead would answer."""
     boto, fs, store = serve("redirected")
-    before = len(store.asked)
+    before = len(store.received)
     for call in (
         lambda: fs.cat_file("b/k"),
         lambda: fs.cat_file("b/k", start=3, end=7),
@@ -94,7 +94,7 @@ def test_redirects_are_named_and_not_followed(serve):
         assert status == 307 and named(kind, "words").startswith("redirected")
     with pytest.raises(UserError, match=r"stores\.x: redirected"):
         S3Access(boto, "stores.x").read("b", "k")
-    assert len(store.asked) == before
+    assert len(store.received) == before
 
 
 def test_answer_without_end_is_refused(monkeypatch):

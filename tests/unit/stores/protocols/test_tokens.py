@@ -179,7 +179,7 @@ def gateway(tmp_path, **settings):
     return Http("d", HttpSettings(kind="http", endpoint="https://h/f", **settings), tmp_path)
 
 
-def test_gateway_knows_when_its_credentials_end(tmp_path, monkeypatch, certificate):
+def test_gateway_reports_end_of_its_credentials(tmp_path, monkeypatch, certificate):
     monkeypatch.setenv("MY_FILE", kept(tmp_path, jwt(END)))
     monkeypatch.setenv("X509_USER_PROXY", str(certificate))
     found = gateway(tmp_path, token="MY_FILE", certificate="X509_USER_PROXY").credentials_end()
@@ -196,7 +196,7 @@ def test_root_gateway_uses_variables_of_xrootd(tmp_path, monkeypatch):
     assert one.credentials_end() == [("stores.r", "BEARER_TOKEN", END)]
 
 
-def test_session_tokens_of_s3_end_as_environment_says(tmp_path, monkeypatch):
+def test_s3_session_tokens_expire_by_environment(tmp_path, monkeypatch):
     one = S3("s", S3Settings(kind="s3", endpoint="https://h"), tmp_path)
     monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2023-11-14T22:13:20+00:00")
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)

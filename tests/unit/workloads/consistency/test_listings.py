@@ -55,7 +55,7 @@ def test_buckets_that_cannot_be_deleted_are_removed_at_the_end(worked):
     assert buckets == {"other"}
 
 
-def test_bucket_deleted_by_its_user_is_no_anomaly(worked):
+def test_bucket_deleted_by_user_is_not_an_anomaly(worked):
     """It is listed, missing when it is checked, and no longer listed afterwards."""
 
     def fault(buckets, op, bucket, _):

@@ -145,7 +145,7 @@ def test_dead_objects_go_and_live_ones_stay(full, published, kind, pattern, batc
     assert 1 < full.most <= workers + 1
     assert full.requests()[-1] == ("PUT", REFLOG) and [k for _, k in full.requests("PUT")] == [REFLOG]
     if (kind, pattern) == (Stratum, "cvmfs"):
-        assert {headers["x-amz-acl"] for _, _, headers in full.asked} == {"public-read"}
+        assert {headers["x-amz-acl"] for _, _, headers in full.received} == {"public-read"}
     assert Collector(own, REPOSITORY, KEEP, workers, batch).run().dropped == [], "nothing is left to do"
     assert len(full.requests("DELETE", "POST")) == singles + several
 
@@ -168,7 +168,7 @@ def test_catalog_goes_after_all_that_it_names(full, published):
 
 
 @pytest.mark.parametrize(("share", "batch"), [(0, 1), (0.4, 1), (0.8, 10), (0.95, 1), (0.99, 10), (1, 1)])
-def test_interrupted_collection_goes_on(full, published, share, batch):
+def test_interrupted_collection_continues(full, published, share, batch):
     """The store fails after a fraction of the deletions (1: at the reflog); another process collects again."""
     objects, roots = published
     wrong, taken = dead(published), []
@@ -197,7 +197,7 @@ def test_newest_days_are_kept(full, published):
     for keep in (4, 3, 1):  # one after the other
         assert len(collect(full, keep).kept) == keep
         is_whole(full.objects, published, keep)
-    full.asked.clear()
+    full.received.clear()
     for keep in (1, 2, DAYS + 5):
         assert collect(full, keep).dropped == []
     assert {method for method, _ in full.requests()} == {"GET"}
@@ -264,7 +264,7 @@ def test_answer_to_several_deletions_names_failures(server):
         left, own = list(codes), stratum(server, "tuned")
         escaped = [key.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for key in keys]
         server.objects = dict.fromkeys(escaped, b"")
-        server.asked.clear()
+        server.received.clear()
         server.answer = lambda method, key, left=left: (
             (409, {"code": left.pop(0)}) if method == "DELETE" and left else None
         )
@@ -274,7 +274,7 @@ def test_answer_to_several_deletions_names_failures(server):
             with pytest.raises(Failed, match=SEVERAL):
                 own.delete(keys)
         assert (own.log.counts["deletes"], own.log.counts["failures"]) == ((4, 0) if good else (0, 1)), codes
-        posts = [headers for method, _, headers in server.asked if method == "POST"]
+        posts = [headers for method, _, headers in server.received if method == "POST"]
         assert len(posts) == tries and all(headers["Content-MD5"] for headers in posts), codes
         assert bool(server.objects) is (not good or "NoSuchKey" in codes), codes
 
@@ -339,7 +339,7 @@ def test_client_collects_once(server, published, tmp_path, axes):
     wrong = len(dead(published))
     assert row["state"] == "collected" and row["reason"] is None and row["begin_ns"] < row["marked_ns"] < row["end_ns"]
     assert (row["kept"], row["dropped"], row["alive"], row["dead"]) == (KEEP, DAYS - KEEP, len(alive(published)), wrong)
-    assert row["deletes"] == wrong and row["requests"] == len(server.asked) and row["failures"] == 0
+    assert row["deletes"] == wrong and row["requests"] == len(server.received) and row["failures"] == 0
     (check,) = result.checks
     assert check.ok and check.detail == f"1 tries, {wrong} deletions"
     assert result.engine["name"] == axes.get("engine", "wire")
@@ -358,7 +358,7 @@ def test_failed_collection_is_run_again(server, published, tmp_path):
     result, rows = run(server, tmp_path)
     assert [(r["number"], r["state"]) for r in rows] == [(1, "failed"), (2, "failed"), (3, "collected")]
     assert all("403" in r["reason"] for r in rows[:2]) and rows[0]["failures"] == 1
-    assert result.checks[0].ok and Counter(result.ops["error"])[None] == len(server.asked) - 2
+    assert result.checks[0].ok and Counter(result.ops["error"])[None] == len(server.received) - 2
     is_whole(above(server.objects), published)
 
 
@@ -492,7 +492,7 @@ def test_wrong_manifest_or_reflog_is_found(after, was, published):
         assert good == GOOD | {"all alive": False}, harm.keys()
 
 
-def test_second_look_comes_later(after, was, monkeypatch):
+def test_second_check_comes_later(after, was, monkeypatch):
     slept = []
     monkeypatch.setattr(proof, "time", SimpleNamespace(monotonic=lambda: 100.0, sleep=slept.append))
     for later_s in (0.3, None):

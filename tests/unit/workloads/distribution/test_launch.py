@@ -210,7 +210,7 @@ def test_cold_start_reads_manifest_catalogs_and_files(server, release, after, wo
     _, result, rows = after([own], workers=workers)
     keys = [key.removeprefix("launch/x/") for _, key in server.requests()]
     assert {method for method, _ in server.requests()} == {"GET"} and len(keys) % 2 == 0
-    assert all("Authorization" not in headers for _, _, headers in server.asked)
+    assert all("Authorization" not in headers for _, _, headers in server.received)
     first, second = keys[: len(keys) // 2], keys[len(keys) // 2 :]
     assert sorted(first) == sorted(second), "nothing is kept"
     assert first[:2] == [MANIFEST, names.key(REPOSITORY, root_of(objects), names.CATALOG)]
@@ -241,11 +241,11 @@ def test_warm_client_reads_only_the_manifest_again(server, after):
     assert [row["files"] for row in rows] == [rows[0]["files"]] * 3 and rows[0]["files"] > 2
 
 
-def test_proxy_is_asked_for_whole_urls(server, after):
+def test_proxy_gets_whole_urls(server, after):
     server.objects = {f"http://origin.example:1234/b/{key}": body for key, body in server.objects.items()}
     _, _, rows = after(starts=1, proxy=True)
     assert rows[0]["state"] == "whole"
-    assert {headers["Host"] for _, _, headers in server.asked} == {"origin.example:1234"}
+    assert {headers["Host"] for _, _, headers in server.received} == {"origin.example:1234"}
 
 
 def test_start_with_a_bad_object_fails(server, release, after):
@@ -379,8 +379,8 @@ def test_bucket_is_opened_and_closed_again(server):
     closed = Closed(server)
     one = opened(server)
     assert closed.policies == ["PUT"] and one.url == f"{server.url}/b/launch/x"
-    assert all("Authorization" in h for _, key, h in server.asked if "policy" in key)
-    assert all("Authorization" not in h for m, key, h in server.asked if m == "GET")
+    assert all("Authorization" in h for _, key, h in server.received if "policy" in key)
+    assert all("Authorization" not in h for m, key, h in server.received if m == "GET")
     for _ in range(2):
         one.close()
         assert closed.policies == ["PUT", "DELETE"]

@@ -72,7 +72,7 @@ def day(tmp_path):
     return Made(tmp_path, 1, {"data": 40, "chunk": 5, "catalog": 6})
 
 
-def test_day_arrives_in_the_order_that_keeps_it_whole(zero, day):
+def test_day_is_uploaded_in_consistent_order(zero, day):
     zero.meet(3, "HEAD")
     assert client.publish(stratum(zero), [day], 16) == len(day.items)
     puts = [key for _, key in zero.requests("PUT")]
@@ -90,7 +90,7 @@ def test_requests_are_those_of_the_tool(zero, day):
     client.publish(stratum(zero), [day], 4)
     assert {method for method, _ in zero.requests()} == {"HEAD", "PUT"}
     assert Counter(key for _, key in zero.requests("HEAD")) == Counter(day.keys("data", "chunk", "catalog"))
-    for method, key, headers in zero.asked:
+    for method, key, headers in zero.received:
         assert headers["x-amz-acl"] == "public-read"
         assert "x-amz-acl" in headers["Authorization"].split("SignedHeaders=")[1].split(",")[0]
         if method == "PUT":
@@ -105,7 +105,7 @@ def test_tuned_pattern_sends_only_uploads(zero, day):
     own = stratum(zero, "tuned")
     client.publish(own, [day], 4)
     assert {method for method, _ in zero.requests()} == {"PUT"}
-    assert all("x-amz-acl" not in headers for _, _, headers in zero.asked)
+    assert all("x-amz-acl" not in headers for _, _, headers in zero.received)
     assert own.log.counts["puts"] == len(day.items) and own.log.counts["stored"] == len(day.items) - 2
     client.publish(own, [day], 4)  # what this process sent is not sent again
     assert len(zero.requests("PUT")) == len(day.items) + 2
@@ -118,7 +118,7 @@ def test_obstore_sends_the_same_objects(zero, day):
     client.publish(own, [day], 4)
     assert zero.objects == {item.key: body for item, body in day.items}
     assert own.log.counts["retries"] == 2 and own.log.counts["stored"] == len(day.items) - 2
-    for method, key, headers in zero.asked:
+    for method, key, headers in zero.received:
         assert method == "PUT" and headers["Cache-Control"] == ("max-age=61" if ".cvmfs" in key else "max-age=259200")
     assert own.there(MANIFEST) and not own.there("nothing") and own.get(MANIFEST) == b"manifest 1"
     with pytest.raises(FileNotFoundError):
@@ -159,7 +159,7 @@ def test_some_failures_are_tried_again(zero):
             return (status, {"Retry-After": "0"} if status == 429 else {}) if status else None
 
         zero.answer, zero.objects = answer, {}
-        zero.asked.clear()
+        zero.received.clear()
         if good:
             own.put("k", b"body", always=True)
             assert zero.objects == {"k": b"body"}
@@ -167,7 +167,7 @@ def test_some_failures_are_tried_again(zero):
             with pytest.raises(Failed, match=f"PUT k: {answers[-1]}"):
                 own.put("k", b"body", always=True)
         ops = own.log.ops()
-        assert len(zero.asked) == tries and ops["requests"] == [tries] and (ops["error"] == [None]) is good, answers
+        assert len(zero.received) == tries and ops["requests"] == [tries] and (ops["error"] == [None]) is good, answers
         assert own.log.counts["retries"] == tries - 1 and own.log.counts["failures"] == (not good), answers
 
 
@@ -233,7 +233,7 @@ def test_failed_day_leaves_the_manifest_and_is_sent_later(zero, tmp_path):
     assert zero.objects[MANIFEST] == b"manifest 1" and zero.objects[REFLOG] == b"reflog 1"
     assert second.keys("data") <= zero.objects.keys(), "data come before catalogs"
     zero.answer = lambda method, key: None
-    zero.asked.clear()
+    zero.received.clear()
     client.publish(own, [second, third], 4)
     sent = [key for _, key in zero.requests("PUT")]
     assert sent[-1] == MANIFEST and zero.objects[MANIFEST] == b"manifest 3" and sent.count(MANIFEST) == 1
@@ -312,7 +312,7 @@ def test_days_are_published_one_after_the_other(zero, publish):
     assert sum(r["stored"] for r in rows) == len(stored)
     assert sum(r["bytes"] for r in rows) == sum(map(len, stored.values()))
     assert sum(r["puts"] for r in rows) == len(stored) + 2 * 3 == len(zero.requests("PUT"))
-    assert all(c.ok for c in result.checks) and result.ops["error"].count(None) == len(zero.asked)
+    assert all(c.ok for c in result.checks) and result.ops["error"].count(None) == len(zero.received)
     fields = names.manifest_fields(there[MANIFEST])
     assert fields["S"] == "3" and fields["N"] == REPOSITORY and needed(fields["C"], there) <= stored.keys()
 
@@ -322,7 +322,7 @@ def test_days_with_expired_signature_are_caught_up(zero, publish):
     """A server that checks dates refuses them; the next day sends the missing objects; they are not errors."""
 
     def dated(method, key):
-        stamp = zero.asked[-1][2]["X-Amz-Date"]
+        stamp = zero.received[-1][2]["X-Amz-Date"]
         old = time.time() - time.mktime(time.strptime(stamp, "%Y%m%dT%H%M%SZ")) + time.timezone > 3600
         return (403, {}) if old else None
 
@@ -371,7 +371,7 @@ def replicator(zero, one, prefix="put/att/"):
 
 
 @pytest.mark.heavy
-def test_interrupted_replication_goes_on(zero, one, publish):
+def test_interrupted_replication_continues(zero, one, publish):
     publish(zero)
     one.answer = lambda method, key: (403, {}) if method == "PUT" and len(one.requests("PUT")) > 20 else None
     with pytest.raises(Failed):
@@ -380,7 +380,7 @@ def test_interrupted_replication_goes_on(zero, one, publish):
     arrived = set(one.objects)
     assert 15 <= len(arrived) <= 20 and MANIFEST not in content(one)
     one.answer = lambda method, key: None
-    one.asked.clear()
+    one.received.clear()
     again = replicator(zero, one)  # another process: it knows nothing
     assert again.run() > 20
     assert not {key for _, key in one.requests("PUT")} & arrived

@@ -168,7 +168,7 @@ def run(tmp_path, limits=None):
 
 
 @pytest.mark.heavy
-def test_program_is_asked_for_each_day(fake, tmp_path):
+def test_program_runs_for_each_day(fake, tmp_path):
     result, rows = run(tmp_path)
     assert [words[0] for words, *_ in calls(fake)] == ["create", "upload", "sign", *["sync", "sign"] * 3]
     days = [options for options, _ in syncs(fake)]
@@ -181,7 +181,7 @@ def test_program_is_asked_for_each_day(fake, tmp_path):
     assert [r["state"] for r in rows] == ["published"] * 3 and all(c.ok for c in result.checks)
 
 
-def test_failed_day_is_owed_and_keys_stay_secret(fake, tmp_path):
+def test_failed_day_is_published_later_and_keys_stay_secret(fake, tmp_path):
     (fake / "fail").write_text("2")
     result, rows = run(tmp_path)
     assert [r["state"] for r in rows] == ["published", "failed", "published"] and result.checks[0].ok

@@ -112,7 +112,7 @@ def test_wrong_bytes_are_recognised():
         assert verdict.kind == WRONG and verdict.answer().answer == "differs", body[:200]
 
 
-def test_lies_about_one_range_are_recognised():
+def test_false_answers_to_one_range_are_recognised():
     place = "100-199/50000"
     for body, result, status, found in (
         (DATA[100:200], place, 206, RIGHT),
@@ -163,7 +163,7 @@ class Liar(Handler):
         return self.answer(206, parts + b"\r\n--b--\r\n", {"Content-Type": 'multipart/byteranges; boundary="b"'})
 
 
-def asked(mode: str) -> dict[str, answers.TimedAnswer]:
+def answers_in(mode: str) -> dict[str, answers.TimedAnswer]:
     """Ask a server in that mode all questions about ranges; return check -> answer."""
     with served(Liar, mode=mode, body=known_body(5)) as url:
         context = Http(job(Endpoint(url, protocol="http"), [Bucket("b")]))
@@ -180,7 +180,7 @@ MULTI = ("multi-range 2", "multi-range 200", "multi-range 1500")
 
 
 def test_honest_server_passes():
-    assert {a.answer for a in asked("right").values()} == {"yes"}
+    assert {a.answer for a in answers_in("right").values()} == {"yes"}
 
 
 def test_lying_server_is_caught():
@@ -191,7 +191,7 @@ def test_lying_server_is_caught():
         ("wrong", "differs", WRONG),
         ("swapped", "differs", WRONG),
     ):
-        found = asked(mode)
+        found = answers_in(mode)
         for name in MULTI:
             assert found[name].answer == answer and found[name].evidence.startswith(word), (mode, found[name])
         assert found["single range"].answer == {"whole": "no", "wrong": "differs"}.get(mode, "yes"), mode
@@ -199,7 +199,7 @@ def test_lying_server_is_caught():
 
 def test_broken_connection_is_a_no_and_not_used_again():
     for mode, evidence in (("cut", "announced 500 bytes, but sent 100"), ("hangs up", "RemoteDisconnected")):
-        found = asked(mode)
+        found = answers_in(mode)
         assert {found[n].answer for n in MULTI} == {"no"} and evidence in found[MULTI[0]].evidence
         assert mode == "hangs up" or found["after them, the object"].answer == "yes"
 

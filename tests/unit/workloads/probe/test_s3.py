@@ -145,7 +145,7 @@ def test_each_fault_is_found_out(ask):
     assert not wrong, wrong
 
 
-def test_bucket_that_is_there_is_left_alone(ask):
+def test_existing_bucket_is_not_changed(ask):
     """The probe neither uses nor removes a bucket that had one of its names before."""
     mine = Bucket(FIRST.access_key, {"mine": Object(b"x")})
     places = OWN_BUCKETS
@@ -162,7 +162,7 @@ def test_paced_probe_writes_over_one_connection(ask, monkeypatch):
         assert len(store.writers) == most, limits
 
 
-def test_credulous_server_is_found_out(ask_in_mode):
+def test_server_that_accepts_wrong_signatures_is_found(ask_in_mode):
     found = ask_in_mode("yes")
     assert "error" not in {a.answer for a in found.values()}
     for (topic, check), a in found.items():

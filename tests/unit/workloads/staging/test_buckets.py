@@ -79,9 +79,9 @@ def test_versions_and_uploads_go_with_the_bucket():
     assert str(gone) == "2 objects, 3 old versions, delete markers and unfinished uploads, 1 bucket"
 
 
-def test_versions_of_a_store_that_does_not_tell_are_found():
+def test_versions_of_silent_store_are_found():
     for versioning, removed in (("Enabled", (2, 1)), ("", (2, 1))):
-        with laid_out("versioning not told", versioning=versioning) as (store, _, server):
+        with laid_out("versioning not reported", versioning=versioning) as (store, _, server):
             assert buckets.remove(store, "camp", anything)[:2] == removed and NAME not in server.buckets
 
 
@@ -113,7 +113,7 @@ def test_protected_versions_are_counted_and_the_mark_stays():
             assert gone.complete and gone.buckets == 1 and NAME not in server.buckets, case
 
 
-def test_mark_alone_that_is_locked_keeps_the_bucket():
+def test_bucket_with_only_a_locked_mark_remains():
     with laid_out(versioning="Enabled") as (store, bucket, server):
         bucket.versions[MARK][0].legal_hold = True
         gone = buckets.remove(store, "camp", anything)
@@ -139,8 +139,8 @@ def test_hidden_versions_of_others_stay():
             assert "put/a" not in bucket.objects and "thesis" not in bucket.objects
 
 
-def test_what_appears_at_the_end_keeps_the_bucket(monkeypatch):
-    with laid_out("deletes full buckets", "versioning not told") as (store, bucket, server):
+def test_late_object_keeps_the_bucket(monkeypatch):
+    with laid_out("deletes full buckets", "versioning not reported") as (store, bucket, server):
         purged = buckets._Purge.run
 
         def late(self):
@@ -174,7 +174,7 @@ def test_incomplete_listing_is_an_error(monkeypatch):
                     assert "is incomplete" in refusal(lambda: list(store.access().keys(NAME)))
 
 
-def test_one_bucket_that_fails_keeps_no_other(monkeypatch):
+def test_failed_bucket_does_not_keep_others(monkeypatch):
     with laid_out() as (store, _, server):
         buckets.ensure(store, "camp", [store.bucket("camp", i) for i in (1, 2)])
         server.uploads.clear()
@@ -214,7 +214,7 @@ def test_deletions_that_delete_nothing_are_counted():
             assert NAME in server.buckets
 
 
-def test_uploads_that_may_not_be_listed_are_told():
+def test_unlistable_uploads_are_reported():
     with laid_out("no list of uploads") as (store, _, server):
         gone = buckets.remove(store, "camp", anything)
         assert gone[:2] == (2, 1) and "the account may not list unfinished uploads" in str(gone) and server.uploads
@@ -366,7 +366,7 @@ def test_foreign_bucket_behind_a_denied_list_is_refused():
         assert "denies access (403)" in refusal(buckets.campaign_buckets, store, "camp")
 
 
-def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
+def test_versioning_and_lock_are_reported_before_writing(tmp_path, capsys):
     """Cases: words of the note, settings of the bucket."""
     cases = {
         "versioning is Enabled: overwritten and deleted objects use space until `clean`": {},
@@ -388,7 +388,7 @@ def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
     assert Retention().meaning() == "" and list(check.retention(config, {"d": store})) == [], "it is not reached"
 
 
-def test_bucket_without_a_mark_is_told():
+def test_bucket_without_mark_is_reported():
     """A storelab that is killed between making and marking a bucket leaves it; it may also belong to someone else."""
     with laid_out() as (store, _, server):
         server.uploads.clear()

@@ -72,7 +72,7 @@ def staged(monkeypatch):
     return lambda: stage.stage_keys(store, {0: shelf}, [place], point.dataset, None), shelf, blocks
 
 
-def test_staging_goes_on_where_it_was(staged):
+def test_staging_continues_where_it_stopped(staged):
     run, shelf, blocks = staged
     run()
     assert blocks == [100, 100, 50] and sorted(shelf.objects) == [

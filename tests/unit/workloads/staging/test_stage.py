@@ -78,7 +78,7 @@ def test_incomplete_data_set_is_no_data_set(site, monkeypatch):
     assert len(contents(store)) == 6
 
 
-def test_download_that_stands_still_ends(site, monkeypatch, tmp_path):
+def test_stalled_download_ends(site, monkeypatch, tmp_path):
     config, _ = site
     monkeypatch.setattr(patience, "STALLED_S", 0.3)
     server = socket.create_server(("127.0.0.1", ports.block()))

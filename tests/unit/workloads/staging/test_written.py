@@ -188,7 +188,7 @@ def test_damaged_notes_name_nothing(config, store):
     assert not ours("b", put_key("feedbeef", 0, 0), 1000) and not ours.objects
 
 
-def test_more_may_stay_where_more_may_be_stored(config, store, monkeypatch):
+def test_more_can_remain_if_more_can_be_stored(config, store, monkeypatch):
     for allowed, free, most in (
         (100 * GB, None, 4 * GB),
         (60 * GB, None, 3 * GB),

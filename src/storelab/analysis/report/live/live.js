@@ -1,10 +1,10 @@
 // The page while its campaign is measured: the server sends changes once a second, and the first view shows them in
 // place. The table of points is fetched on request. Nothing is drawn while the page is hidden.
 
-let told; // the last message
+let message; // the last message
 let came = 0; // its time by the clock of this browser (ms)
 let lost = false; // connection to the server
-let write = () => {}; // writes `told` into the current view
+let write = () => {}; // writes `message` into the current view
 let rowsHere; // version of the table of points that the page holds
 let fetched = 0;
 
@@ -84,8 +84,8 @@ function strip(title, lines) {
 function live(page) {
   document.body.dataset.view = "live"; // filters apply to points
   const text = () => h("span");
-  const [said, age, counted, left, pointSaid, stage] = Array.from({ length: 6 }, text);
-  const mood = h("p", { class: "mood" }, h("b", {}), " ", said);
+  const [status, age, counted, left, pointText, stage] = Array.from({ length: 6 }, text);
+  const mood = h("p", { class: "mood" }, h("b", {}), " ", status);
   const parts = ["ok", "invalid", "failed"].map((kind) => h("span", { class: `part ${kind}` }));
   const whole = h("div", { class: "whole", role: "img" }, parts);
   const progress = h("progress", { max: "1", value: "0", "aria-label": "Progress of the point" });
@@ -103,7 +103,7 @@ function live(page) {
     "section",
     { "aria-label": "The current point" },
     number,
-    h("p", { class: "under" }, pointSaid),
+    h("p", { class: "under" }, pointText),
     progress,
     h("p", { class: "small" }, stage),
     h("dl", { class: "tiles" }, Object.values(tiles).map(({ name, value, more }) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more)))),
@@ -115,36 +115,36 @@ function live(page) {
   let listed = "";
 
   write = () => {
-    const { counts, planned, state } = told;
-    const where = lost ? "lost" : told.mood;
-    const words = lost ? "Connection lost: `storelab live` ended, or the network failed. Retrying." : told.said;
+    const { counts, planned, state } = message;
+    const where = lost ? "lost" : message.mood;
+    const words = lost ? "Connection lost: `storelab live` ended, or the network failed. Retrying." : message.said;
     mood.className = `mood ${where}`;
-    mood.firstChild.textContent = lost ? "lost" : MOODS[told.mood];
-    said.textContent = words;
+    mood.firstChild.textContent = lost ? "lost" : MOODS[message.mood];
+    status.textContent = words;
     if (words !== spoken) say(words);
     spoken = words;
     const now = performance.now();
-    const old = told.age_s === null ? null : told.age_s + (now - came) / 1000;
+    const old = message.age_s === null ? null : message.age_s + (now - came) / 1000;
     age.textContent = old === null ? "" : `, data of ${old < 10 ? `${old.toFixed(1)} s` : span(old)} ago`;
     const shares = [counts.done - counts.invalid, counts.invalid, counts.failed];
     parts.forEach((part, i) => part.style.setProperty("width", `${planned ? (100 * shares[i]) / planned : 0}%`));
     counted.textContent = `${counts.done} of ${planned} points done${counts.invalid ? ` (${counts.invalid} invalid)` : ""}, ${counts.failed} failed, ${counts["to come"]} to come`;
     whole.setAttribute("aria-label", counted.textContent);
-    left.textContent = told.left_s === null ? "" : ` · about ${span(told.left_s)} remaining`;
-    made.hidden = !told.report;
-    const lists = JSON.stringify([told.recent, told.wrong]);
+    left.textContent = message.left_s === null ? "" : ` · about ${span(message.left_s)} remaining`;
+    made.hidden = !message.report;
+    const lists = JSON.stringify([message.recent, message.wrong]);
     if (lists !== listed) {
-      recent.replaceChildren(...few(page, told.recent, "Measured last"));
-      wrong.replaceChildren(...few(page, told.wrong, "Failed and invalid points"));
+      recent.replaceChildren(...few(page, message.recent, "Measured last"));
+      wrong.replaceChildren(...few(page, message.wrong, "Failed and invalid points"));
     }
     listed = lists;
-    point.hidden = !state || ["complete", "failed", "waiting"].includes(told.mood);
+    point.hidden = !state || ["complete", "failed", "waiting"].includes(message.mood);
     if (!state || point.hidden) return;
-    const elapsed = state.start_ns ? Math.max(0, Math.min(state.point.duration_s, (told.now_ns - state.start_ns) / 1e9)) : 0;
-    const stale = ["killed", "silent", "stopped"].includes(told.mood);
+    const elapsed = state.start_ns ? Math.max(0, Math.min(state.point.duration_s, (message.now_ns - state.start_ns) / 1e9)) : 0;
+    const stale = ["killed", "silent", "stopped"].includes(message.mood);
     point.classList.toggle("old", stale);
     number.textContent = `Point ${state.number} of ${state.points}${stale ? ", last known state" : ""}`;
-    pointSaid.textContent = `${state.point.store} ${state.point.workload} ${state.point.said}`;
+    pointText.textContent = `${state.point.store} ${state.point.workload} ${state.point.said}`;
     progress.value = state.point.duration_s ? elapsed / state.point.duration_s : 0;
     stage.textContent = `${STAGES[state.stage] ?? state.stage}${state.start_ns ? `: ${span(elapsed)} of ${span(state.point.duration_s)}` : ""}${state.clients_told ? `, ${state.clients_told} of ${state.point.clients} clients report` : ""}${state.reason ? `. ${state.reason}` : ""}`;
     const seconds = state.seconds;
@@ -168,7 +168,7 @@ function live(page) {
     cores.draw(seconds.at_s, Object.keys(SIDES).map((name) => seconds[name]), (v) => v.toFixed(2), stale);
   };
   const out = [h("h1", {}, page.head.title), mood, h("p", { class: "under" }, `Campaign ${page.head.name}`, age), whole, h("p", {}, counted, left), made, point, wrong, recent];
-  if (told) write();
+  if (message) write();
   return out;
 }
 
@@ -188,8 +188,8 @@ Object.assign(RUN, { key: "key", state: "state", reason: "reason", operations_pe
 async function fresh(page) {
   write = () => {};
   document.body.dataset.view = "points";
-  if (!told || rowsHere === told.rows) return page;
-  const wanted = told.rows;
+  if (!message || rowsHere === message.rows) return page;
+  const wanted = message.rows;
   const answer = await fetch("points.json");
   if (!answer.ok) return page;
   const given = await answer.json();
@@ -210,7 +210,7 @@ MENU.overview = "Live";
 // --- messages ---
 
 const first = block("live").then((found) => {
-  [told, came, rowsHere] = [found, performance.now(), found.rows];
+  [message, came, rowsHere] = [found, performance.now(), found.rows];
 });
 let stream;
 
@@ -218,15 +218,15 @@ function listen() {
   if (stream || document.hidden) return;
   stream = new EventSource("events");
   stream.onmessage = (event) => {
-    [told, came, lost] = [JSON.parse(event.data), performance.now(), false];
-    document.documentElement.dataset.version = String(told.now_ns);
+    [message, came, lost] = [JSON.parse(event.data), performance.now(), false];
+    document.documentElement.dataset.version = String(message.now_ns);
     write();
     const view = parseView(location.hash).view;
-    if (view !== "overview" && rowsHere !== told.rows && performance.now() - fetched > 5000) render();
+    if (view !== "overview" && rowsHere !== message.rows && performance.now() - fetched > 5000) render();
   };
   stream.onerror = () => {
     lost = true;
-    if (told) write();
+    if (message) write();
   };
 }
 
@@ -235,7 +235,7 @@ document.addEventListener("visibilitychange", () => {
   stream?.close();
   stream = undefined;
 });
-setInterval(() => told && !document.hidden && write(), 1000);
+setInterval(() => message && !document.hidden && write(), 1000);
 first.then(() => {
   write();
   listen();

@@ -180,7 +180,7 @@ PART = 5 * 2**20  # minimum bytes of a part that is not the last one
 
 
 def _listed(c: S3, version: int, **more: str) -> Answer:
-    """Check that all of the many keys are listed, in the order of the pages."""
+    """Check that a listing of many keys, page by page, returns every key in order."""
     wanted = sorted(c.many)
     found = [keys_in(page) for page in c.pages(c.key("list/"), version=version, **more)]
     names, lengths = [k for page in found for k in page], [len(page) for page in found]
