@@ -6,6 +6,7 @@ of jobs are printed by the `storelab` commands that the jobs run.
 
 import logging
 import re
+import signal
 import sys
 from typing import Any
 
@@ -14,11 +15,19 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 # A rule whose command failed: the command has printed the reason, unless a signal ended it (status above 128).
 PRINTED = re.compile(r"CalledProcessError.*non-zero exit status (?:\d\d?|1[01]\d|12[0-7])\.", re.DOTALL)
+# A rule whose command a signal ended, which may be Ctrl-C: the command is many lines, and not the reason.
+SIGNALLED = re.compile(
+    r'CalledProcessError in file "(?:.*/)?(.+?)", line (\d+):.*(?:<Signals\.(\w+): \d+>|exit status (\d+))\.', re.DOTALL
+)
 OWN = "/storelab/"  # in a traceback: a bug of storelab, which needs the whole traceback
 
 
 def line(text: str) -> str:
     """Return an error of Snakemake in one line; of a traceback, the last line."""
+    if ended := SIGNALLED.search(text):
+        names = {128 + number: number.name for number in signal.Signals}
+        how = ended[3] or names.get(int(ended[4]), f"exit status {ended[4]}")
+        return f"a command of {ended[1]} (line {ended[2]}) was ended by {how}"
     lines = [part.strip() for part in text.splitlines() if part.strip()]
     if not any(part.startswith("Traceback") for part in lines):
         return " ".join(lines)

@@ -161,4 +161,12 @@ def test_error_of_snakemake_is_one_line():
     trace = "Traceback (most recent call last):\n\n  File \"{0}\"\n\nOSError: [Errno 30] Read-only file system: 'x'\n"
     assert line(trace.format("/lib/snakemake/cli.py")) == "OSError: [Errno 30] Read-only file system: 'x'"
     assert line("MissingRuleException:\nNo rule.") == "MissingRuleException: No rule."
+    place = 'RuleException:\nCalledProcessError in file "/lab/rules/stage.smk", line 32:\n'
+    failed = place + "Command 'set -e;\nmany \"lines\"' {}."
+    for ending, how in (
+        ("died with <Signals.SIGTERM: 15>", "SIGTERM"),
+        ("returned non-zero exit status 130", "SIGINT"),
+        ("returned non-zero exit status 255", "exit status 255"),
+    ):
+        assert line(failed.format(ending)) == f"a command of stage.smk (line 32) was ended by {how}"
     assert "Traceback" in line(trace.format("/src/storelab/cli/workflow.py")), "a fault of storelab prints all lines"
