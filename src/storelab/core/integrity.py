@@ -280,7 +280,7 @@ def plan_of(raw: Path) -> dict[str, Any]:
     hint = RESTORE if records.sealed(raw) else "restore it, or remove it and run `storelab plan --write`"
     if problem := records.damage(path):
         raise UserError(str(path), problem, hint)
-    plan: dict[str, Any] = records.read_json(path)
+    plan: Any = records.read_json(path)
     wrong = record_values.problem_of_plan(plan) if isinstance(plan, dict) else "is not a plan: the file is damaged"
     if wrong:
         raise UserError(str(path), wrong, hint)
