@@ -149,7 +149,11 @@ class Run:
                 "cpu_system_s": 0.25,
                 "connections_max": 8,
             }
-            clients[-1] |= {"operations": len(self.ops[c]), "bytes": 10_000 * (c + 1), "engine": self.engines[c]}
+            clients[-1] |= {
+                "operations": sum(r["count"] for r in self.ops[c] if r["error"] is None),
+                "bytes": 10_000 * (c + 1),
+                "engine": self.engines[c],
+            }
         self.host = {"cores": 4, "seconds": 5.0, "cpu_busy_s": rng.choice([4.0, 9.0, 18.0])}
         self.host |= {"server_cpu_s": rng.choice([0.5, 2.0]), "client_cpu_s": sum(0.75 + c for c in range(self.n))}
         self.watched = [self.counters(c) for c in range(self.n)]

@@ -254,7 +254,6 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
         "cpu_system_s": 0.25,
         "max_rss_bytes": 50_000_000,
         "connections_max": 8,
-        "errors": 1,
         "network": {"rx_bytes": 0, "tx_bytes": 0},
     }
     clients = [
@@ -323,14 +322,15 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
             ops = ops if valid else refused(ops)
         records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
         errors = ops.get("error", [None] * len(ops["count"]))
-        done.append(sum(n for n, error in zip(ops["count"], errors, strict=True) if error is None))
+        good = sum(n for n, error in zip(ops["count"], errors, strict=True) if error is None)
+        done.append((good, sum(ops["count"]) - good))
         write_answers(point, folder, client, start)
     if point.store == "alpha":
         example_monitor.write(point, folder, start, DURATION)
     here = f"{'https' if point.axes.get('scheme') == 'https' else 'http'}://127.0.0.1:18300"
     run = run_json(point, start, "https://s3.example.org" if point.store == "beta" else here)
     for client, operations in zip(run["clients"], done, strict=True):
-        client["operations"] = operations
+        client["operations"], client["errors"] = operations
     run["host"] |= example_monitor.of_host(point) if point.store == "alpha" else {}
     run |= {"observed": observed(point)} if point.workload == "space" else {}
     reason = "50 % of the operations failed, more than failure_budget = 1 %"

@@ -146,11 +146,17 @@ def record(point, folder, change=None):
         rows = make(start, spans, size, OPS[part.point.workload], ranks[0] if make is bins else ranks)
         for client, own in rows.items():
             columns = {c: [row.get(c) for row in own] for c in records.OPS}
+            good = sum(row["count"] for row in own if row.get("error") is None)
             records.write_table(place / f"ops.{client}.parquet", records.OPS, columns)
             clients.append(
                 {"client": client, "role": part.name, "host": "node-0", "start_ns": start + part.begin_ns}
                 | {"end_ns": start + part.end_ns, "lateness_ns": 0, "endpoint": "https://s3.example.org"}
-                | {"cpu_user_s": 0.5, "cpu_system_s": 0.25, "connections_max": 8, "operations": len(own)}
+                | {
+                    "cpu_user_s": 0.5,
+                    "cpu_system_s": 0.25,
+                    "connections_max": 8,
+                    "operations": good,
+                }
             )
         engine = {"name": axes["engine"], "version": "1.0", "settings": {}, "requests_per_operation": {}}
         found.append(

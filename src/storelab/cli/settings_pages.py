@@ -83,6 +83,7 @@ LABELS = {  # type -> its name in the tables
     config_types.Bin: "duration",
     config_types.Rate: "rate",
     config_types.Name: "name",
+    config_types.StoreName: "name",
     config_types.RoleName: "name",
     config_types.SweepName: "name",
     claims.ClaimName: "name",

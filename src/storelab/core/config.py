@@ -18,7 +18,7 @@ from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Role, RootFi
 from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
 from storelab.core.campaign.release import Chunks, Release, Tree
-from storelab.core.config_types import Boolean, Duration, FolderPath, Name, StoreEntry, Wait, given
+from storelab.core.config_types import Boolean, Duration, FolderPath, Name, StoreEntry, StoreName, Wait, given
 from storelab.core.errors import NO_PROJECT, UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
 
@@ -34,7 +34,7 @@ class Config(Campaign):
         False,
         description="false: rebuild tables, figures and paper from raw records; true: also measure missing points.",
     )
-    stores: dict[Name, StoreEntry] = Field(
+    stores: dict[StoreName, StoreEntry] = Field(
         min_length=1, description="Stores (systems under test) by name, see docs/reference/store-kinds.md."
     )
     limits: Limits = Field(default_factory=Limits, description="Limits that protect the stores.")

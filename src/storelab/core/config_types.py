@@ -29,6 +29,9 @@ _SSH_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/%\[\]-]*")
 MAX_NAME = 64  # maximum number of characters of a name, which becomes part of paths
 # maximum bytes of a path, and of a folder's name: Linux allows 4096 and 255, and storelab appends to the path
 MAX_PATH, MAX_PART = 1000, 255
+# Files and folders in `raw/` and in the folder of `state`, which also contain a folder for each store.
+RESERVED_STORES = ("manifests", "changes", "SHA256SUMS", "SEAL", "go", "tests")
+RESERVED_ENDINGS = (".json", ".parquet", ".measured", ".users", ".lock", ".tmp")
 MAX_BYTES = 10**18
 MAX_NS = 30 * 86400 * 10**9  # maximum of a window or of a waiting time
 MIN_WAIT_NS = MIN_WINDOW_NS = 10**6
@@ -53,6 +56,13 @@ def _name(value: Any) -> str:
     if len(value) > MAX_NAME:
         raise ValueError(f"{shown(value)} has {len(value)} characters; use at most {MAX_NAME}")
     return value
+
+
+def _store_name(value: Any) -> str:
+    name = _name(value)
+    if name in RESERVED_STORES or name.endswith(RESERVED_ENDINGS):
+        raise ValueError(f"{name!r} is the name of a file or folder that storelab uses; choose another name")
+    return name
 
 
 def _sweep_name(value: Any) -> str:
@@ -205,6 +215,8 @@ Wait = Annotated[int, BeforeValidator(_wait), _JSON_DURATION]
 Window = Annotated[int, BeforeValidator(_window), _JSON_DURATION]
 Bin = Annotated[int, BeforeValidator(_bin), _JSON_DURATION]
 Name = Annotated[str, BeforeValidator(_name), _json(type="string", pattern=f"^{_JSON_NAME}$", maxLength=MAX_NAME)]
+_STORE = _json(type="string", pattern=f"^{_JSON_NAME}$", maxLength=MAX_NAME)
+StoreName = Annotated[str, BeforeValidator(_store_name), _STORE]
 RoleName = Annotated[
     str, BeforeValidator(_role_name), _json(type="string", pattern="^[A-Za-z0-9][A-Za-z0-9-]*$", maxLength=MAX_NAME)
 ]

@@ -69,6 +69,7 @@ def first_error(
     return _error_of_files(folder, run["files"].items(), head.name, digest)
 
 
+FAILURES = (records.FAILED, records.LATER)
 LATER_SCHEMA = "which this version of storelab does not know"
 
 
@@ -83,6 +84,17 @@ def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) ->
     if schema > records.SCHEMA:
         return f"has schema {schema}, {LATER_SCHEMA}"
     return wrong if same else "is the record of another point than the one in the plan"
+
+
+def _problem_of_failure(text: bytes, point: Mapping[str, Any] | None) -> str | None:
+    """Return the problem of the content of a failed attempt, also if its point is not the expected one, or None."""
+    failure = json.loads(text)
+    if not isinstance(failure, dict):
+        return "is not a record: the file is damaged"
+    if wrong := record_values.problem_of_failure(failure):
+        return wrong
+    same = point is None or records.same_point(failure["point"], point)
+    return None if same else "is the record of another point than the one in the plan"
 
 
 def _error_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> IntegrityError | None:
@@ -268,12 +280,10 @@ def plan_of(raw: Path) -> dict[str, Any]:
     hint = RESTORE if records.sealed(raw) else "restore it, or remove it and run `storelab plan --write`"
     if problem := records.damage(path):
         raise UserError(str(path), problem, hint)
-    plan: dict[str, Any] = records.read_json(path)
-    try:
-        for point in plan["points"]:
-            point["key"], point["store"], point["workload"], point["axes"].keys(), point["rep"]
-    except (KeyError, TypeError, AttributeError):
-        raise UserError(str(path), "contains no points: the file is damaged", hint) from None
+    plan: Any = records.read_json(path)
+    wrong = record_values.problem_of_plan(plan) if isinstance(plan, dict) else "is not a plan: the file is damaged"
+    if wrong:
+        raise UserError(str(path), wrong, hint)
     return renamed.of_plan(plan)
 
 
@@ -332,6 +342,10 @@ def verify(raw: Path) -> int:
         path = raw / name
         if path.suffix == ".json" and path.name != "run.json" and (damaged := records.damage(path)):
             raise UserError(str(path), damaged, hint)
+        if path.name in FAILURES and (
+            damaged := _problem_of_failure(path.read_bytes(), points.get(Path(name).parent.as_posix()))
+        ):
+            raise UserError(str(path), damaged, hint)
         if name.startswith("manifests/") and path.suffix == ".json" and (wrong := error_of_manifest(path, digest)):
             raise wrong.error(hint)
     if seal and seal["points"] != len(points):
@@ -355,6 +369,8 @@ def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
                 raise UserError(place, problem, RESTORE)
             if measured.get(f"{key}/{name}") != records.sha256_of(text):
                 raise UserError(place, f"does not match its checksum in {sealed.MEASURED_SUMS}", RESTORE)
+            if name in FAILURES and (problem := _problem_of_failure(text, points.get(key))):
+                raise UserError(place, problem, RESTORE)
         if "run.json" in texts and key not in points:
             raise UserError(f"{head}: {key}", "is the record of a point that plan.json does not have", RESTORE)
         run = json.loads(texts["run.json"]) if "run.json" in texts else {"files": {}}

@@ -1,8 +1,9 @@
-"""Check that the values of a `run.json` are possible.
+"""Check that the values of the JSON files of a campaign are possible.
 
 Checksums do not show impossible values if a record was edited and its checksums were made again.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,18 +13,110 @@ LARGEST = 2**63 - 1  # maximum of the integers of a record, which tables store a
 UNITS = ("_ns", "_s", "bytes")  # endings of the names of quantities
 SIGNED = ("clock_offset_ns", "lateness_ns")  # times that can be negative
 DESCRIPTIONS = ("environment", "store")  # parts with names from outside storelab
-CHILDREN = {"clients": list, "host": dict, "engine": dict, "files": dict}
 TIMES = ("start_ns", "deadline_ns")
+COUNT, NUMBER = int, float  # shape of a number that is at least 0, and of any number
+_HOST: dict[str, Any] = {
+    "cores": NUMBER,
+    "seconds": NUMBER,
+    **dict.fromkeys(("ports", "connections_opened"), COUNT),
+    "network": {"*": {"rx_bytes!": COUNT, "tx_bytes!": COUNT, "link_bits_per_s": NUMBER}},
+}
+_PAUSES = {"count": COUNT, "sum_ns": COUNT, "longest_ns": COUNT, "longest": [list]}
+_CLIENT = {
+    "client!": COUNT,
+    **dict.fromkeys(("host", "endpoint", "role"), str),
+    **dict.fromkeys(("operations", "errors", "bytes", "connections_max", "max_rss_bytes", "pid"), COUNT),
+    "network": dict,
+    "engine": {
+        **dict.fromkeys(("hung", "not_begun", "cut_off"), COUNT),
+        "hung_s": NUMBER,
+        "errors": dict,
+        "opening": {"*": COUNT},
+        "pauses": _PAUSES,
+    },
+}
+# Shape of the parts of a run that the analysis uses. `*`: any name; `!`: the value is required, and cannot be None.
+# Other names have any value.
+SHAPE: dict[str, Any] = {
+    **dict.fromkeys(("campaign", "attempt", "launcher"), str),
+    **dict.fromkeys(("valid", "shared_machine"), bool),
+    "budget": {"reason": str, "errors": COUNT, "operations": COUNT, "fraction": NUMBER, "hung": COUNT},
+    "clients": [_CLIENT],
+    "host": _HOST,
+    "coordinator": _HOST,
+    "nodes": [{"ranks!": [COUNT], "watched": _HOST}],
+    "store": {
+        **dict.fromkeys(("name", "kind"), str),
+        "on_this_host": bool,
+        "deployment": {"front_ends": COUNT, "link_bits_per_s": [NUMBER]},
+    },
+    "environment": {
+        **dict.fromkeys(("storelab", "git_commit", "python", "kernel", "cpu_model", "platform"), str),
+        "cores": COUNT,
+        "memory_bytes": COUNT,
+        "packages": {"*": str},
+    },
+    "engine": {"name": str, "settings": dict, "requests_per_operation": dict},
+    "checks": [{"name!": str, "ok!": bool, "detail": str}],
+    "events": [{"kind!": str, "time_ns!": COUNT}],
+    "earlier": [{"time_ns!": COUNT, "outcome!": str, "reason": str}],
+    "files": dict,
+    **dict.fromkeys(("observed", "durability", "fill", "fault", "cold"), dict),
+}
+
+# Shape of the parts of `failed.json` and `later.json` that the analysis uses.
+FAILURE_SHAPE: dict[str, Any] = {
+    "point!": {**dict.fromkeys(("store!", "workload!"), str), "axes!": dict, "rep!": COUNT},
+    "time_ns!": COUNT,
+    "reason!": str,
+    "detail": dict,
+    "earlier": SHAPE["earlier"],
+}
+# Shape of the parts of `plan.json` that the analysis uses.
+PLAN_SHAPE: dict[str, Any] = {
+    "schema": COUNT,
+    "campaign": {"name": str, "title": str, "authors": [str], "repetitions": COUNT},
+    "points!": [
+        {
+            **dict.fromkeys(("key!", "store!", "workload!", "sweep"), str),
+            "axes!": dict,
+            "rep!": COUNT,
+            "order": COUNT,
+            "fixed": {"duration_ns": COUNT, "warm_up_ns": COUNT},
+        }
+    ],
+    "workloads": {"*": {"axes!": [{"name!": str, "column": str, "kind": str, "label": str}]}},
+    "stores": dict,
+    "limits": dict,
+}
+
+
+def problem_of_failure(failure: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the values of a failed attempt, or None."""
+    return _misshaped("", failure, FAILURE_SHAPE)
+
+
+def problem_of_plan(plan: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the values of a `plan.json`, or None."""
+    if found := _misshaped("", plan, PLAN_SHAPE):
+        return found
+    keys = [point["key"] for point in plan["points"]]
+    if len(set(keys)) < len(keys):
+        return f"contains the point {max(keys, key=keys.count)} twice: the file is damaged"
+    for number, point in enumerate(plan["points"]):
+        if point["key"].startswith("/") or {"", "..", "."} & set(point["key"].split("/")):
+            return _wrong(f"points.{number}.key", point["key"])
+        if point["workload"] not in plan.get("workloads", {point["workload"]: {}}):
+            return _wrong(f"points.{number}.workload", point["workload"])
+    return None
 
 
 def problem(run: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the values of a run, or None."""
-    for name, kind in CHILDREN.items():
-        if not isinstance(run.get(name, kind()), kind):
-            return _wrong(name, run[name])
-    for number, client in enumerate(run.get("clients", ())):
-        if not isinstance(client, dict):
-            return _wrong(f"clients.{number}", client)
+    if found := _misshaped("", run, SHAPE):
+        return found
+    if "clients" in run and run["clients"] is None:
+        return _wrong("clients", None)
     times = {name: run[name] for name in TIMES if name in run}
     fixed = run["point"].get("fixed") or {}
     times |= {f"point.fixed.{name}": value for name, value in fixed.items() if name.endswith("_ns")}
@@ -32,7 +125,51 @@ def problem(run: Mapping[str, Any]) -> str | None:
             return _wrong(name, value)
     if run.get("start_ns", 0) > run.get("deadline_ns", LARGEST):
         return "`start_ns` is later than `deadline_ns`: the file is damaged"
-    return _problem("", {name: value for name, value in run.items() if name not in DESCRIPTIONS})
+    if found := _problem("", {name: value for name, value in run.items() if name not in DESCRIPTIONS}):
+        return found
+    numbers = [client["client"] for client in run.get("clients") or ()]
+    if len(set(numbers)) < len(numbers):
+        return f"`clients` contains client {max(numbers, key=numbers.count)} twice: the file is damaged"
+    files = {int(name.split(".")[1]) for name in run["files"] if re.fullmatch(r"ops\.\d+\.parquet", name)}
+    if files and (differ := files ^ set(numbers)):
+        return f"client {min(differ)} is in only one of `clients` and `files`: the file is damaged"
+    planned = (run["point"].get("axes") or {}).get("clients", len(numbers))
+    if numbers and not run.get("roles") and planned != len(numbers):
+        return f"`clients` has {len(numbers)} clients, but the point has {shown(planned)}: the file is damaged"
+    if run.get("valid") is False and not (run.get("budget") or {}).get("reason"):
+        return _wrong("budget.reason", (run.get("budget") or {}).get("reason"))
+    return None
+
+
+def _misshaped(place: str, value: Any, shape: Any) -> str | None:
+    """Return a description of the first value below a place that does not have the expected shape, or None.
+
+    None is accepted, since a part can be unknown, except for required parts.
+    """
+    if value is None:
+        return None
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return _wrong(place, value)
+        below = f"{place}." if place else ""
+        required = [name for name in shape if name.endswith("!") and value.get(name[:-1]) is None]
+        if required:
+            return _wrong(f"{below}{required[0][:-1]}", None)
+        parts = [(f"{below}{n}", v, shape.get(n) or shape.get(f"{n}!") or shape.get("*")) for n, v in value.items()]
+        return next((found for part in parts if part[2] and (found := _misshaped(*part))), None)
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return _wrong(place, value)
+        items = [
+            _wrong(f"{place}.{n}", v)
+            if v is None and isinstance(shape[0], dict)
+            else _misshaped(f"{place}.{n}", v, shape[0])
+            for n, v in enumerate(value)
+        ]
+        return next(filter(None, items), None)
+    kinds = (int, float) if shape is NUMBER else shape
+    wrong = not isinstance(value, kinds) or (isinstance(value, bool) and shape is not bool)
+    return _wrong(place, value) if wrong or (shape is COUNT and value < 0) else None
 
 
 def _problem(place: str, data: Any) -> str | None:

@@ -118,6 +118,14 @@ def error_class(message: str) -> str:
     return match.group(1) if match else "Other"
 
 
+def error_text(line: str) -> str:
+    """Return the error that a line of s5cmd's error output contains, or the line if it is not JSON."""
+    try:
+        return str(json.loads(line).get("error", line)) if line.startswith("{") else line
+    except ValueError:  # a line that was cut
+        return line
+
+
 def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
     """Return the time without output before the deadline in ns, or 0 if it is not unusually long for this run.
 
@@ -169,7 +177,7 @@ def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks
     errors: list[str | None] = [None] * n
     messages: dict[str, dict[str, Any]] = {}
     for stamp, text in stamped_lines(stderr):
-        message = json.loads(text).get("error", text) if text.startswith("{") else text
+        message = error_text(text)
         if "context canceled" in message or "RequestCanceled" in message:
             continue  # in flight at the deadline: interrupted, not failed
         name = error_class(message)

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator
 
 from storelab import stores
 from storelab.core import config
-from storelab.core.config_types import Name
+from storelab.core.config_types import StoreName
 
 Store = Annotated[Any, PlainValidator(stores.parse)]
 
@@ -16,7 +16,7 @@ Store = Annotated[Any, PlainValidator(stores.parse)]
 class Config(config.Config):
     """The whole configuration: config.yaml, with the values of the campaign file merged into it."""
 
-    stores: dict[Name, Store] = Field(
+    stores: dict[StoreName, Store] = Field(
         min_length=1, description="Stores (systems under test) by name, see docs/reference/store-kinds.md."
     )
 

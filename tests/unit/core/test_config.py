@@ -36,6 +36,9 @@ VOLUME = "sweeps.v.workload=read_volume"
 MISTAKES = [  # what is set, the place, and words of the message: the value and what to write
     (["repetition=3"], "repetition", "'repetition'", "'repetitions'"),
     (["limits.object=1"], "limits.object", "'object'", "'objects'"),
+    (["stores.manifests.kind=seaweedfs"], "stores.manifests", "'manifests' is the name of a file or folder"),
+    (["stores.SEAL.kind=seaweedfs"], "stores.SEAL", "choose another name"),
+    (["stores={ops.parquet: {kind: seaweedfs}}"], "stores.ops.parquet", "choose another name"),
     (["stores.far.endpiont=x"], "stores.far.endpiont", "'endpoint'"),
     (["stores.far.kind=s4"], "stores.far.kind", "'s4'", "seaweedfs, ceph", "s3, root, http, webhdfs"),
     (["limits.stored_bytes=4 KB"], "limits.stored_bytes", "'KB'", "'kB'"),

@@ -15,13 +15,23 @@ import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.medians import WIDTH
-from storelab.core import sealed
+from storelab.core import integrity, records, sealed
+from storelab.core.errors import UserError
 
 BIN_NS = 100_000_000  # default length of a bin
 ADDED = {  # columns that records of older schemas lack
     "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
     "monitor": {"files": "BIGINT"},
 }
+KINDS = {"ops": records.OPS, "reads": records.READS, **records.TABLES}
+# kind of a column (`records.OPS`) without its number of bits -> start of the name of DuckDB's type
+TYPES = {
+    "int": ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"),
+    "float": ("FLOAT", "DOUBLE"),
+    "bool": ("BOOLEAN",),
+    "histogram": ("STRUCT",),
+}
+TEXT = ("VARCHAR", "ENUM")
 # latency counts from the due time of an operation, otherwise from its start
 LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"
 
@@ -97,6 +107,7 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
     parts, added = [], ADDED.get(name, {})
 
     def add(relation: duckdb.DuckDBPyRelation, condition: str) -> None:
+        _check_columns(relation, name, campaign)
         view = f"part{len(parts)}"
         con.register(view, relation)
         other_columns = [c for c in relation.columns if c not in ("point", "file", "filename")]
@@ -113,3 +124,56 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
             add(relation, "{view}.filename = of_file.filename")
     con.execute(f"CREATE TEMP VIEW rows AS {' UNION ALL BY NAME '.join(parts)}")
     return con
+
+
+def _check_columns(relation: duckdb.DuckDBPyRelation, name: str, campaign: Campaign) -> None:
+    """Raise UserError if a column of the files `<name>.<client>.parquet` has another type than storelab writes."""
+    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    for column, kind in KINDS[name].items():
+        known = next((known for start, known in TYPES.items() if kind.startswith(start)), TEXT)
+        if column in types and not types[column].startswith(known):
+            problem = f"column {column!r} of a file {name}.*.parquet has the type {types[column]}: the file is damaged"
+            raise UserError(str(campaign.raw), problem, integrity.MEASURE_AGAIN)
+
+
+# One row for each file of operations whose rows are impossible, or do not agree with the client in run.json.
+_WRONG_ROWS = """
+SELECT filename, CASE
+    WHEN clients.filename IS NULL THEN 'operations of a client that run.json does not have'
+    WHEN lowest_count < 1 THEN 'an operation with the count ' || lowest_count
+    WHEN lowest_bytes < 0 THEN 'an operation of ' || lowest_bytes || ' bytes'
+    WHEN unended > 0 THEN 'an operation without an end'
+    WHEN reversed > 0 THEN 'an operation that ends before its start'
+    WHEN others > 0 THEN 'operations of another client'
+    ELSE concat(good, ' completed and ', bad, ' failed operations, but run.json has ', operations, ' and ', errors)
+  END AS problem
+FROM (
+  SELECT filename, any_value(key) AS key, min("count") AS lowest_count, min(bytes) AS lowest_bytes,
+    count(*) FILTER (end_ns IS NULL) AS unended, count(*) FILTER (end_ns < start_ns) AS reversed,
+    count(*) FILTER (client IS NULL OR client <> regexp_extract(filename, '(\\d+)\\.parquet$', 1)::INT) AS others,
+    coalesce(sum("count") FILTER (error IS NULL), 0)::BIGINT AS good,
+    coalesce(sum("count") FILTER (error IS NOT NULL), 0)::BIGINT AS bad
+  FROM rows GROUP BY filename
+) LEFT JOIN clients USING (filename)
+WHERE clients.filename IS NULL OR lowest_count < 1 OR lowest_bytes < 0 OR unended > 0 OR reversed > 0 OR others > 0
+  OR good <> coalesce(operations, good) OR bad <> coalesce(errors, bad)
+ORDER BY filename LIMIT 1
+"""
+
+
+def check_operations(campaign: Campaign) -> None:
+    """Check that the operations of all clients are possible, and agree with the counts in run.json.
+
+    Checksums do not show rows that were added, removed or changed if they were made again. Raises UserError.
+    """
+    if (con := connect(campaign, "ops")) is None:
+        return
+    clients = [
+        (str(campaign.raw / key / f"ops.{c['client']}.parquet"), c.get("operations"), c.get("errors"))
+        for key, run in campaign.runs.items()
+        for c in run["clients"]
+    ]
+    kinds = {"operations": "Int64", "errors": "Int64"}
+    con.register("clients", pd.DataFrame(clients, columns=["filename", *kinds]).astype(kinds))
+    if found := con.execute(_WRONG_ROWS).fetchone():
+        raise UserError(found[0], f"has {found[1]}: the file is damaged", integrity.MEASURE_AGAIN)

@@ -60,7 +60,12 @@ def impossible_values(raw: Path) -> Iterator[None]:
 
     try:
         yield
-    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+    except (
+        duckdb.BinderException,
+        duckdb.InvalidInputException,
+        duckdb.ConversionException,
+        duckdb.OutOfRangeException,
+    ) as error:
         problem = f"a Parquet file has columns or values that storelab does not write ({error_text(error)})"
         raise UserError(str(raw), problem, integrity.MEASURE_AGAIN) from None
 
@@ -90,7 +95,12 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
     """Return the content of the files that `build` writes: name of the file -> content."""
-    tables = Tables(complete(load(campaign_dir)))
+    from storelab.analysis.records import scan
+
+    campaign = complete(load(campaign_dir))
+    with impossible_values(campaign.raw):
+        scan.check_operations(campaign)
+    tables = Tables(campaign)
     made = {name: tables[name] for name in names}  # make all tables before writing one
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 

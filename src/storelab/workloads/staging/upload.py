@@ -236,7 +236,7 @@ def _run_s5cmd(
         if run.returncode or failed:
             raise MeasurementFailed(
                 f"staging {shown.name} into {store.name}: {failed} of {len(lines)} objects failed: "
-                f"{errors.readline().decode(errors='replace').strip()[:300]}"
+                f"{s5cmd.error_text(errors.readline().decode(errors='replace').strip())[:300]}"
             )
 
 

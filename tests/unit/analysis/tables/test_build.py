@@ -4,6 +4,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -84,17 +85,72 @@ def test_altered_record_stops_build(fresh):
 
 def test_edited_column_stops_build(fresh):
     """Edit a Parquet file and a head, and make all checksums again."""
-    path = next((fresh / "raw").rglob("ops.0.parquet"))
-    head = path.with_name("run.json")
-    table = records.read_table(path).drop_columns("end_ns")
-    pq.write_table(table, path)
-    run = records.read_json(head)
-    records.write_summed(head, run | {"files": records.file_entries(head.parent.glob("*.parquet"))})
-    integrity.write_sums(fresh / "raw")
-    refused(fresh, "a Parquet file has columns or values that storelab does not write .*schema mismatch")
+    head = next((fresh / "raw").rglob("ops.0.parquet")).with_name("run.json")
+    edited(head, lambda rows: rows.drop_columns("end_ns"))
+    refused(fresh, "has columns or values that storelab does not write")
     records.write_summed(head, {k: v for k, v in records.read_json(head).items() if k != "start_ns"})
     integrity.write_sums(fresh / "raw")
     refused(fresh, "has no 'start_ns': the file is damaged")
+
+
+def edited(head, change):
+    """Change the operations of a record, and make all checksums again."""
+    path = head.with_name("ops.0.parquet")
+    pq.write_table(change(records.read_table(path)), path)
+    run = records.read_json(head)
+    records.write_summed(head, run | {"files": records.file_entries(head.parent.glob("*.parquet"))})
+    raw = head.parent
+    while not (raw / integrity.PLAN).exists():
+        raw = raw.parent
+    integrity.write_sums(raw)
+
+
+def column(name, value):
+    """Return a change that gives all rows of a column one value."""
+
+    def change(rows):
+        field = rows.schema.field(name)
+        return rows.set_column(rows.schema.get_field_index(name), field, pa.array([value] * rows.num_rows, field.type))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: pa.concat_tables([rows, rows]), r"has \d+ completed and \d+ failed operations, but run.json has"),
+        (lambda rows: rows.slice(1), "completed and"),
+        (lambda rows: rows.slice(0, 0), ""),
+        (column("error", "Refused"), "has 0 completed and"),
+        (column("count", 0), "an operation with the count 0"),
+        (column("bytes", -1), "an operation of -1 bytes"),
+        (column("end_ns", None), "an operation without an end"),
+        (column("client", 7), "operations of another client"),
+        (lambda rows: rows.drop_columns("first_byte_ns"), "does not write"),
+        (
+            lambda rows: rows.drop_columns("count").append_column("count", pa.array(["1"] * rows.num_rows)),
+            "column 'count' of a file ops.*.parquet has the type VARCHAR|does not write",
+        ),
+    ],
+)
+def test_edited_operations_stop_build(fresh, change, words):
+    for head in sorted((fresh / "raw").rglob("run.json")):
+        edited(head, change)
+    if words:
+        refused(fresh, words)
+
+
+def test_edited_failure_stops_build(tmp_path):
+    make(tmp_path, failed=("put",), sweeps={"up": {"workload": "put", "duration": "4 s"}}, repetitions=1)
+    path = next((tmp_path / "raw").rglob("failed.json"))
+    failure = {k: v for k, v in records.read_json(path).items() if k not in records.SUM_KEYS}
+    for change, words in (
+        ({"reason": None}, "`reason` cannot be None"),
+        ({"point": failure["point"] | {"rep": 9}}, "is the record of another point"),
+    ):
+        records.write_summed(path, failure | change)
+        integrity.write_sums(tmp_path / "raw")
+        refused(tmp_path, words)
 
 
 def test_missing_parquet_file_stops_build(fresh):
