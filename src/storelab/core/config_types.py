@@ -294,7 +294,9 @@ def _csv_rows(name: str) -> list[list[str]]:
     path = Path(name).expanduser()
     try:
         if path.exists() and (not path.is_file() or path.stat().st_size > MAX_CSV):
-            raise ValueError(f"{shown(name)} is not a regular file of at most 1 MiB; give a CSV file with size,count")
+            raise ValueError(
+                f"{shown(name)} is not a regular file of at most 1 MiB; give a CSV file with the columns size and count"
+            )
         with open(path, newline="", encoding="utf-8") as f:
             rows = [[cell.strip() for cell in row] for row in csv.reader(f) if row and not row[0].startswith("#")]
     except (OSError, UnicodeDecodeError, csv.Error):

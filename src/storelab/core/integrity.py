@@ -230,9 +230,9 @@ def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
 
 
 def parsed_sums(data: bytes, path: str, hint: str) -> dict[str, str]:
-    """Parse the result of `sums_text`. The last line is missing in older files.
+    """Parse a text that `sums_text` wrote. Older files lack its last line, the checksum of the lines above.
 
-    path: the place for messages. Raises UserError if the text is damaged.
+    `path` is the name of the file in messages. Raises UserError if the text is damaged.
     """
     listed: dict[str, str] = {}
     text = data.decode(errors="replace")

@@ -266,7 +266,7 @@ def write_summed(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is not a number of JSON")
+    raise ValueError(f"{word} is not a valid JSON number")
 
 
 def damage(path: Path) -> str | None:

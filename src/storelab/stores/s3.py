@@ -181,7 +181,11 @@ class S3(External):
         """
         place, s = f"{self.place}.resolve_all", self.settings
         if len(urls) > 1:
-            raise UserError(place, f"{len(urls)} URLs are listed", "set one URL, or set resolve_all to false")
+            raise UserError(
+                place,
+                f"{len(urls)} URLs are listed, but resolve_all takes one",
+                "set one URL, or set resolve_all to false",
+            )
         parts = urlsplit(urls[0])
         if parts.scheme == "https" and s.verify_tls:
             raise UserError(

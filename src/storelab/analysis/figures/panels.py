@@ -53,7 +53,7 @@ def few(rows: pd.DataFrame, curve: Curve) -> pd.Series:
 
 
 def symbols(rows: pd.DataFrame, before: str = "") -> str:
-    """Return a text that explains open and half-filled symbols, or an empty text if these rows have none.
+    """Return a note that explains open and half-filled symbols, or an empty string if these rows have none.
 
     before: text that precedes the explanation.
     """
@@ -63,7 +63,7 @@ def symbols(rows: pd.DataFrame, before: str = "") -> str:
 
 
 def on_one_host(rows: pd.DataFrame) -> str:
-    """Return a text if clients share the host of the server, else an empty text."""
+    """Return a note if clients share the host of the server, else an empty string."""
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     if shared.all():
         return "client and server share one host"
@@ -159,7 +159,7 @@ def known(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 
 
 def value_label(column: str, value: object) -> str:
-    """Return a value of a column in words, or an empty text for a null value."""
+    """Return a value of a column in words, or an empty string for a null value."""
     return "" if pd.isna(value) else str(value) if column in NAMES else labels.value_text(column, value)
 
 
@@ -343,7 +343,7 @@ def _fixed_values(figure: Declared, table: pd.DataFrame) -> list[str]:
 
 
 def left(figure: Declared, table: pd.DataFrame, shown: Layout | None = None) -> str:
-    """Return a text about the data that the figure does not show, and the table that contains them.
+    """Return a note about the data that the figure does not show, and the table that contains them.
 
     If the figure shows all data, the text is empty. shown: the panels of the figure, if they are known.
     """

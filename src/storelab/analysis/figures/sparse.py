@@ -270,7 +270,7 @@ def _described(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_engine(rows: pd.DataFrame) -> pd.Series:
-    """Return `, <engine>` for each row if several engines merge over fixed gaps, else empty texts.
+    """Return `, <engine>` for each row if several engines merge over fixed gaps, else empty strings.
 
     With these names, no curve mixes engines.
     """

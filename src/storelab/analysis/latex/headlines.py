@@ -142,7 +142,7 @@ def _all(known: Known) -> list[Headline]:
 
 
 def question(known: Known) -> str:
-    """Return the question of the campaign as a sentence, or an empty text if there is no headline."""
+    """Return the question of the campaign as a sentence, or an empty string if there is no headline."""
     if not known:
         return ""
     requested = list(dict.fromkeys(h.asks for h in _all(known)))

@@ -153,7 +153,7 @@ def tex_table(
     most: int | None = None,
     below: Sequence[str] = (),
 ) -> str:
-    r"""Return the LaTeX of a table, or an empty text without rows.
+    r"""Return the LaTeX of a table, or an empty string without rows.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def spread(row: pd.Series, name: str, unit: str) -> str:
 
 
 def few(row: pd.Series) -> str:
-    """Return the mark of a rate that depends on few operations, or an empty text for other rates."""
+    """Return the mark of a rate that depends on few operations, or an empty string for other rates."""
     return FEW if isinstance(row.get("few"), bool | np.bool_) and row["few"] else ""
 
 

@@ -40,7 +40,7 @@ COUNTED = {"list": "keys/s"}  # rates that do not count operations
 
 
 def _bound(r: pd.Series) -> str:
-    """Return `c` if the client was near its limit, `l` if its link was, otherwise an empty text."""
+    """Return `c` if the client was near its limit, `l` if its link was, otherwise an empty string."""
     return "" if pd.isna(r.get("bound_by")) else str(r["bound_by"])[0]
 
 
@@ -308,7 +308,7 @@ WHY_AT_LEAST = f"{AT_LEAST}: some operations hung, or were due and never began; 
 
 
 def at_least(r: pd.Series, metric: str) -> str:
-    """Return the mark of lower bounds if a metric is one in a row of latency.csv, otherwise an empty text."""
+    """Return the mark of lower bounds if a metric is one in a row of latency.csv, otherwise an empty string."""
     bounds = r[latency.BOUNDS]
     return AT_LEAST if not pd.isna(bounds) and metric in str(bounds).split(", ") else ""
 
@@ -486,7 +486,7 @@ def _block(printed: pd.DataFrame, mine: pd.DataFrame, settings: list[tuple[str, 
 
 
 def _printed(r: "pd.Series | None", name: str, unit: str) -> str:
-    r"""Return a printed rate with its spread, such as `7.3 $\\pm$ 0.5`, with the printed digits."""
+    r"""Return the LaTeX of a published rate and its spread, such as `7.3 $\\pm$ 0.5`, with the digits of the source."""
     if r is None or pd.isna(r[f"{name}_median_{unit}"]):
         return "--"
     value, spread = (f"{r[f'{name}_{part}_{unit}']:g}" for part in ("median", "spread"))

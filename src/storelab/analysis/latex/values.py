@@ -89,7 +89,7 @@ def campaign_values(sources: Sources) -> dict[str, Any]:
 
 
 def table(sources: Mapping[str, Any], name: str) -> str:
-    """Return the LaTeX of a table of TABLES, or an empty text if it has no rows."""
+    """Return the LaTeX of a table of TABLES, or an empty string if it has no rows."""
     function, *needs = TABLES[name]
     return str(load(function)(*(sources[n] for n in needs))) if len(sources[needs[0]]) else ""
 

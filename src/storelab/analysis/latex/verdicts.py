@@ -240,7 +240,7 @@ def published(r: Mapping[str, Any]) -> str:
 
 
 def judged_number(r: Mapping[str, Any]) -> str:
-    """Return the judged number with its interval and unit, or an empty text if the rule has no number."""
+    """Return the judged number with its interval and unit, or an empty string if the rule has no number."""
     unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
     return "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
 

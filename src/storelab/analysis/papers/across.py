@@ -305,7 +305,7 @@ def _answers(found: pd.DataFrame, systems: Sequence[tuple[str, str]], first: boo
 
 
 def limits(member: Member) -> Tex:
-    """Return a text about the limits of a campaign: for each verdict, the systems and in how many kinds of work."""
+    """Return a sentence about the limits of a campaign: for each verdict, the systems and in how many kinds of work."""
     table = member.table("verdicts")
     kinds = table.groupby("deployment").size()
     texts = []

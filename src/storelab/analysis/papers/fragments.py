@@ -168,7 +168,7 @@ class Block:
 
     @property
     def named(self) -> str:
-        r"""Return the reference for the text, such as `Table~\\ref{...}`, or an empty text without a label."""
+        r"""Return the reference for the text, such as `Table~\\ref{...}`, or an empty string without a label."""
         found = re.search(r"\\label\{([^}]*)\}|\{(fig:[^}]*)\}\n\Z", self.text)
         return f"{'Figure' if found[2] else 'Table'}~\\ref{{{found[1] or found[2]}}}" if found else ""
 

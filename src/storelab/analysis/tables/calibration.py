@@ -308,7 +308,7 @@ def _limiting_links(found: Links) -> str:
 
 
 def _whose(side: str, run: Mapping[str, Any]) -> str:
-    """Return the links that a contradiction concerns: a store (for its front-ends), or an empty text (all clients)."""
+    """Return the links of a contradiction: a store (for its front-ends), or an empty string (all clients)."""
     return links.store_of(run) if side == FRONT_ENDS else ""
 
 

@@ -299,7 +299,7 @@ def _value(along: str, value: Any) -> str:
 
 
 def unit_of(claim: Mapping[str, Any]) -> str:
-    """Return the unit of the claim's metric as text, or an empty text."""
+    """Return the unit of the claim's metric as text, or an empty string."""
     column = column_of(claim)
     units = {"mb_per_s": "MB/s", "per_s": "/s", "mb_per_read": "MB", "percent": "%", "bytes_per_event": "bytes"}
     known = {**units, "s_per_read": "s", "ms": "ms", "s": "s", "mb": "MB", "cores": "cores"}

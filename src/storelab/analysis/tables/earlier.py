@@ -257,7 +257,7 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
 
 
 def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed rows and our rows, for each operation and size that was measured here."""
+    """Return the published rows and the measured ones, for each operation and size that was measured here."""
     measured, out = comparable_rows(throughput), []
     for size in dict.fromkeys(PRINTED.values()):
         for workload, operation in ONE_CLIENT_OPERATIONS.items():

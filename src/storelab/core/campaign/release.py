@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from storelab.core import units
 from storelab.core.config_types import FolderPath, Once, Size, StrictModel, Text, given
 
-WINDOW = 32  # number of bytes that the search for a cut uses
+WINDOW = 32  # number of bytes from which the end of a chunk is computed
 SHRINKS, PAGE = 0.45, 4096  # compressed / original bytes of a day of the default kinds; bytes of a memory page
 _REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
 
@@ -106,7 +106,7 @@ class Chunks(StrictModel):
     @model_validator(mode="after")
     def _ascend(self) -> "Chunks":
         if self.minimum < WINDOW:
-            raise ValueError(f"`minimum` is less than {WINDOW} B, which the search for a cut needs; set a larger value")
+            raise ValueError(f"`minimum` is {self.minimum} B, but chunks have at least {WINDOW} B; set a larger value")
         if not self.minimum < self.average < self.maximum:
             raise ValueError("`minimum`, `average` and `maximum` are not in ascending order; change one of them")
         return self

@@ -122,7 +122,7 @@ class Trees:
         return objects.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
 
     def _markers(self, night: Path, folders: Iterable[bytes], when: int) -> None:
-        """Write the marks of separate catalogs in the night and in folders down to `catalog_depth`."""
+        """Write the files that mark separate catalogs into this release and its folders, down to `catalog_depth`."""
         for path in (b"", *(p for p in folders if p.count(b"/") < self.settings.catalog_depth)):
             marker = _at(night, path) / os.fsdecode(catalogs.MARKER)
             if not marker.exists():

@@ -118,7 +118,7 @@ def _within_list(wanted: int | None, listed: int) -> int:
 
 
 def nodes_of(config: Config, point: Point) -> int:
-    """Return the number of nodes that the gang of a point needs, for hosts over ssh and for points as separate jobs.
+    """Return the number of nodes that a point needs, if hosts are reached over ssh or each point is a separate job.
 
     Raises UserError if there are too few nodes.
     """

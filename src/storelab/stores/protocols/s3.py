@@ -1,4 +1,4 @@
-"""Access to an S3 store through boto3 without retries, errors on one line, and a check that an endpoint is S3.
+"""Access to an S3 store through boto3: no retries, error messages of one line, and a check that an endpoint is S3.
 
 Web servers, redirects and servers of another region answer requests too, and boto3 accepts some of their answers.
 Therefore the first signed LIST request must return S3's XML. For any other answer, the error describes the answer.

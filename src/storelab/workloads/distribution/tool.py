@@ -69,7 +69,7 @@ def binary() -> Path:
     done = processes.run_command([*_namespace_prefix(), "true"])
     if done.returncode:
         problem = f"{NAME} needs a mount namespace, which cannot be made here ({processes.words(done)})"
-        raise UserError(PLACE, problem, "use a host or a container that allows user namespaces, or the engine wire")
+        raise UserError(PLACE, problem, "use a host or a container that allows user namespaces, or the engine `wire`")
     return Path(found)
 
 

@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 
 
 def token_for(host: str) -> str:
-    """Return a new token for the URL of the page, or an empty text if only this machine can reach the address."""
+    """Return a new token for the URL of the page, or an empty string if only this machine can reach the address."""
     return "" if is_loopback(host) else secrets.token_urlsafe(18)
 
 

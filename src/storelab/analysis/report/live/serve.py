@@ -84,7 +84,7 @@ def _guard(token: str) -> Any:
 
 
 def _host(request: web.Request) -> str:
-    """Return the host to which a request is addressed, or an empty text if its URL is not valid."""
+    """Return the host to which a request is addressed, or an empty string if its URL is not valid."""
     try:
         return (request.url.host or "").strip("[]")
     except ValueError:
