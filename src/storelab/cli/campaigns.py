@@ -129,6 +129,9 @@ def _of_folder(settings: Settings, text: str) -> Found:
         raise UserError(cut(text), "is not a campaign", "give the name of a campaign, or the folder of its results")
     if not (folder / "raw").is_dir() and (folder.parent / "raw").is_dir():
         raise UserError(cut(text), "is a part of a campaign", f"give {folder.parent}")
+    if folder.parent.name == "results" and folder.name in _files(settings.main.parent) and not folder.exists():
+        hint = f"run `storelab run {folder.name}`, or name a measured campaign"
+        raise UserError("campaign", f"{folder.name} has no records in {cut(text)}", hint)
     if not _has_results(folder):
         raise _unknown(settings, folder.name, f"there is no folder {shown(text)}")
     return Found(folder, settings.main.parent)

@@ -139,7 +139,11 @@ def _check(settings: Settings) -> None:
     if todo:
         stores = load_stores(config)
         check.everything(config, points, WORKLOADS, stores)
-        check.free_ports([p for p in points if p.key in {*todo}], stores)
+        missing = [p for p in points if p.key in {*todo}]
+        check.free_ports(missing, stores)
+        for name in dict.fromkeys(p.store for p in missing):
+            if not stores[name].managed:
+                stores[name].up()  # only checks that it answers: otherwise every point would fail with this error
     click.echo(f"{config.name}: {len(todo)} of {len(points)} points are to be measured; starting Snakemake", err=True)
 
 

@@ -73,6 +73,7 @@ def test_unknown_campaign_is_one_line_with_near_names(project):
     refused(lambda: find(Settings(), "xyz"), "one of broken, old, one, other, two")
     refused(lambda: find(Settings(), "onee.yaml"), "there is no campaign file 'onee.yaml'", "'one'")
     refused(lambda: find(Settings(), "campaigns/one"), "no folder 'campaigns/one'", "give the name only: one")
+    refused(lambda: find(Settings(), "results/two"), "two has no records in results/two", "`storelab run two`")
     refused(lambda: find(Settings(), "results/onee"), "no folder 'results/onee'", "'one'")
     refused(lambda: find(Settings(), "./config.yaml/"), "./config.yaml/", "is not a campaign")
     for text in ("", "papers", "a\nb", "../../etc"):

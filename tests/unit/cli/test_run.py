@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import socket
 import sys
 
 import projects
@@ -136,3 +137,17 @@ def test_missing_snakemake_is_one_line(project, monkeypatch):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     code, _, err = in_process(project, "run", "small")
     assert code == 2 and "pip install 'storelab[workflow]'" in err and err.count("\n") == 1
+
+
+def test_store_that_does_not_answer_is_reported_before_snakemake_starts(project, monkeypatch):
+    monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        far = json.dumps({"far": {"kind": "s3", "endpoint": f"http://127.0.0.1:{closed.getsockname()[1]}"}})
+        words = ("small", f"stores={far}", "stores_to_measure=[far]", "sweeps.up.axes.engine=s5cmd")
+        code, _, err = in_process(project, "run", *words)
+    assert code == 2 and "stores.far.endpoint: " in err and "refuses the connection" in err and err.count("\n") == 1, (
+        err
+    )
