@@ -19,9 +19,17 @@ _HOST: dict[str, Any] = {
     "cores": NUMBER,
     "seconds": NUMBER,
     **dict.fromkeys(("ports", "connections_opened"), COUNT),
-    "network": {"*": {"rx_bytes!": COUNT, "tx_bytes!": COUNT, "link_bits_per_s": NUMBER}},
+    "network": {
+        "*": {
+            "rx_bytes!": COUNT,
+            "tx_bytes!": COUNT,
+            "rx_packets": COUNT,
+            "tx_packets": COUNT,
+            "link_bits_per_s": NUMBER,
+        }
+    },
 }
-_PAUSES = {"count": COUNT, "sum_ns": COUNT, "longest_ns": COUNT, "longest": [list]}
+_PAUSES = {"count": COUNT, "sum_ns!": COUNT, "longest_ns!": COUNT, "longest": [list]}
 _CLIENT = {
     "client!": COUNT,
     **dict.fromkeys(("host", "endpoint", "role"), str),

@@ -76,6 +76,7 @@ def test_unknown_campaign_is_one_line_with_near_names(project):
     refused(lambda: find(Settings(), "results/two"), "two has no records in results/two", "`storelab run two`")
     refused(lambda: find(Settings(), "results/onee"), "no folder 'results/onee'", "'one'")
     refused(lambda: find(Settings(), "./config.yaml/"), "./config.yaml/", "is not a campaign")
+    (project / "results" / "papers").mkdir()
     for text in ("", "papers", "a\nb", "../../etc"):
         refused(lambda text=text: find(Settings(), text))
     for number in range(campaigns.MAX_NAMES):
@@ -128,6 +129,12 @@ def test_folder_without_a_project_is_reported(tmp_path):
     for words, place in ((("verify", "one"), "no config.yaml here"), (("doctor",), "config.yaml: does not exist")):
         code, _, err = in_process(tmp_path, *words)
         assert code == 2 and place in err and "`storelab init FOLDER`" in err and err.count("\n") == 1, err
+
+
+def test_file_with_the_name_of_the_folder_comes_first(project):
+    """A copy of a campaign file, made to change it, still has the name of the original."""
+    (project / "campaigns" / "a-copy.yaml").write_bytes((project / "campaigns" / "one.yaml").read_bytes())
+    assert find(Settings(), "results/one").overrides["campaign"] == "one"
 
 
 def test_part_of_a_campaign_is_refused(project):

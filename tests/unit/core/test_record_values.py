@@ -44,6 +44,8 @@ def test_possible_values_are_accepted():
         *((place, "x") for place in ("environment.cores", "host.ports", "valid", "clients.0.engine.hung")),
         *((place, -1) for place in ("environment.cores", "clients.0.operations", "clients.0.errors")),
         *((place, None) for place in ("clients", "clients.0.client", "checks.0.ok", "host.network.lo.rx_bytes")),
+        ("host.network.lo.rx_packets", "x"),
+        ("clients.0.engine.pauses", {"sum_ns": 5}),
         *((place, 7) for place in ("store.kind", "checks.0.name", "environment.packages.made_s", "campaign")),
     ],
 )
@@ -54,6 +56,7 @@ def test_impossible_value_is_named(place, value):
     for part in above:
         data = data[part]
     data[name] = value
+    place += ".longest_ns" if name == "pauses" else ""
     problem = record_values.problem(run)
     assert problem and (f"`{place.replace(',', '.')}` cannot be " in problem or "is later than" in problem)
 

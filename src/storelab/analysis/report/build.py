@@ -235,7 +235,7 @@ def _versions(campaign: Campaign) -> list[str]:
     return [
         f"{e.get('storelab')} ({e['git_commit']})" if e.get("git_commit") else str(e["storelab"])
         for e in environments
-        if e
+        if e.get("storelab")
     ]
 
 
