@@ -30,7 +30,7 @@ def raw(tmp_path, point):
     columns = {"client": [0, 0], "op": ["PUT", "PUT"], "object": ["k0", None], "count": [1, 1], "bytes": [4000, 0]}
     columns |= {"end_ns": [10, 20], "status": [0, 503], "error": [None, "SlowDown"]}
     records.write_table(folder / "ops.0.parquet", records.OPS, columns)
-    records.finish(folder, {"point": point.to_json()})
+    records.finish(folder, {"point": point.to_json(), "clients": [{"client": 0}]})
     records.write_summed(tmp_path / "plan.json", {"points": [{"key": point.key, **records.as_json(point.identity())}]})
     integrity.write_sums(tmp_path)
     return tmp_path
