@@ -123,7 +123,7 @@ def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs):
 def test_missing_and_wrong_keys_and_profiles(here, keys, seaweedfs, monkeypatch):
     url = seaweedfs.endpoints()[0].url
     line = refused(here, "quick", url, "--profile", "nobody")
-    assert line.startswith("storelab: --profile: this AWS profile does not exist")
+    assert line.startswith("storelab: --profile: the AWS profile 'nobody' does not exist")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x" * 40)
     assert "SignatureDoesNotMatch" in refused(here, "quick", url)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

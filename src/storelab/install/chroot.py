@@ -90,7 +90,7 @@ class Chroot:
         return found
 
     def contains(self, program: Path) -> bool:
-        """Return whether a program is one of this folder."""
+        """Return whether a program is in this folder."""
         return program.is_relative_to(self.folder(tools_folder()))
 
     def enter(self) -> tuple[str, ...]:

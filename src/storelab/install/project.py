@@ -52,7 +52,7 @@ def shipped(name: str) -> Path:
 
 
 def files(root: Path | None = None) -> dict[str, Path]:
-    """Return the files of the project folder `root` by name; by default, of the files that belong to storelab."""
+    """Return the files of the project folder `root` by name; by default, only those that belong to storelab."""
     out: dict[str, Path] = {}
     for name in PROJECT:
         place = root / name if root else shipped(name)

@@ -250,7 +250,7 @@ def free_ports(points: list[Point], stores: Mapping[str, Store]) -> None:
 
 
 def places(stores: Mapping[str, Store]) -> None:
-    """Raise UserError if the address of a managed store is not of this machine, or if folders of stores overlap."""
+    """Raise UserError if a managed store has an address of another machine, or if folders of stores overlap."""
     folders: dict[Path, str] = {}
     for name, store in stores.items():
         if not isinstance(store, Managed) or store.daemons.elsewhere():

@@ -130,7 +130,7 @@ def refuse_dropped(config: Config, points: list[Point]) -> None:
 
 
 def refuse_differences(config: Config, points: list[Point]) -> None:
-    """Raise UserError if the plan drops records, has other settings than measured points, or is of another campaign."""
+    """Raise UserError if a plan drops records, differs from measured points, or belongs to another campaign."""
     if (path := config.raw / integrity.PLAN).exists():
         campaign = integrity.plan_of(config.raw).get("campaign", {})
         if (name := campaign.get("name", config.name) if isinstance(campaign, dict) else None) != config.name:

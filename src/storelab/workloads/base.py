@@ -34,7 +34,7 @@ ACCESS = replace(
 
 
 def refuse(point: Point, *cases: tuple[str, bool, str, str]) -> None:
-    """Raise UserError for the first of these cases (axis, value is wrong, problem, hint) whose value is wrong."""
+    """Raise UserError for the first wrong value. `cases` are (axis, whether its value is wrong, problem, hint)."""
     for axis, wrong, problem, hint in cases:
         if wrong:
             raise UserError(f"sweeps.{point.sweep}.axes.{axis}", problem, hint)

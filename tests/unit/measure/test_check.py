@@ -109,7 +109,7 @@ def test_engines_that_cannot_use_the_proxy(tmp_path, monkeypatch):
 def test_only_managed_stores_without_redirections_become_distant(tmp_path, monkeypatch):
     far = made(tmp_path, sweep(round_trip_ms=20))
     for facts, refused in (
-        ({}, "has its own distance"),
+        ({}, "its distance cannot be changed"),
         ({"managed": True}, ""),
         ({"managed": True, "protocol": "webhdfs"}, "no proxy can delay"),
         ({"managed": True, "protocol": "file"}, "no proxy can delay"),

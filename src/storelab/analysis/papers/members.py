@@ -91,7 +91,7 @@ class Member:
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """The points that have a record, without the calibration. If there are no others, it is the calibration."""
+        """The measured points, without those of the calibration unless there are no others."""
         points = self.table("points")
         known = points[points["state"] != "failed"]
         measured_points = known[known["workload"] != CALIBRATION]

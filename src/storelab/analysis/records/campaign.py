@@ -151,7 +151,7 @@ def _refuse_dirty(campaign: Campaign, dirty: bool) -> None:
         if not dirty:
             count = f"({len(found)} of {len(campaign.points)} points)"
             problem = f"was measured with uncommitted changes of the code of commit {commit} {count}"
-            raise UserError(str(campaign.raw / key), problem, f"{again}, or seal --dirty")
+            raise UserError(str(campaign.raw / key), problem, f"{again}, or use `storelab seal --dirty`")
         if changes and not records.changes_file(campaign.raw, changes.get("sha256", "")).exists():
             problem = f"its changes of the code of commit {commit} were not kept"
             reason = changes.get("not_kept") or "their file is missing"

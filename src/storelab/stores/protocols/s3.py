@@ -409,7 +409,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
                 return UserError(spot, problem, hint)
             if names := re.search(r"doesn't match (?:either of )?(.+)", text):
                 problem = f"the certificate of {host} is for other names: {names[1][:100]}"
-                return UserError(spot, problem, "set `endpoint` to a name of the certificate, or `addressing` to path")
+                return UserError(spot, problem, "set `endpoint` to a name in the certificate, or `addressing` to `path`")
             why = re.search(r"\[SSL[^\]]*\] ([^(\"']+)", text)
             problem = f"TLS with {host} fails" + (f" ({why[1].strip()})" if why else "")
             return UserError(spot, problem, "storelab needs TLS 1.2 or newer, and has no client certificate for S3")
@@ -433,9 +433,8 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
         case NoCredentialsError():
             return UserError(place, "no credentials found", KEYS)
         case ProfileNotFound():
-            return UserError(
-                f"{place}.profile", "this AWS profile does not exist", "check ~/.aws/config and ~/.aws/credentials"
-            )
+            problem = f"the AWS profile {error.kwargs['profile']!r} does not exist"
+            return UserError(f"{place}.profile", problem, "check ~/.aws/config and ~/.aws/credentials")
         case ClientError():
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             name = code(error)

@@ -257,7 +257,7 @@ def test_folder_of_something_else_is_refused(results, tmp_path, name):
     foreign = tmp_path / name
     foreign.parent.mkdir()
     foreign.write_bytes(b"x")
-    message = f"has files that are not of a joined paper, such as .*{name}; choose a new folder"
+    message = f"has files that do not belong to a joined paper, such as .*{name}; choose a new folder"
     with pytest.raises(UserError, match=message):
         write.build([results / "broad"], tmp_path)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [foreign] and foreign.read_bytes() == b"x"
