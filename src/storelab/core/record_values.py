@@ -14,6 +14,8 @@ UNITS = ("_ns", "_s", "bytes")  # endings of the names of quantities
 SIGNED = ("clock_offset_ns", "lateness_ns")  # times that can be negative
 DESCRIPTIONS = ("environment", "store")  # parts with names from outside storelab
 TIMES = ("start_ns", "deadline_ns")
+# Name of the operations of a client: `ops.0.parquet`, or with the attempt if an earlier record had this name.
+OPERATIONS_FILE = re.compile(r"ops\.(\d+)\.(?:[^/]+\.)?parquet")
 COUNT, NUMBER = int, float  # shape of a number that is at least 0, and of any number
 _HOST: dict[str, Any] = {
     "cores": NUMBER,
@@ -138,7 +140,7 @@ def problem(run: Mapping[str, Any]) -> str | None:
     numbers = [client["client"] for client in run.get("clients") or ()]
     if len(set(numbers)) < len(numbers):
         return f"`clients` contains client {max(numbers, key=numbers.count)} twice: the file is damaged"
-    files = {int(name.split(".")[1]) for name in run["files"] if re.fullmatch(r"ops\.\d+\.parquet", name)}
+    files = {int(found[1]) for name in run["files"] if (found := OPERATIONS_FILE.fullmatch(name))}
     if files and (differ := files ^ set(numbers)):
         return f"client {min(differ)} is in only one of `clients` and `files`: the file is damaged"
     planned = (run["point"].get("axes") or {}).get("clients", len(numbers))

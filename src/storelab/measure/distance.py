@@ -30,7 +30,9 @@ def require(point: Point, store: Store, place: str) -> None:
         return
     if not store.managed:
         raise UserError(
-            place, f"store {store.name} is not managed by storelab, so its distance cannot be changed", "remove the axis"
+            place,
+            f"store {store.name} is not managed by storelab, so its distance cannot be changed",
+            "remove the axis",
         )
     if store.protocol not in PROTOCOLS or getattr(store, "several", False):
         problem = f"clients of store {store.name} are redirected or use no network, so no proxy can delay them"

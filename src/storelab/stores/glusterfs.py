@@ -208,7 +208,7 @@ class GlusterFS(Mounted):
         return [f"{self.namespace.server}:{self.data / name}" for name in self._bricks()]
 
     def _make_volume(self) -> None:
-        """Create the volume if it does not exist, and start it. Raises UserError if the data belong to another volume."""
+        """Create the volume if it does not exist, and start it. Raises UserError if another volume owns the data."""
         info = self._ask("volume", "info", VOLUME)
         if info.returncode:
             how = SETS[self.settings.redundancy][1]

@@ -1,5 +1,6 @@
 """Attempts: a kill at any time leaves a whole record, and the next run removes everything else."""
 
+import dataclasses
 import errno
 import fcntl
 import os
@@ -17,6 +18,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.core.records import RunRecord
 from storelab.measure import attempts, record
 
+OF_TWO = dataclasses.replace(POINT, axes=POINT.axes | {"clients": 2})
 EARLIER = {"nothing": 0, "failed": 1, "record": 1, "record and later": 2}  # what there was -> earlier tries
 
 
@@ -26,7 +28,8 @@ def attempt(folder: Path, name: str, content: bytes) -> tuple[RunRecord, Path]:
     work.mkdir(parents=True)
     for n in (0, 1):
         (work / f"ops.{n}.parquet").write_bytes(content + bytes([n]))
-    return RunRecord(point=POINT, start_ns=len(content), deadline_ns=len(content), attempt=name), work
+    at, clients = len(content), [{"client": 0}, {"client": 1}]
+    return RunRecord(point=OF_TWO, start_ns=at, deadline_ns=at, attempt=name, clients=clients), work
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ def test_kill_leaves_old_record_or_new_one(tmp_path, before):
         if "record" in before:
             record.put_in_place(*attempt(base, "old", b"old"), folder)
         if before in ("failed", "record and later"):
-            failure = {"point": POINT.to_json(), "time_ns": 1, "reason": "why", "earlier": []}
+            failure = {"point": OF_TWO.to_json(), "time_ns": 1, "reason": "why", "earlier": []}
             records.write_summed(folder / ("failed.json" if before == "failed" else "later.json"), failure)
         new = attempt(base, "new", b"new one")
         killed = killed_at(act, base / "raw", lambda new=new, folder=folder: record.put_in_place(*new, folder))

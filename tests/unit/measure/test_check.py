@@ -323,6 +323,7 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
 
 def test_port_in_use_is_refused_before_any_point(tmp_path, port_block):
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier test may still close
         taken.bind(("127.0.0.1", port_block))
         taken.listen()
         for more, words in (({}, f"port {port_block} is in use"), ({"address": "127.0.0.2"}, NONE)):

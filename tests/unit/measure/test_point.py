@@ -104,7 +104,7 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
     """The record of the first repetition says how long an operation takes: 4 workers, 2 s each, n operations."""
     config, (first,) = campaign
     second = dataclasses.replace(first, rep=2, key=f"{first.key}-2")
-    clients = [{"operations": 0}, {"operations": 2}]
+    clients = [{"client": 0, "operations": 0}, {"client": 1, "operations": 2}]
     run = {"point": dataclasses.asdict(first), "start_ns": 0, "deadline_ns": 2 * S, "valid": True, "clients": clients}
     cases = {2: 10.0, 3: 8.1, 7: 3.6, 24: 1.1, 30: 1.0, 0: 10.0}  # 0.1 s + 3 * 8 s / n, at most ten times 1 s
     for done, expected in cases.items():

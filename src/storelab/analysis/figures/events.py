@@ -232,7 +232,7 @@ def _bars(rows: pd.DataFrame) -> int:
 
 
 def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool) -> None:
-    """Draw the bars of each system. The system with the most events is on top. Values that the source does not print are marked."""
+    """Draw the bars of each system, the most events on top. Values that the source does not print are marked."""
     from storelab.analysis.figures import plots
 
     value = rows["events"].astype(float) / 1e6 if hollow else rows["events_per_s"].astype(float)

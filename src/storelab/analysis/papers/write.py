@@ -86,7 +86,9 @@ def _earlier_pictures(out: Path) -> set[str]:
     if (raw := out / "raw").exists():
         raise UserError(str(out), f"is the folder of a campaign: it has {raw}", "choose a new folder")
     if other and not (out / "tables" / "campaigns.csv").exists():
-        raise UserError(str(out), f"has files that do not belong to a joined paper, such as {other}", "choose a new folder")
+        raise UserError(
+            str(out), f"has files that do not belong to a joined paper, such as {other}", "choose a new folder"
+        )
     texts = [path.read_bytes() for path in (out / "tex").glob("*.tex")]
     return {name.decode(errors="replace") for text in texts for name in _PICTURE.findall(text)}
 

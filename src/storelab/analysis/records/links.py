@@ -65,6 +65,11 @@ class Links:
     of: str
 
     @property
+    def demand(self) -> float | None:
+        """The capacity of the clients' links over that of the front-ends' links; None if one of them is not known."""
+        return self.clients.total / self.front_ends.total if self.clients and self.front_ends else None
+
+    @property
     def unknown(self) -> str | None:
         """The side whose links are not known; None if both are known."""
         return CLIENTS if self.clients is None else FRONT_ENDS if self.front_ends is None else None

@@ -17,6 +17,7 @@ from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.medians import WIDTH
 from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
+from storelab.core.record_values import OPERATIONS_FILE
 
 BIN_NS = 100_000_000  # default length of a bin
 ADDED = {  # columns that records of older schemas lack
@@ -150,7 +151,7 @@ SELECT filename, CASE
 FROM (
   SELECT filename, any_value(key) AS key, min("count") AS lowest_count, min(bytes) AS lowest_bytes,
     count(*) FILTER (end_ns IS NULL) AS unended, count(*) FILTER (end_ns < start_ns) AS reversed,
-    count(*) FILTER (client IS NULL OR client <> regexp_extract(filename, '(\\d+)\\.parquet$', 1)::INT) AS others,
+    count(*) FILTER (client IS NULL OR client <> regexp_extract(filename, 'ops\\.(\\d+)\\.[^/]*$', 1)::INT) AS others,
     coalesce(sum("count") FILTER (error IS NULL), 0)::BIGINT AS good,
     coalesce(sum("count") FILTER (error IS NOT NULL), 0)::BIGINT AS bad
   FROM rows GROUP BY filename
@@ -169,9 +170,11 @@ def check_operations(campaign: Campaign) -> None:
     if (con := connect(campaign, "ops")) is None:
         return
     clients = [
-        (str(campaign.raw / key / f"ops.{c['client']}.parquet"), c.get("operations"), c.get("errors"))
+        (str(campaign.raw / key / name), c.get("operations"), c.get("errors"))
         for key, run in campaign.runs.items()
+        for name in run["files"]
         for c in run["clients"]
+        if (found := OPERATIONS_FILE.fullmatch(name)) and int(found[1]) == c["client"]
     ]
     kinds = {"operations": "Int64", "errors": "Int64"}
     con.register("clients", pd.DataFrame(clients, columns=["filename", *kinds]).astype(kinds))

@@ -40,6 +40,7 @@ LINK_COLUMNS = {
     "link_of": "string",  # the side whose links are the limit
     "link_each": "string",  # capacity of each link in words: `2 × 300 Mbit/s`
     "link_used_percent": "Float64",
+    "link_demand_ratio": "Float64",  # capacity of the clients' links over that of the front-ends' links
     "link_unknown": "string",  # the side whose links have no known capacity, if the bytes went over a link
     "link_problem": "string",
 }
@@ -292,6 +293,7 @@ def _point_row(
         "link_of": found.of,
         "link_each": _limiting_links(found),
         "link_used_percent": 100 * used / found.bits_per_s,
+        "link_demand_ratio": found.demand,
         "link_unknown": found.unknown,
     }
 

@@ -36,6 +36,7 @@ from storelab.core.campaign.claims import (
     COUNTED,
     EACH,
     EXTREMES,
+    LINK_DEMAND,
     LINK_USED,
     MEASURED,
     PART,
@@ -117,9 +118,18 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
 
 
 def _reached(claim: Mapping[str, Any], group: pd.DataFrame) -> bool:
-    """Return True if the largest value of `along` is at least the value that the claim requires."""
+    """Return True if the largest value of `along`, or the demand on the links, is at least what the claim requires."""
     least = claim.get("reach", {}).get(claim["along"])
-    return least is None or bool(group[claim["along"]].astype(float).max() >= least)
+    enough = least is None or bool(group[claim["along"]].astype(float).max() >= least)
+    return enough or bool(_demanded(claim, group).any())
+
+
+def _demanded(claim: Mapping[str, Any], rows: pd.DataFrame) -> np.ndarray:
+    """Return which rows have clients whose links ask for so much of the front-ends' links that the claim is judged."""
+    least = claim.get("or_link_demand")
+    if least is None or LINK_DEMAND not in rows:
+        return np.zeros(len(rows), dtype=bool)
+    return (rows[LINK_DEMAND] >= least).fillna(False).to_numpy(bool)
 
 
 def _compared(claim: Mapping[str, Any], group: pd.DataFrame) -> pd.DataFrame:
@@ -180,7 +190,8 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
     if column not in rows or (along and along not in rows):
         return rows.iloc[:0]
     kept = matching(rows, {c: v for c, v in where.items() if v not in EXTREMES})
-    kept &= matching(rows, {c: f">= {v}" for c, v in claim.get("reach", {}).items() if c != along})
+    reach = {c: f">= {v}" for c, v in claim.get("reach", {}).items() if c != along}
+    kept &= matching(rows, reach) | _demanded(claim, rows)
     for known in filter(None, (column if column != LINK_USED else "", along)):
         kept &= rows[known].notna().to_numpy(bool)
     if claim["rule"] == "ratio" and not any(v in EXTREMES or is_named(v) for v in claim["values"]):
@@ -417,7 +428,10 @@ CLAIM_RULES: dict[str, Callable[[Mapping[str, Any], pd.DataFrame, str], Judged]]
 def query_text(claim: Mapping[str, Any]) -> str:
     """Return the query of a claim as text: `throughput.csv: workload put, clients most; rate along buckets`."""
     conditions = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
-    conditions += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
+    reach = [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
+    if demand := claim.get("or_link_demand"):
+        reach[-1:] = [f"{reach[-1]} or clients' links at least {demand:g} times the front-ends'"]
+    conditions += reach
     if (limit := claim.get("below_link")) is not None:
         conditions.append(f"at most {limit:g} % of the links' capacity used")
     metric = claim["metric"] or "answer"
@@ -448,7 +462,7 @@ def _plain(value: Any) -> str:
 
 
 EXTRA_COLUMNS = (  # columns that `_other_limit` and the evidence use, in addition to the columns of a claim
-    *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, "link_each"),
+    *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, LINK_DEMAND, "link_each"),
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
 

@@ -15,6 +15,7 @@ from storelab.core.config_types import Name, Once, Scalar, Scalars, StrictModel,
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
+LINK_DEMAND = "link_demand_ratio"  # capacity of the clients' links over that of the front-ends' links
 LINK_USED = "link_used_percent"  # transferred bytes of a run, as a percentage of the capacity of its links
 # Table: name of a metric in a claim -> column of a run.
 MEASURED: dict[str, dict[str, str]] = {
@@ -136,6 +137,14 @@ class Claim(StrictModel):
     reach: dict[str, Scalar] = Field(
         default_factory=dict,
         description="Column and its minimum value; a measurement with a smaller value is not judged.",
+    )
+    or_link_demand: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "A measurement is also judged, whatever its values of `reach`, if the links of its clients have together "
+            "at least this multiple of the capacity of the front-ends' links."
+        ),
     )
     below_link: float | None = Field(
         None,

@@ -409,7 +409,9 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
                 return UserError(spot, problem, hint)
             if names := re.search(r"doesn't match (?:either of )?(.+)", text):
                 problem = f"the certificate of {host} is for other names: {names[1][:100]}"
-                return UserError(spot, problem, "set `endpoint` to a name in the certificate, or `addressing` to `path`")
+                return UserError(
+                    spot, problem, "set `endpoint` to a name in the certificate, or `addressing` to `path`"
+                )
             why = re.search(r"\[SSL[^\]]*\] ([^(\"']+)", text)
             problem = f"TLS with {host} fails" + (f" ({why[1].strip()})" if why else "")
             return UserError(spot, problem, "storelab needs TLS 1.2 or newer, and has no client certificate for S3")

@@ -177,7 +177,7 @@ def _remaining_objects(
 
 
 def _wrong_ends(staged: Staged, keep: int, repository: str, fetch: catalogs.Fetch) -> Iterable[str]:
-    """Yield the problems of manifest and reflog. The manifest must name the last day, the reflog the days that are kept."""
+    """Yield the problems of manifest and reflog: they must name the last day, and the days that are kept."""
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
         roots = catalogs.reflog_roots(fetch(f"{repository}/{names.REFLOG}"))

@@ -95,7 +95,7 @@ def test_edited_column_stops_build(fresh):
 
 def edited(head, change):
     """Change the operations of a record, and make all checksums again."""
-    path = head.with_name("ops.0.parquet")
+    path = min(head.parent.glob("ops.0.*parquet"))
     pq.write_table(change(records.read_table(path)), path)
     run = records.read_json(head)
     records.write_summed(head, run | {"files": records.file_entries(head.parent.glob("*.parquet"))})
@@ -138,6 +138,21 @@ def test_edited_operations_stop_build(fresh, change, words):
         edited(head, change)
     if words:
         refused(fresh, words)
+
+
+def test_tables_of_a_repeated_point_have_the_attempt_in_their_names(fresh):
+    """They are read and checked like all others."""
+    heads = sorted((fresh / "raw").rglob("run.json"))
+    for head in heads:
+        run = records.read_json(head)
+        names = [f"{Path(name).stem}.0123abcd.parquet" for name in run.pop("files")]
+        for name in names:
+            (head.parent / name.replace(".0123abcd", "")).rename(head.parent / name)
+        records.finish(head.parent, run, names)
+    integrity.write_sums(fresh / "raw")
+    build.build(fresh, ["throughput"])
+    edited(heads[0], lambda rows: pa.concat_tables([rows, rows]))
+    refused(fresh, "completed and")
 
 
 def test_edited_failure_stops_build(tmp_path):

@@ -320,6 +320,10 @@ def test_measurement_that_does_not_reach_far_enough_is_not_judged():
     few = front_ends(0.0, clients=8)
     assert verdict(*few, *front_ends(1.0, clients=64), **SLOPE | most) == "confirmed"
     assert "clients at least 64" in claims.query_text(claim(reach={"clients": 64}))
+    for result, along in ((most, {}), ({"reach": {"front_ends": 64}}, {"along": "front_ends"})):
+        for demand, expected in ((3.2, "refuted"), (2.9, "not measured here"), (None, "not measured here")):
+            busy = [group.assign(link_demand_ratio=demand) for group in front_ends(0.5, clients=8)]
+            assert verdict(*busy, **SLOPE | result | along | {"or_link_demand": 3}) == expected, (result, demand)
 
 
 def test_quarter_of_maximum_is_compared():
