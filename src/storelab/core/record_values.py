@@ -140,7 +140,7 @@ def problem(run: Mapping[str, Any]) -> str | None:
     numbers = [client["client"] for client in run.get("clients") or ()]
     if len(set(numbers)) < len(numbers):
         return f"`clients` contains client {max(numbers, key=numbers.count)} twice: the file is damaged"
-    files = {int(found[1]) for name in run["files"] if (found := OPERATIONS_FILE.fullmatch(name))}
+    files = {int(match[1]) for match in map(OPERATIONS_FILE.fullmatch, run["files"]) if match}
     if files and (differ := files ^ set(numbers)):
         return f"client {min(differ)} is in only one of `clients` and `files`: the file is damaged"
     planned = (run["point"].get("axes") or {}).get("clients", len(numbers))
