@@ -242,6 +242,8 @@ class Answers(Handler):
             del self.store.buckets[name]
             return 204, b""
         if "delete" in self.query:
+            if "one deletion per request" in self.store.faults:
+                raise Refused(501, "NotImplemented")
             return self.several(bucket, body)
         if "uploads" in self.query:
             if "no list of uploads" in self.store.faults:

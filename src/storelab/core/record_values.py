@@ -16,7 +16,7 @@ DESCRIPTIONS = ("environment", "store")  # parts with names from outside storela
 TIMES = ("start_ns", "deadline_ns")
 # Name of the operations of a client: `ops.0.parquet`, or with the attempt if an earlier record had this name.
 OPERATIONS_FILE = re.compile(r"ops\.(\d+)\.(?:[^/]+\.)?parquet")
-COUNT, NUMBER = int, float  # shape of a number that is at least 0, and of any number
+COUNT, NUMBER, AMOUNT = int, float, "amount"  # shapes of a whole number from 0 on, of any number, and of one from 0 on
 _HOST: dict[str, Any] = {
     "cores": NUMBER,
     "seconds": NUMBER,
@@ -36,6 +36,7 @@ _CLIENT = {
     "client!": COUNT,
     **dict.fromkeys(("host", "endpoint", "role"), str),
     **dict.fromkeys(("operations", "errors", "bytes", "connections_max", "max_rss_bytes", "pid"), COUNT),
+    **dict.fromkeys(("cpu_user_s", "cpu_system_s"), AMOUNT),
     "network": dict,
     "engine": {
         **dict.fromkeys(("hung", "not_begun", "cut_off"), COUNT),
@@ -45,8 +46,8 @@ _CLIENT = {
         "pauses": _PAUSES,
     },
 }
-# Shape of the parts of a run that the analysis uses. `*`: any name; `!`: the value is required, and cannot be None.
-# Other names have any value.
+# Shape of the parts of a run that the analysis uses. `*`: any name; `!`: the value is required, and cannot be None;
+# `+`: it can be missing, but cannot be None. Other names have any value.
 SHAPE: dict[str, Any] = {
     **dict.fromkeys(("campaign", "attempt", "launcher"), str),
     **dict.fromkeys(("valid", "shared_machine"), bool),
@@ -92,12 +93,12 @@ PLAN_SHAPE: dict[str, Any] = {
             "axes!": dict,
             "rep!": COUNT,
             "order": COUNT,
-            "fixed": {"duration_ns": COUNT, "warm_up_ns": COUNT},
+            "fixed": {"duration_ns+": COUNT, "warm_up_ns+": COUNT},
         }
     ],
-    "workloads": {"*": {"axes!": [{"name!": str, "column": str, "kind": str, "label": str}]}},
-    "stores": dict,
-    "limits": dict,
+    "workloads+": {"*": {"axes!": [{"name!": str, "column+": str, "kind!": str, "label!": str}]}},
+    "stores+": dict,
+    "limits+": dict,
 }
 
 
@@ -162,10 +163,11 @@ def _misshaped(place: str, value: Any, shape: Any) -> str | None:
         if not isinstance(value, dict):
             return _wrong(place, value)
         below = f"{place}." if place else ""
-        required = [name for name in shape if name.endswith("!") and value.get(name[:-1]) is None]
-        if required:
-            return _wrong(f"{below}{required[0][:-1]}", None)
-        parts = [(f"{below}{n}", v, shape.get(n) or shape.get(f"{n}!") or shape.get("*")) for n, v in value.items()]
+        required = (n[:-1] for n in shape if n[-1] == "!" or (n[-1] == "+" and n[:-1] in value))
+        if name := next((name for name in required if value.get(name) is None), None):
+            return _wrong(f"{below}{name}", None)
+        named = {n.rstrip("!+"): part for n, part in shape.items()}
+        parts = [(f"{below}{n}", v, named.get(n) or named.get("*")) for n, v in value.items()]
         return next((found for part in parts if part[2] and (found := _misshaped(*part))), None)
     if isinstance(shape, list):
         if not isinstance(value, list):
@@ -177,9 +179,9 @@ def _misshaped(place: str, value: Any, shape: Any) -> str | None:
             for n, v in enumerate(value)
         ]
         return next(filter(None, items), None)
-    kinds = (int, float) if shape is NUMBER else shape
+    kinds = (int, float) if shape in (NUMBER, AMOUNT) else shape
     wrong = not isinstance(value, kinds) or (isinstance(value, bool) and shape is not bool)
-    return _wrong(place, value) if wrong or (shape is COUNT and value < 0) else None
+    return _wrong(place, value) if wrong or (shape in (COUNT, AMOUNT) and value < 0) else None
 
 
 def _problem(place: str, data: Any) -> str | None:

@@ -42,7 +42,7 @@ def test_possible_values_are_accepted():
         *(("clients.0", value) for value in (5, [], None)),
         *((place, 5) for place in ("clients", "host", "files", "store", "observed", "checks", "events")),
         *((place, "x") for place in ("environment.cores", "host.ports", "valid", "clients.0.engine.hung")),
-        *((place, -1) for place in ("environment.cores", "clients.0.operations", "clients.0.errors")),
+        *((place, -1) for place in ("environment.cores", "clients.0.operations", "clients.0.cpu_user_s")),
         *((place, None) for place in ("clients", "clients.0.client", "checks.0.ok", "host.network.lo.rx_bytes")),
         ("host.network.lo.rx_packets", "x"),
         ("clients.0.engine.pauses", {"sum_ns": 5}),
@@ -80,7 +80,8 @@ def test_clients_must_agree_with_point_and_files():
 
 
 POINT = {"key": "s/get/rep~001", "store": "s", "workload": "get", "axes": {}, "rep": 1, "order": 1}
-WORKLOADS = {"get": {"axes": [{"name": "engine", "column": "engine"}]}}
+AXIS = {"name": "engine", "column": "engine", "kind": "text", "label": "Engine"}
+WORKLOADS = {"get": {"axes": [AXIS]}}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,11 @@ WORKLOADS = {"get": {"axes": [{"name": "engine", "column": "engine"}]}}
         ({"points": None}, "`points` cannot be None"),
         ({"workloads": {"get": {}}}, "`workloads.get.axes` cannot be None"),
         ({"workloads": {"get": {"axes": [5]}}}, "`workloads.get.axes.0` cannot be 5"),
+        ({"workloads": {"get": {"axes": [AXIS | {"kind": None}]}}}, "`workloads.get.axes.0.kind` cannot be None"),
+        ({"workloads": None}, "`workloads` cannot be None"),
         ({"campaign": []}, "`campaign` cannot be []"),
+        ({"stores": None}, "`stores` cannot be None"),
+        ({"points": [POINT | {"fixed": {"warm_up_ns": None}}]}, "`points.0.fixed.warm_up_ns` cannot be None"),
     ],
 )
 def test_impossible_plan_is_named(change, words):

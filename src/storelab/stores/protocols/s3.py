@@ -96,6 +96,7 @@ NO_LOCATION = {  # error codes of servers that reject LocationConstraint, or the
 }
 GONE = ABSENT | {"NoSuchVersion", "NoSuchUpload"}
 REFUSED = {"AccessDenied", "403"}
+NOT_OFFERED = {"NotImplemented", "MethodNotAllowed", "501", "405"}  # error codes for an operation that a server lacks
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
 MAX_PAGES = 100_000  # pages of a listing, with up to 1000 entries each; a longer listing is considered endless
 MAX_EMPTY_PAGES = 1000  # empty pages of a listing in a row
@@ -257,6 +258,8 @@ class S3Access(Access):
             except ClientError as error:  # with MFA delete, the server refuses the whole request
                 if code(error) in REFUSED and any(version for _, version in entries):
                     return dict.fromkeys(entries.values(), code(error))
+                if code(error) in NOT_OFFERED:
+                    return self._delete_one_by_one(bucket, entries)
                 raise
         out: dict[Entry, str] = {}
         for error in answer.get("Errors") or ():
@@ -264,6 +267,17 @@ class S3Access(Access):
                 known = entries.get((error["Key"], error.get("VersionId") or ""))
                 same_key = (e for e in entries.values() if e.key == error["Key"])
                 out |= dict.fromkeys([known] if known else same_key, why)
+        return out
+
+    def _delete_one_by_one(self, bucket: str, entries: Mapping[tuple[str, str], Entry]) -> dict[Entry, str]:
+        """Delete objects with one request each. Return the error code for each refused entry."""
+        out: dict[Entry, str] = {}
+        for (key, version), entry in entries.items():
+            try:
+                self.s3.delete_object(Bucket=bucket, Key=key, **({"VersionId": version} if version else {}))
+            except ClientError as error:
+                if code(error) not in GONE:
+                    out[entry] = code(error)
         return out
 
     def retention(self, bucket: str) -> Retention:

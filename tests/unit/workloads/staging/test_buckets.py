@@ -214,6 +214,15 @@ def test_deletions_that_delete_nothing_are_counted():
             assert NAME in server.buckets
 
 
+def test_objects_are_deleted_one_by_one_where_a_server_needs_it():
+    for versioning in ("", "Enabled"):
+        with laid_out("one deletion per request", versioning=versioning) as (store, bucket, server):
+            number = len(entries(bucket))
+            gone = buckets.remove(store, "camp", lambda b, key, size: key != "put/b")
+            assert counted(gone) == 1 and {key for key, _ in entries(bucket)} == {"put/b"} and number > 1
+            assert buckets.remove(store, "camp", anything).buckets == 1 and NAME not in server.buckets
+
+
 def test_unlistable_uploads_are_reported():
     with laid_out("no list of uploads") as (store, _, server):
         gone = buckets.remove(store, "camp", anything)
