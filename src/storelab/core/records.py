@@ -115,6 +115,7 @@ MONITOR = {
 # Files that some workloads write in addition to `ops`: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS}
 TABLES |= {"collections": COLLECTIONS, "launches": LAUNCHES, "monitor": MONITOR}
+TESTBED = "10.99.0.{}"  # address in the network of a testbed
 FRONT_END_LINK = "fe{}"  # network interface of a front-end of a testbed, by its number from 1
 HUNG = "Hung"  # error class of an operation that was abandoned at the end of the drain time, which is its `end_ns`
 # files for a failed attempt: if the point has no record, and if it has one

@@ -19,13 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
-from storelab.core.records import FRONT_END_LINK, read_as
+from storelab.core.records import FRONT_END_LINK, TESTBED, read_as
 from storelab.gang.testbed.slurm import PLACE, Cluster, Node, claim, run
 from storelab.install import program
 
 PREFIX = "storelab-tb-"
-NET = "10.99.0."
-HEAD, FIRST_FRONT_END = NET + "254", 240
+HEAD, FIRST_FRONT_END = TESTBED.format(254), 240
 MAX_NODES, MAX_FRONT_ENDS = 100, 8
 BURST, DELAY = "128kb", "50ms"
 
@@ -54,7 +53,7 @@ class Plan:
     @property
     def nodes(self) -> dict[str, str]:
         """Return the address of each node, by the name of its namespace."""
-        return {f"{self.prefix}n{i + 1}": f"{NET}{i + 1}" for i in range(len(self.rates))}
+        return {f"{self.prefix}n{i + 1}": TESTBED.format(i + 1) for i in range(len(self.rates))}
 
     @property
     def namespaces(self) -> list[str]:
@@ -63,7 +62,7 @@ class Plan:
     @property
     def addresses(self) -> list[str]:
         """Return the addresses of the store's front-ends."""
-        return [f"{NET}{FIRST_FRONT_END + 1 + i}" for i in range(len(self.front_ends))]
+        return [TESTBED.format(FIRST_FRONT_END + 1 + i) for i in range(len(self.front_ends))]
 
 
 class Network:
@@ -126,7 +125,7 @@ class Network:
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
             link, table = FRONT_END_LINK.format(i + 1), str(100 + i)
             self._link(plan, plan.head, link, address, link, rate, bits=32)
-            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", link, "src", address, "table", table)
+            _ip("-n", plan.head, "route", "add", TESTBED.format("0/24"), "dev", link, "src", address, "table", table)
             _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
     def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import TESTBED
 from storelab.host import processes
 from storelab.install import program
 
@@ -228,10 +229,14 @@ class Namespace:
             raise
 
     def _inside(self, address: str) -> str:
-        """Return the commands of `ip` that set up the inner end of a link; other hosts are reached through this one."""
+        """Return the commands of `ip` that set up the inner end of a link.
+
+        The nodes of a testbed are reached through this host. There is no default route: XRootD would wait for the
+        servers of names.
+        """
         return (
             f"link set lo up\naddr add {address}/{self.network.prefixlen} dev {INSIDE}\nlink set {INSIDE} up\n"
-            f"route add default via {self.ours}\n"
+            f"route add {TESTBED.format('0/24')} via {self.ours}\n"
         )
 
     def down(self) -> None:
