@@ -74,9 +74,9 @@ def point(
             try:
                 made = measure(config, points, chosen, store, state, spare, why)
             except MeasurementFailed as error:
-                progress.note_overhead(config, chosen, begun_ns)
                 records.fail(folder, chosen, str(error))
                 attempts.record_failure(config, points, chosen.store, str(error))
+                progress.note_overhead(config, chosen, begun_ns)
                 raise MeasurementFailed(f"{key}: {error}") from None
             except UserError as error:
                 attempts.skip(config, chosen, str(error))

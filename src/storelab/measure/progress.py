@@ -5,6 +5,7 @@ its stage and ends, and once a second while clients work. No result depends on i
 measurement. This module may import `workloads`, `engines`, `host`, `core` and `attempts`.
 """
 
+import contextlib
 import json
 import os
 import statistics
@@ -121,10 +122,11 @@ def note_overhead(config: Config, chosen: Point, begun_ns: int) -> None:
     ends = [int(note.get("ended_ns") or 0) for note in _notes(config) if run and note.get("run") == run]
     wall_s = (now_ns - min(begun_ns, ends[-1] if ends else begun_ns)) / 1e9
     overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe can end before its deadline
-    _overheads(config).parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"key": chosen.key, "overhead_s": overhead, "run": run, "ended_ns": now_ns})
-    with open(_overheads(config), "a") as f:
-        f.write(f"\n{line}\n")  # the leading newline ends a line that a kill may have cut off
+    with contextlib.suppress(OSError):  # on a full disk, the result of the point is more important than an estimate
+        _overheads(config).parent.mkdir(parents=True, exist_ok=True)
+        with open(_overheads(config), "a") as f:
+            f.write(f"\n{line}\n")  # the leading newline ends a line that a kill may have cut off
 
 
 def off() -> bool:
