@@ -167,7 +167,7 @@ def test_killed_in_the_middle_of_up(tmp_path):
         "if sys.argv[3] == 'daemon': s.daemons.wait_healthy = die\n"
         "else:\n"
         "    real = s.namespace._attach\n"
-        "    s.namespace._attach = lambda node, bits: die() if node == 's2' else real(node, bits)\n"
+        "    s.namespace._attach = lambda node: die() if node == 's2' else real(node)\n"
         "s.up()"
     )
     store = new(tmp_path, 2, servers=2)
