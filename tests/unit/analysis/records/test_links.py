@@ -106,3 +106,11 @@ def test_wrong_declaration_is_refused(tmp_path, text):
 def test_links_in_words():
     cases = {(300e6, 300e6): "2 × 300 Mbit/s", (1e9,): "1 Gbit/s", (1e8, 2.5e9, 1e8): "2.5 Gbit/s + 2 × 100 Mbit/s"}
     assert {given: links.in_words(given) for given in cases} == cases
+
+
+def test_demand_is_the_clients_capacity_over_that_of_the_front_ends():
+    """In reads2015, eight clients of 150 Mbit/s have three times the capacity of two front-ends of 200 Mbit/s."""
+    clients, front_ends = links.Side((150e6,) * 8, None), links.Side((200e6,) * 2, None)
+    assert links.Links(clients, front_ends, 400e6, links.FRONT_ENDS).demand == 3
+    for one, other in ((clients, None), (None, front_ends)):
+        assert links.Links(one, other, 400e6, links.CLIENTS).demand is None
