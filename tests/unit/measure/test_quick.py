@@ -68,18 +68,72 @@ def test_three_failures_in_a_row_end_it(monkeypatch, capsys):
     assert asked == list("abcd") and "d: no answer" not in capsys.readouterr().err, "the error has it"
 
 
-def test_failed_points_end_quick_with_exit_code_1(monkeypatch, tmp_path):
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Return a folder with the shipped configuration; keys are set, and the temporary folder is `tmp`."""
     shutil.copy(ROOT / "config.yaml", tmp_path)
     (tmp_path / "campaigns").symlink_to(ROOT / "campaigns")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    return tmp_path
+
+
+def test_failed_points_end_quick_with_exit_code_1(monkeypatch, here):
     for failed, expected in (
         ([], (0, "")),
-        (["a", "b"], (1, "storelab: quick: points failed: 2; the page has the reasons\n")),
+        (["a"], (1, "storelab: quick: points failed: 1; the page has the reasons\n")),
     ):
         monkeypatch.setattr(command, "measured", lambda *_, failed=failed: (Page("title", "", []), failed))
-        code, out, err = in_process(tmp_path, "quick", "http://127.0.0.1:1")
+        code, out, err = in_process(here, "quick", "http://127.0.0.1:1")
         assert (code, err) == expected and out.startswith("title")
+
+
+def test_kept_run_has_records_without_work(monkeypatch, here):
+    """It is kept if points failed, too; the folder of the run is removed."""
+
+    def measured(settings, folder, *_):
+        for name in ("raw", "tables", "work"):
+            (folder / "results" / "quick-1" / name).mkdir(parents=True)
+        return Page("title", "", []), ["a"]
+
+    monkeypatch.setattr(command, "measured", measured)
+    code, _, err = in_process(here, "quick", "http://127.0.0.1:1", "--keep", "kept", "--output", "page.txt")
+    assert code == 1 and "storelab compare kept OTHER" in err
+    assert {path.name for path in (here / "kept").iterdir()} == {"raw", "tables"}
+    assert (here / "page.txt").read_text().startswith("title") and not list((here / "tmp").iterdir())
+
+
+def test_busy_port_of_the_calibration_is_replaced(monkeypatch, here):
+    """Only that of the near-null server, which is measured too. The next free port is used."""
+    from storelab.cli import Settings
+    from storelab.stores.managed import network
+
+    monkeypatch.chdir(here)
+    settings = Settings("config.yaml", (), ())
+    (port,) = (s.port for n, s in settings.load_with({"campaign": "quick"}).stores.items() if n == "nullserver")
+    busy = {port, port + 1}
+    monkeypatch.setattr(network, "free", lambda address, number: number not in busy)
+    assert command.near_null(settings) == {"nullserver": {"kind": "nullserver", "port": port + 2}}
+    busy.clear()
+    assert command.near_null(settings) == {}
+
+
+def test_mistakes_are_reported_before_measuring(monkeypatch, here):
+    monkeypatch.setattr(quick, "measure", lambda *_: pytest.fail("it measures"))
+    (here / "old").mkdir()
+    for arguments, words in (
+        (["http://127.0.0.1:1", "--keep", "old"], "--keep: 'old' already exists"),
+        (["http://127.0.0.1:1", "--keep", "no/new"], "--keep: 'no' is not a folder"),
+        (["http://127.0.0.1:1", "--bucket", ""], "storelab: --bucket: '' is not a valid"),
+        (["nginx"], "the store 'nginx' uses http, not S3"),
+        (["minio", "--region", "x"], "--region: is not possible with the configured store 'minio'"),
+        (["minoi"], "did you mean 'minio'?"),
+    ):
+        code, out, err = in_process(here, "quick", *arguments)
+        assert code == 2 and not out and err.count("\n") == 1 and words in err, err
+    command._refuse_misspelt("http://minio", ["minio"])  # a URL is never a misspelt name
 
 
 def test_without_go_programs_obstore_measures(monkeypatch):
