@@ -1,5 +1,6 @@
 """`storelab quick`: names from addresses, mistakes in terms of the command line, and reasons to stop."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -165,9 +166,13 @@ def test_quick_measures_in_its_own_folder(monkeypatch, tmp_path):
 
 
 def test_killed_quick_leaves_no_daemon_and_no_folder(tmp_path):
-    """Both remain after kill -9 of the process; otherwise that process removes them."""
+    """Both remain after kill -9 of the process; otherwise that process removes them.
+
+    A child of the daemon in another session ends, too. The process that waits has no keys.
+    """
+    child = 'import subprocess, time; subprocess.Popen(["sleep", "98765"], start_new_session=True); time.sleep(100)'
     code = f"""
-        import os, signal, sys
+        import os, psutil, signal, sys
         from pathlib import Path
         from storelab.cli import quick
         from storelab.stores.managed.daemon import Daemon
@@ -176,23 +181,31 @@ def test_killed_quick_leaves_no_daemon_and_no_folder(tmp_path):
         with quick.watched(folder):
             (folder / "state" / "null").mkdir(parents=True)
             daemons = Daemons(folder / "state" / "null", "quick")
-            argv = (sys.executable, "-c", "import time; time.sleep(100)")
+            (waiting,) = psutil.Process().children()
+            assert "AWS_SECRET_ACCESS_KEY" not in waiting.environ() and "PATH" in waiting.environ()
+            argv = (sys.executable, "-c", {child!r})
             daemons.start(Daemon("null", argv, "127.0.0.1", (1,), "/"))
-            print(daemons.running()["null"], flush=True)
+            pid = daemons.running()["null"]
+            while not (children := psutil.Process(pid).children()):
+                pass
+            print(pid, children[0].pid, flush=True)
             sys.argv[1] == "killed" and os.kill(os.getpid(), signal.SIGKILL)
         """
     for how in ("ended", "killed"):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), how], capture_output=True, text=True)
-        process = psutil.Process(int(done.stdout)) if psutil.pid_exists(int(done.stdout)) else None
+        command = [sys.executable, "-c", textwrap.dedent(code), how]
+        environ = os.environ | {"AWS_SECRET_ACCESS_KEY": "secret"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
+        processes = [psutil.Process(pid) for pid in map(int, done.stdout.split()) if psutil.pid_exists(pid)]
         if how == "ended":
-            assert process and process.is_running() and (tmp_path / how).exists(), done.stderr
-            process.kill()
+            assert len(processes) == 2 and (tmp_path / how).exists(), done.stderr
+            for process in processes:
+                process.kill()
             continue
         deadline = time.monotonic() + 30
         while (tmp_path / how).exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert not (tmp_path / how).exists()
-        assert not process or not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        assert len(done.stdout.split()) == 2 and not (tmp_path / how).exists(), done.stderr
+        assert not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
 def test_bucket_of_a_stopped_client_is_removed(monkeypatch, tmp_path, capsys):
