@@ -165,7 +165,7 @@ def nearest(word: Any, known: Iterable[str], label: str = "known:") -> str:
     """Return a hint for an unknown word: the most similar known word, otherwise all known words after `label`."""
     names = list(known)
     near = difflib.get_close_matches(str(word)[:100], names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"{label} {', '.join(names)}"
+    return f"did you mean {near[0]!r}?" if near else f"{label} {', '.join(names) or 'none'}"
 
 
 def require_known(place: str, word: Any, known: Collection[str], problem: str, label: str) -> None:
