@@ -218,6 +218,50 @@ def launcher(settings, folder: Path) -> SshLauncher:
     return SshLauncher(folder, [[0], [1]], [{}], settings)
 
 
+def test_problems_are_listed_in_the_order_of_the_hosts(hosts, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")  # as for a user without a login session
+    with closing(connected(hosts("a", "down", python="nothing"))) as connections:
+        assert connections.folder.parent == Path("/tmp")
+        first, second = connections.named()
+    assert first.startswith("a: there is no Python (nothing)") and second.startswith("down: connect to host down")
+
+
+def test_secrets_do_not_reach_ssh(hosts, tmp_path, monkeypatch):
+    for name in ("AWS_SECRET_ACCESS_KEY", "BEARER_TOKEN", "TOKEN_OF_A_STORE"):
+        monkeypatch.setenv(name, "secret")
+    gang = launcher(hosts("has1", "has2", python="python-has"), tmp_path)
+    gang.tokens = ("TOKEN_OF_A_STORE",)
+    gang.connect()
+    try:
+        assert gang.connections.pythons and "PATH" in gang.connections.all[0].environ
+        assert "secret" not in gang.connections.all[0].environ.values()
+    finally:
+        gang.stop()
+
+
+def test_folders_of_killed_agents_are_removed(hosts, tmp_path, monkeypatch):
+    """One agent has ended in order, one was killed, one hangs, and the connection of one is lost."""
+    gang, scripts = launcher(hosts("a", "b", "c", "d"), tmp_path), {}
+
+    def connection(number: int, end: int | None) -> SimpleNamespace:
+        run = lambda script, timeout_s: scripts.update({number: script})  # noqa: E731
+        return SimpleNamespace(process=SimpleNamespace(poll=lambda: end), run=run)
+
+    gang.connections = SimpleNamespace(
+        all=[connection(n, 255 if n == 3 else None) for n in range(4)],
+        command=lambda number, *words: " ".join(words[1:]),
+    )
+    gang.agents = {n: SimpleNamespace(poll=lambda end=end: end) for n, end in enumerate((0, -9, None, 255))}
+    gang.pipes = {n: SimpleNamespace(pid=100 + n) for n in range(4)}
+    gang._clear()
+    assert not scripts, "there was no job"
+    (tmp_path / "job.json").touch()
+    monkeypatch.setattr(ssh.GangJob, "read", lambda folder: SimpleNamespace(scratch_base="/scratch"))
+    gang._clear()
+    sweep = "storelab.gang.agent sweep /scratch"
+    assert scripts == {1: sweep, 2: f"kill -9 102 2>/dev/null; {sweep}"}
+
+
 def test_unusable_host_fails_the_start_and_names_all(hosts, tmp_path):
     gang = launcher(hosts("has1", "down2", "down3", python="python-has"), tmp_path)
     assert gang.hosts == ["has1", "down2"], "the first hosts of the list"
