@@ -26,6 +26,7 @@ from storelab.stores.protocols.endpoint import Endpoint
 ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/></prop></propfind>'
 CONNECTIONS = 16
 AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # idempotent methods, which can be retried
+NO_CREDENTIALS = "the server requires credentials (401)"
 UNREACHABLE = (
     *("refused", "connecterror", "connection error", "connection aborted", "connection reset", "socket error"),
     *("unreachable", "no route", "timed out", "timeout", "expired"),
@@ -48,7 +49,7 @@ MISTAKES = (
     (
         ("http 401", "unauthorized", "auth failed"),
         "",
-        "the server requires credentials (401)",
+        NO_CREDENTIALS,
         "set the store's `token`, or get a proxy or ticket first",
     ),
 )

@@ -25,6 +25,7 @@ XROOTD = ("BEARER_TOKEN", "BEARER_TOKEN_FILE")  # variables in which XRootD's ow
 WLCG = "wlcg"  # setting of a store: search a token as WLCG's token discovery does
 SHARED_FOLDER = "/tmp"
 _BEFORE = re.compile(rb"before:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")  # expiry of a macaroon (a caveat)
+RENEW = "renew it and run the same command again, which continues with the missing points"
 
 
 def is_file(name: str) -> bool:
@@ -149,9 +150,17 @@ def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError 
     for place, name, when in sorted(found, key=lambda one: one[2]):
         if when < now + seconds:
             problem = f"the credential in {name} {ends_text(when - now)}, but the point takes {seconds:.0f} s"
-            hint = "renew it and run the same command again, which continues with the missing points"
-            return UserError(place, problem, hint)
+            return UserError(place, problem, RENEW)
     return None
+
+
+def ended(found: list[tuple[str, str, float]]) -> str:
+    """Return which of these credentials (see `ends`) has expired, and how to go on; '' if none has."""
+    now = time.time()
+    for place, name, when in found:
+        if when < now:
+            return f"{place}: the credential in {name} {ends_text(when - now)}; {RENEW}"
+    return ""
 
 
 def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> None:
