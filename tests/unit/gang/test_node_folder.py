@@ -86,7 +86,11 @@ def test_agent_ends_without_heartbeats(agent):
 
 
 def test_agent_does_not_wait_for_ended_clients(agent, monkeypatch):
-    monkeypatch.setattr(agent, "_step", lambda limit, late: agent.relayed.add(len(agent.relayed)))
+    def step(limit, late):
+        assert len(agent.relayed) < 2, "it waits on"
+        agent.relayed.add(len(agent.relayed))
+
+    monkeypatch.setattr(agent, "_step", step)
     assert agent._until(lambda: agent.relayed) == {0}
     with pytest.raises(GangAborted, match="all clients of the node have ended"):
         agent._until(lambda: None)

@@ -1,6 +1,7 @@
 """The launcher `ssh`: connections, reasons of failures, the choice of a Python, sent software, and lists of hosts."""
 
 import fcntl
+import io
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ from refusals import refusal
 from small_plan import configured
 
 from storelab import __version__
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.gang.launchers import choose, package, ssh
 from storelab.gang.launchers.ssh import Connections, Found, SshLauncher
@@ -188,6 +190,37 @@ def test_software_is_sent_once_and_removed_if_unused(hosts, tmp_path, capsys):
     os.close(lock)
     assert sent("b") == ["sent-0"], "an agent uses it"
     assert not (tmp_path / "caches/a/storelab").exists(), "removing sends nothing"
+
+
+def locked(folder: Path) -> bool:
+    """Return whether another process has locked the folder."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def test_software_that_is_being_sent_is_not_removed(hosts, tmp_path):
+    """Another campaign of the same user ends while this one sends its software."""
+    cache = tmp_path / "caches/a/storelab"
+    archive = io.BytesIO()
+    package.write(archive)
+    with closing(connected(hosts("a"), prepare=False)) as connections:
+        connections.all[0].run(ssh.LOOK % "new")
+        sending = connections.all[0].begin(ssh.SEND % "new", stdout=subprocess.PIPE)
+        sending.stdin.write(archive.getvalue()[:10])
+        sending.stdin.flush()
+        assert clock.wait_for(lambda: any(map(locked, cache.glob(".sending-*"))), 10, 0.01)
+        ssh.remove(hosts("a"))
+        assert sending.communicate(archive.getvalue()[10:])[0] == b"storelab-sent\n"
+    assert (cache / "sent-new/storelab/source.py").exists() and len(list(cache.iterdir())) == 1
+    (cache / ".sending-killed").mkdir()
+    ssh.remove(hosts("a"))
+    assert not list(cache.iterdir())
 
 
 def test_host_with_storelab_gets_nothing(hosts, tmp_path, capsys):
