@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import psutil
@@ -79,6 +80,49 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     return tmp_path
+
+
+def test_stores_are_clean_before_checksums_are_written(monkeypatch):
+    done: list[str] = []
+
+    @contextmanager
+    def nothing_left(config):
+        yield
+        done.append("removed")
+
+    monkeypatch.setattr(quick, "all_stores", lambda config: {"a": None})
+    monkeypatch.setattr(quick, "nothing_left", nothing_left)
+    for place, name in (
+        (quick.deployment, "connect"),
+        (quick.check, "everything"),
+        (quick.plan_file, "write"),
+        (quick.point, "point"),
+        (quick.collect, "write_sums"),
+    ):
+        monkeypatch.setattr(place, name, lambda *_, name=name: done.append(name))
+    assert 0 <= quick.measure(SimpleNamespace(stores_to_measure=["a"]), [SimpleNamespace(key="p")]) < 10
+    assert done == ["connect", "everything", "write", "point", "removed", "write_sums"]
+
+
+def test_stores_of_quick_are_stopped_and_others_continue(monkeypatch, tmp_path):
+    """Of the store of the user, only what was suspended continues. A store that was not used has no folder."""
+    done: list[str] = []
+
+    def store(name: str, managed: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(name=name, managed=managed, resume=lambda: done.append(f"resume {name}"))
+
+    names = ("mine", "nullserver", "other", "unused")
+    for name in (*names[:3], "far"):
+        (tmp_path / name).mkdir()
+    stores = {name: store(name) for name in names} | {"far": store("far", managed=False)}
+    monkeypatch.setattr(quick, "_remove", lambda config: done.append("remove"))
+    monkeypatch.setattr(quick, "everywhere", lambda config: stores)
+    monkeypatch.setattr(quick.deployment, "release", lambda store: done.append(f"release {store.name}"))
+    monkeypatch.setattr(quick.scratch, "clear", lambda folder: done.append(f"clear {folder}"))
+    config = SimpleNamespace(stores_to_measure=["mine"], state=str(tmp_path), scratch="/scratch")
+    with pytest.raises(MeasurementFailed), quick.nothing_left(config):
+        raise MeasurementFailed("no answer")
+    assert done == ["remove", "release mine", "release nullserver", "resume other", "clear /scratch"]
 
 
 def test_failed_points_end_quick_with_exit_code_1(monkeypatch, here):

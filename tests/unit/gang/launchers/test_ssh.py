@@ -1,6 +1,7 @@
 """The launcher `ssh`: connections, reasons of failures, the choice of a Python, sent software, and lists of hosts."""
 
 import fcntl
+import io
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ from refusals import refusal
 from small_plan import configured
 
 from storelab import __version__
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.gang.launchers import choose, package, ssh
 from storelab.gang.launchers.ssh import Connections, Found, SshLauncher
@@ -190,6 +192,37 @@ def test_software_is_sent_once_and_removed_if_unused(hosts, tmp_path, capsys):
     assert not (tmp_path / "caches/a/storelab").exists(), "removing sends nothing"
 
 
+def locked(folder: Path) -> bool:
+    """Return whether another process has locked the folder."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def test_software_that_is_being_sent_is_not_removed(hosts, tmp_path):
+    """Another campaign of the same user ends while this one sends its software."""
+    cache = tmp_path / "caches/a/storelab"
+    archive = io.BytesIO()
+    package.write(archive)
+    with closing(connected(hosts("a"), prepare=False)) as connections:
+        connections.all[0].run(ssh.LOOK % "new")
+        sending = connections.all[0].begin(ssh.SEND % "new", stdout=subprocess.PIPE)
+        sending.stdin.write(archive.getvalue()[:10])
+        sending.stdin.flush()
+        assert clock.wait_for(lambda: any(map(locked, cache.glob(".sending-*"))), 10, 0.01)
+        ssh.remove(hosts("a"))
+        assert sending.communicate(archive.getvalue()[10:])[0] == b"storelab-sent\n"
+    assert (cache / "sent-new/storelab/source.py").exists() and len(list(cache.iterdir())) == 1
+    (cache / ".sending-killed").mkdir()
+    ssh.remove(hosts("a"))
+    assert not list(cache.iterdir())
+
+
 def test_host_with_storelab_gets_nothing(hosts, tmp_path, capsys):
     with closing(connected(hosts("a", python="python-has"))) as connections:
         assert connections.pythons == {0: sys.executable} and not connections.plain
@@ -216,6 +249,50 @@ def test_full_cache_folder_is_named(hosts, monkeypatch):
 
 def launcher(settings, folder: Path) -> SshLauncher:
     return SshLauncher(folder, [[0], [1]], [{}], settings)
+
+
+def test_problems_are_listed_in_the_order_of_the_hosts(hosts, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")  # as for a user without a login session
+    with closing(connected(hosts("a", "down", python="nothing"))) as connections:
+        assert connections.folder.parent == Path("/tmp")
+        first, second = connections.named()
+    assert first.startswith("a: there is no Python (nothing)") and second.startswith("down: connect to host down")
+
+
+def test_secrets_do_not_reach_ssh(hosts, tmp_path, monkeypatch):
+    for name in ("AWS_SECRET_ACCESS_KEY", "BEARER_TOKEN", "TOKEN_OF_A_STORE"):
+        monkeypatch.setenv(name, "secret")
+    gang = launcher(hosts("has1", "has2", python="python-has"), tmp_path)
+    gang.tokens = ("TOKEN_OF_A_STORE",)
+    gang.connect()
+    try:
+        assert gang.connections.pythons and "PATH" in gang.connections.all[0].environ
+        assert "secret" not in gang.connections.all[0].environ.values()
+    finally:
+        gang.stop()
+
+
+def test_folders_of_killed_agents_are_removed(hosts, tmp_path, monkeypatch):
+    """One agent has ended in order, one was killed, one hangs, and the connection of one is lost."""
+    gang, scripts = launcher(hosts("a", "b", "c", "d"), tmp_path), {}
+
+    def connection(number: int, end: int | None) -> SimpleNamespace:
+        run = lambda script, timeout_s: scripts.update({number: script})  # noqa: E731
+        return SimpleNamespace(process=SimpleNamespace(poll=lambda: end), run=run)
+
+    gang.connections = SimpleNamespace(
+        all=[connection(n, 255 if n == 3 else None) for n in range(4)],
+        command=lambda number, *words: " ".join(words[1:]),
+    )
+    gang.agents = {n: SimpleNamespace(poll=lambda end=end: end) for n, end in enumerate((0, -9, None, 255))}
+    gang.pipes = {n: SimpleNamespace(pid=100 + n) for n in range(4)}
+    gang._clear()
+    assert not scripts, "there was no job"
+    (tmp_path / "job.json").touch()
+    monkeypatch.setattr(ssh.GangJob, "read", lambda folder: SimpleNamespace(scratch_base="/scratch"))
+    gang._clear()
+    sweep = "storelab.gang.agent sweep /scratch"
+    assert scripts == {1: sweep, 2: f"kill -9 102 2>/dev/null; {sweep}"}
 
 
 def test_unusable_host_fails_the_start_and_names_all(hosts, tmp_path):

@@ -68,6 +68,7 @@ def test_token_is_in_a_variable_or_in_its_file(tmp_path):
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
     """Use a folder in place of /tmp, and return the default file in it."""
+    assert tokens.SHARED_FOLDER == "/tmp", "WLCG's token discovery names it"
     (tmp_path / "shared").mkdir()
     monkeypatch.setattr(tokens, "SHARED_FOLDER", str(tmp_path / "shared"))
     return tmp_path / "shared" / f"bt_u{os.geteuid()}"
