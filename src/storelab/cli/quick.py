@@ -80,7 +80,7 @@ def quick(
         hints = spelled(name)
         _refuse_misspelt(endpoint, list(config.stores))
         with spelled(name):
-            _check_endpoint(name, store, Path(config.state))
+            _check_endpoint(settings, name, store, Path(config.state))
     # A managed store stays in the configured state folder, because it may be running. Each point locks this folder.
     lock = nullcontext() if managed else measuring_lock(Path(config.state))
     if managed:
@@ -117,13 +117,14 @@ def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
     return store
 
 
-def _check_endpoint(name: str, settings: dict[str, Any], state: Path) -> None:
-    """Raise UserError if the URL is wrong or the keys are missing, before anything is prepared or printed."""
+def _check_endpoint(settings: Settings, name: str, store: dict[str, Any], state: Path) -> None:
+    """Raise UserError if an option or the URL is wrong, or keys are missing, before anything is prepared or printed."""
     from storelab import stores
 
     try:
-        endpoint = stores.make(name, stores.parse(settings), state)
+        endpoint = stores.make(name, stores.parse(store), state)
     except ValueError:  # a wrong option: the whole configuration reports it with its key
+        settings.load_with({"campaign": CAMPAIGN, "stores": {name: store}})
         return
     _ = endpoint.urls
     endpoint.credentials()
@@ -221,8 +222,9 @@ def spelled(name: str) -> Iterator[None]:
     """Rewrite errors about the store of this name, so that they name options instead of configuration keys."""
 
     def plain(text: str) -> str:
-        text = re.sub(rf"stores\.{re.escape(name)}\.(profile|region|bucket)\b", r"--\1", text)
-        text = re.sub(rf"(config\.yaml: |command line: )?stores\.{re.escape(name)}(\.endpoint)?\b", "quick", text)
+        key = rf"(config\.yaml: |command line: )?stores\.{re.escape(name)}"
+        text = re.sub(rf"{key}\.(profile|region|bucket)\b", r"--\2", text)
+        text = re.sub(rf"{key}(\.endpoint)?\b", "quick", text)
         text = text.replace("the store's `endpoint`", "the URL")
         return re.sub(r"the store's `(profile|region|bucket)`", r"--\1", text)
 

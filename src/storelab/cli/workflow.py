@@ -192,6 +192,8 @@ def prepare(
     campaign_dir = Path(light.results) / light.name
     raw = campaign_dir / "raw"
     command = f"storelab{set_options(overrides)}"
+    if verifying:
+        correct_times(campaign_dir)
     forget_empty_marks(campaign_dir, kinds)
     if not light.measure:
         damaged_tables = derived.damaged_tables(campaign_dir, table_names()) if verifying else []
@@ -270,6 +272,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
     papers.distinct(zip((light.name for light in lights), folders, strict=True))
     members = [prepare({**overrides, "layout": "article"}, main, verifying, KINDS[:1]) for overrides in given]
     folder = papers.place(folders[0].parent, [light.name for light in lights])
+    derived.outdate_future(folder)
     if not _is_tex_complete(folder / "tex", ("paper", "conference")):
         (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # removed, so that Snakemake joins the campaigns again
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
@@ -333,6 +336,26 @@ def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None
         index.unlink()
     if not _is_tex_complete(tex, tex_names()):
         (tex / "paper.tex").unlink(missing_ok=True)
+
+
+def correct_times(campaign_dir: Path) -> None:
+    """Correct the times of files that are in the future, because the clock was ahead when they were written.
+
+    Snakemake compares times: it would use files that are out of date, or refuse files that it makes now, because they
+    are older than their inputs. Inputs get the present time. Derived files get an old time, and are made again.
+    """
+    names = [f"raw/{integrity.PLAN}", f"raw/{integrity.SUMS}", derived.LINKS, "status/**/*", "tables/*.csv"]
+    inputs = [path for name in names for path in campaign_dir.glob(name) if path.is_file()]
+    inputs += [Path(path) for stage in STAGES for path in source_files(stage)]
+    inputs += [path for name in ("paper/**/*.*", "notebooks/*.ipynb") for path in Path().glob(name)]
+    if found := derived.set_future_times(inputs, time.time()):
+        more = f" (and {len(found) - 1} more files)" if len(found) > 1 else ""
+        print(
+            f"storelab: {found[0]}{more}: has a time in the future, because the clock was ahead; "
+            "it gets the present time, so that Snakemake can compare it",
+            file=sys.stderr,
+        )
+    derived.outdate_future(campaign_dir)
 
 
 def _is_tex_complete(tex: Path, names: Iterable[str]) -> bool:

@@ -226,5 +226,9 @@ def recorded(attempt: Attempt, outcome: Outcome) -> RunRecord:
         if reason := host.get("invalid"):
             report(f"    no resources are recorded: {reason}")
     if made.budget and made.budget.reason:
+        # An expired credential is not a result about the store: without a record, the next run repeats the point.
+        for one in filter(None, (store, deployment.second(config, chosen))):
+            if ended := one.credentials_refused():
+                raise MeasurementFailed(f"{made.budget.reason}; {ended}")
         report(f"    invalid: {made.budget.reason}")
     return made

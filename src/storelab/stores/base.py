@@ -172,6 +172,12 @@ class Store(ABC):
         """Return place in the configuration, variable, and expiry (Unix seconds) of the credentials that expire."""
         return []
 
+    def credentials_refused(self) -> str:
+        """Return why the credentials are not accepted any more; '' if they are, or if the store does not answer."""
+        from storelab.stores.protocols import tokens
+
+        return tokens.ended(self.credentials_end())
+
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
         """Return the deployment for the records (daemons, front-ends, redundancy, backing), without secrets."""

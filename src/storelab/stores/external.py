@@ -196,6 +196,20 @@ class FolderEndpoint(External):
                     "check that this folder exists and that you have the right to list it",
                 ) from None
 
+    def credentials_refused(self) -> str:
+        from storelab.stores.protocols.files import NO_CREDENTIALS
+
+        try:
+            self.access().bucket_names()
+        except AccessRefused as error:
+            return f"{self.place}: {error}; {tokens.RENEW}"
+        except UserError as error:
+            if NO_CREDENTIALS in error.problem:
+                return f"{self.place}: {error.problem}; {tokens.RENEW}"
+        except MeasurementFailed:
+            pass
+        return super().credentials_refused()
+
 
 class RootSettings(Folder):
     """Any XRootD endpoint (`root://host:port//folder`): XRootD, EOS, dCache.

@@ -284,6 +284,16 @@ class S3(External):
             return [(self.place, "AWS_SESSION_TOKEN", when)]
         return []
 
+    def credentials_refused(self) -> str:
+        from storelab.stores.protocols.s3 import CREDENTIAL_CODES
+
+        try:
+            self.up()
+        except UserError as error:
+            if error.problem.partition(":")[0] in CREDENTIAL_CODES:
+                return str(error)
+        return super().credentials_refused()
+
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         s = self.settings
         if s.bucket:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -141,6 +142,36 @@ def test_old_or_partial_figures_are_stale(drawn, monkeypatch):
     assert workflow.stale_figures(drawn, PLAN) == [second, third]
     os.utime(drawn / "tables" / "points.csv", (2**31, 2**31))
     assert workflow.stale_figures(drawn, PLAN) == names and first in names
+
+
+def test_figures_from_future_are_stale_after_new_tables(drawn):
+    """A clock that was an hour ahead does not make old figures look newer than today's tables."""
+    names, later = catalogue.names(PLAN), time.time() + 3600
+    for path in (drawn / "figures").iterdir():
+        os.utime(path, (later, later))
+    assert workflow.stale_figures(drawn, PLAN) == []
+    derived.outdate_future(drawn)
+    assert workflow.stale_figures(drawn, PLAN) == names
+    assert {path.stat().st_mtime for path in (drawn / "figures").iterdir()} == {derived.OLD_S}
+
+
+def test_times_in_future_are_corrected_for_snakemake(drawn, capsys):
+    later = time.time() + 3600
+    inputs = [drawn / name for name in ("raw/plan.json", "raw/SHA256SUMS", "status/staged/a/b.done", "links.yaml")]
+    made = [drawn / name for name in ("figures/index.json", "tex/paper.tex", "paper.pdf", "report.html")]
+    for path in (*inputs, *made, kept := drawn / "raw" / "run.json"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        os.utime(path, (later, later))
+    earlier = (drawn / "tables" / "points.csv").stat().st_mtime_ns
+    workflow.correct_times(drawn)
+    assert f"{inputs[0]} (and 3 more files): has a time in the future" in capsys.readouterr().err
+    assert all(0 <= time.time() - path.stat().st_mtime < 60 for path in inputs)
+    assert {path.stat().st_mtime for path in made} == {derived.OLD_S}
+    assert kept.stat().st_mtime == pytest.approx(later, abs=1)  # not an input of a rule
+    assert (drawn / "tables" / "points.csv").stat().st_mtime_ns == earlier
+    workflow.correct_times(drawn)
+    assert capsys.readouterr().err == ""
 
 
 def test_marks_of_missing_files_are_removed(drawn):

@@ -22,7 +22,7 @@ from campaigns import built, copied
 from storelab import __version__
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
-from storelab.cli import cli, main, measuring, stores
+from storelab.cli import analysis, cli, main, measuring, stores
 from storelab.cli.answers import ANSWERS
 from storelab.cli.reference import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
@@ -169,6 +169,15 @@ def test_verify_and_seal(tmp_path, monkeypatch):
         code, out, _ = command_line.storelab("verify", "--campaign-dir", str(copy))
         note = [f"note: not in this repository: {'0' * 40}, the recorded commits of 3 points"] if unknown else []
         assert code == 0 and out.splitlines()[1:] == note
+
+    def with_changes(folder, load=analysis.load):
+        campaign = load(folder)
+        for run in campaign.runs.values():
+            run["environment"]["git_commit"] += "-dirty"
+        return campaign
+
+    monkeypatch.setattr(analysis, "load", with_changes)
+    assert command_line.storelab("verify", "--campaign-dir", str(copy))[1].splitlines()[1:] == note
 
 
 def test_verdict_has_the_rows_of_the_table(campaign):

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import jsonschema
 import yaml
+from command_line import in_process
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
@@ -56,7 +57,7 @@ sweeps.two.roles.a_b.workload=get; sweeps.two.roles.readers.axis=1; files.mine.p
 mixes.reads.get=-1; mixes.reads.got=1; sizes.s.fixed=10; sizes.s.sigma=6; faults.f=[];
 faults.f=[{at: 10, act: kill, actor: x}]; faults.f=[{at: 1s, act: kil, actor: x}]; release.factr=1; release.tree=x;
 release.chunks.minimum=8; figures.fig.table=throughputs; figures.Fig.table=throughput; claims.c.rule=slop;
-claims.c.below_link=0; claims.C.rule=slope""",
+claims.c.below_link=0; claims.C.rule=slope; stores.new.endpiont=x; sweeps.two.axes.part=2""",
 )
 
 
@@ -103,6 +104,16 @@ def test_wrong_keys_and_values_are_refused():
     documents = {item: config.merge(BASE, config.parse_set([item])) for item in REFUSED}
     assert [item for item, document in documents.items() if accepted(document)] == []
     assert [item for item, document in documents.items() if not problems(document)] == []
+
+
+def test_outdated_pages_end_with_exit_code_1(tmp_path, monkeypatch):
+    monkeypatch.setattr(reference, "pages", lambda: {"docs/a.md": "new\n", "b.json": "{}\n"})
+    assert in_process(tmp_path, "docs") == (0, "docs/a.md\nb.json\n", "")
+    assert in_process(tmp_path, "docs", "--check") == (0, "", "")
+    (tmp_path / "b.json").write_text("{ }\n")
+    code, out, err = in_process(tmp_path, "docs", "--check")
+    assert (code, out) == (1, "") and err == "storelab: out of date with the code: b.json; run `storelab docs`\n"
+    assert (tmp_path / "b.json").read_text() == "{ }\n"
 
 
 def test_old_names_are_accepted_and_marked():

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 import socket
 import sys
 
@@ -11,8 +12,10 @@ from laboratory import in_process
 from snakemake.cli import parse_config
 
 from storelab.cli import run as module
-from storelab.cli import workflow
+from storelab.cli import snakemake, workflow
 from storelab.core import integrity
+from storelab.core.errors import UserError
+from storelab.measure import check, plan_file
 
 SWEEP = {"workload": "put", "axes": {"engine": "fsspec", "object_size": "1 kB"}, "duration": "1 s", "warm_up": "0 s"}
 
@@ -34,11 +37,13 @@ def started(project, monkeypatch):
     """Return a function that runs `storelab run` and returns the words of the shell, and its environment."""
 
     def started(*arguments: str) -> tuple[list[str], dict[str, str]]:
-        found = []
+        found, handlers = [], []
         monkeypatch.setattr(module.os, "execvpe", lambda program, words, environ: found.append((words, environ)))
-        monkeypatch.setattr(module.signal, "signal", lambda *_: None)  # this process continues, and needs its handlers
+        # this process continues, and needs its handlers
+        monkeypatch.setattr(module.signal, "signal", lambda *handler: handlers.append(handler))
         code, _, err = in_process(project, "run", *arguments)
         assert code == 0, err
+        assert (signal.SIGPIPE, signal.SIG_DFL) in handlers, "programs of the shell end with their reader"
         ((words, environ),) = found
         assert words[0] == "bash" and words[1].endswith("envs/forward.sh")
         return words[2:], environ
@@ -100,7 +105,7 @@ def test_run_without_latex_makes_no_paper(started, monkeypatch):
         (("small", "scal=1"), ("'scale'",)),
         (("small", "sweeps.up.duration=1 parsec"), ("sweeps.up.duration",)),
         (("small", "--profile", "slum"), ("there is no profile 'slum'", "'slurm'")),
-        (("small", "--profile", ""), ("there is no profile ''", "local, slurm")),
+        (("small", "--profile", ""), ("there is no profile ''", "one of local, slurm")),
         (("small", "--configfile", "gone.yaml"), ("gone.yaml",)),
         (("small", "sweeps.up.axes.clients=999"), ("999 clients",)),
     ],
@@ -131,6 +136,34 @@ def test_measured_campaign_needs_no_store(started, project, monkeypatch):
     monkeypatch.setattr(integrity, "missing", lambda raw, keys: [])
     (project / "store").rmdir()
     assert started("small")[0]
+
+
+@pytest.mark.parametrize(("place", "name"), [(plan_file, "refuse_differences"), (check, "free_ports")])
+def test_plan_and_ports_are_checked_before_snakemake_starts(project, monkeypatch, place, name):
+    def refuse(*_):
+        raise UserError("place", "is wrong", "change it")
+
+    monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
+    monkeypatch.setattr(place, name, refuse)
+    assert in_process(project, "run", "small")[::2] == (2, "storelab: place: is wrong; change it\n")
+
+
+def test_snakemake_does_not_print_its_profile(project, capsys, monkeypatch):
+    parser = snakemake.snakemake.cli.get_argument_parser
+
+    def first_parser(profiles=None):
+        if profiles:
+            sys.exit(3)  # Snakemake printed the line before
+        return parser()
+
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(snakemake.snakemake.cli, "get_argument_parser", first_parser)
+    monkeypatch.setattr(sys, "argv", ["snakemake", "--profile", "profiles/local"])
+    with pytest.raises(SystemExit, match="3"):
+        snakemake.main()
+    assert capsys.readouterr() == ("", "")
+    snakemake._print("other", 1, file=sys.stderr)
+    assert capsys.readouterr().err == "other 1\n"
 
 
 def test_missing_snakemake_is_one_line(project, monkeypatch):

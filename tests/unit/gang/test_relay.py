@@ -1,6 +1,7 @@
-"""An agent's requests on a pipe: files, clock, noise of a login shell, and how a connection ends."""
+"""An agent's requests, on a pipe and over HTTPS: files, clock, noise of a login shell, and how a connection ends."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -100,10 +101,47 @@ def test_silent_coordinator_ends_the_agent(monkeypatch):
     agent = PipeFolder(replies, requests)
     with pytest.raises(OSError, match=r"has not answered for 0\.2 s"):
         agent.get("a")
+    os.write(held, b"200 2\n{}200 2\n{}")
     with pytest.raises(OSError, match="has not answered"):
-        agent.put("b", {})
+        agent.put("b", {})  # the connection is not used again, although answers have arrived
     for pipe in (replies, held, reader, requests):
         os.close(pipe)
+
+
+def test_incomplete_file_is_not_written(tmp_path: Path):
+    """An agent was lost while it sent the second file."""
+    to_server, agent = os.pipe()
+    os.write(agent, b"storelab-agent 1\nPUT f/a 3\nabcPUT f/b 10\nabc")
+    os.close(agent)
+    with open(to_server, "rb") as requests, open(os.devnull, "wb") as replies:
+        PipeServer(GangFiles(tmp_path, ()), requests, replies, tmp_path / "noise").join(5)
+    assert (tmp_path / "a").read_bytes() == b"abc" and not (tmp_path / "b").exists()
+
+
+def test_relay_server_needs_the_token(tmp_path: Path, monkeypatch):
+    manifest, gang, node = tmp_path / "data/m.json", tmp_path / "gang", tmp_path / "node"
+    for folder in (manifest.parent, gang, node):
+        folder.mkdir()
+    manifest.write_text(json.dumps({"root": {"sidecar": "m.parquet"}}))
+    (manifest.parent / "m.parquet").write_bytes(b"baskets")
+    server = relay.RelayServer(gang, [manifest], "localhost")
+    try:
+        access = tmp_path / "access"
+        access.write_text(json.dumps(server.access()))
+        monkeypatch.setenv(relay.TOKEN_FILE, str(access))
+        agent = relay.uplink(server.url)
+        assert not access.exists(), "no other program can read the token later"
+        agent.put("ready.0", {"a": 1})
+        assert agent.get("ready.0") == {"a": 1} and agent.present("ready") == {0}
+        copy = agent.fetch(manifest, node)
+        assert copy.read_text() == manifest.read_text() and (node / "m.parquet").read_bytes() == b"baskets"
+        stranger = relay.HttpsFolder(server.url, server.access() | {"token": "guess"})
+        for request in (lambda: stranger.get("ready.0"), lambda: stranger.put("ready.1", {})):
+            with pytest.raises(OSError, match="answered 403"):
+                request()
+        assert agent.present("ready") == {0}
+    finally:
+        server.close()
 
 
 PRINTS = """

@@ -85,6 +85,16 @@ def test_kept_changes_restore_the_code(checkout):
     assert not (root / "rules/measure.smk").exists()
 
 
+def test_new_folders_are_kept(checkout):
+    """The user's git may not list them, or only their names."""
+    root, git = checkout
+    (root / "src/new").mkdir()
+    (root / "src/new/module.py").write_text("new\n")
+    for listed in ("no", "normal"):
+        git("config", "status.showUntrackedFiles", listed)
+        assert "+new" in state().changes
+
+
 def test_large_changes_are_only_hashed(checkout):
     root, _ = checkout
     (root / "src/large.py").write_text("a line of code\n" * 100_000)
@@ -104,11 +114,15 @@ def test_changes_have_no_keys(checkout):
 def test_slow_git_leaves_the_reason(checkout, monkeypatch):
     root, _ = checkout
     (root / "src/new.py").write_text("new\n")
-    git = environment._git
-    monkeypatch.setattr(
-        environment, "_git", lambda root, *words, **more: None if "diff" in words else git(root, *words)
-    )
-    assert state().to_json()["git_changes"] == {"not_kept": "`git diff` failed or took too long"}
+    git, commit = environment._git, state().commit
+    for name in ("diff", "status"):
+        monkeypatch.setattr(
+            environment,
+            "_git",
+            lambda root, *words, name=name, **more: None if name in words else git(root, *words),
+        )
+        reason = {"not_kept": f"`git {name}` failed or took too long"}
+        assert state().to_json() == {"git_commit": commit, "git_changes": reason}
 
 
 def test_unknown_commits_are_found(checkout, tmp_path, monkeypatch):

@@ -73,7 +73,7 @@ def test_new_project_commits_records_and_ignores_the_rest(tmp_path):
     assert done.stdout.split() == ignored
 
 
-def test_edited_configuration_is_not_packaged(tmp_path):
+def test_edited_configuration_is_not_packaged(tmp_path, monkeypatch):
     def built():
         hook = SimpleNamespace(target_name="sdist", root=str(tmp_path), config={"files": []})
         HOOK.initialize(hook, "standard", {"force_include": {}})
@@ -83,10 +83,15 @@ def test_edited_configuration_is_not_packaged(tmp_path):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
         subprocess.run([*git, *command], check=True)
-    built()
-    (tmp_path / "config.yaml").write_text("stores: {mine: {endpoint: 'https://s3.example.org'}}\n")
-    with pytest.raises(SystemExit, match=r"config.yaml: is not as committed.*git stash push"):
+    for other in ("0", "1"):
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", other)
         built()
+    monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+    (tmp_path / "config.yaml").write_text("stores: {mine: {endpoint: 'https://s3.example.org'}}\n")
+    for command in ("status", "add"):  # changed only, and staged
+        subprocess.run([*git, command, "."], check=True, capture_output=True)
+        with pytest.raises(SystemExit, match=r"config.yaml: is not as committed.*git stash push"):
+            built()
 
 
 def test_new_project_has_a_campaign_to_measure(tmp_path):

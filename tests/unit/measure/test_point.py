@@ -13,6 +13,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import environment
 from storelab.measure import deployment, jobs, point
 from storelab.stores import all_stores
+from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import left_over
 
@@ -98,6 +99,23 @@ def test_failures_leave_their_reason(campaign, monkeypatch):
                 point.point(config, points, key)
         assert records.read_json(failed)["reason"].startswith(begin)
         assert records.read_json(failed)["point"]["key"] == key
+
+
+def test_credentials_that_expire_give_no_record(campaign, monkeypatch):
+    """The errors are no result about the store. Without a record, the next run repeats the point."""
+    config, (chosen,) = campaign
+    folder, ended = config.raw / chosen.key, ["stores.a: the token has expired"]
+    spent = point.record.budget
+    failing = lambda *a, **k: dataclasses.replace(spent(*a, **k), reason="60 % of the operations failed")  # noqa: E731
+    monkeypatch.setattr(point.record, "budget", failing)
+    monkeypatch.setattr(Store, "credentials_refused", lambda _: ended[0])
+    with pytest.raises(MeasurementFailed, match=r"60 % of the operations failed; stores\.a: the token has expired"):
+        point.point(config, [chosen], chosen.key)
+    assert records.read_json(folder / records.FAILED)["reason"].endswith("the token has expired")
+    assert not (folder / "run.json").exists()
+    ended[0] = ""  # then the failures are a result
+    run = point.point(config, [chosen], chosen.key)
+    assert not run.valid and (folder / "run.json").exists()
 
 
 def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):

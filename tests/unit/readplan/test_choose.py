@@ -360,3 +360,6 @@ def test_impossible_input_is_refused():
     for offsets, sizes, options, word in cases + [([1], [4], one, next(iter(one))) for one in wrong]:
         with pytest.raises(ValueError, match=word):
             plan(np.array(offsets), np.array(sizes), LAN, **options)
+    for sizes in ([], [0, 0]):
+        with pytest.raises(ValueError, match="there are no bytes to read"):
+            front(np.arange(len(sizes)), np.array(sizes, "i8"), LAN)

@@ -32,6 +32,6 @@ def test_counts_repeat_lengths(link, kinds):
 
 def test_impossible_link_is_refused():
     wrong = {"bandwidth": 0, "rtt_s": -1, "parallel": 0, "request_s": float("nan"), "curve": ((5, 1.0), (4, 2.0))}
-    for name, value in wrong.items():
+    for name, value in [*wrong.items(), ("curve", ((5, -1.0),)), ("curve", ((0, 1.0),))]:
         with pytest.raises(ValueError, match=name):
             Link(**asdict(LAN) | {name: value})

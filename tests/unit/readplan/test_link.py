@@ -146,6 +146,16 @@ def test_calibration_asks_for_object_once_at_most():
             assert 0.2 * min(size, 104e6) < spent <= min(size, 106_500_000), (size, ranges)
 
 
+def test_known_link_opens_all_connections_only():
+    """An object of a few bytes is read as a whole by each connection."""
+    for size, length in ((10**6, links.SMALL), (10, 10)):
+        clock = Clock(TRUE)
+        clock.size = size
+        links.connect(clock, size)
+        assert clock.calls == [(16, length)]
+    assert links.assumed(7).doubtful == ("all",) and links.assumed(7).parallel == 7
+
+
 # Several ranges in a request
 
 

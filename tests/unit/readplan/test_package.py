@@ -32,6 +32,12 @@ def test_planner_needs_only_numpy():
     assert Requirement(needed).name == "numpy"
 
 
+def test_package_has_its_public_names_only():
+    assert {name for name in readplan.__all__ if getattr(readplan, name).__name__ == name} == {*readplan.__all__}
+    with pytest.raises(AttributeError, match="Plan"):
+        _ = readplan.Plan
+
+
 def test_storelab_accepts_the_version_of_this_checkout():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (wanted,) = (Requirement(text) for text in project["dependencies"] if text.startswith("readplan"))

@@ -400,6 +400,9 @@ def test_vector_reads_return_ranges_in_order():
     assert fs.closed == 1 and not one.opened
     one.fetch(starts[:1], stops[:1])
     assert len(fs.opened) == 2 and one.requests == len(fs.vectors) + 2 + 1, "the limits are known by now"
+    shared = VectorTransport(fs, "f", 3)
+    shared.close()
+    assert fs.closed == 1, "others use its files"
 
 
 def test_vector_reads_are_few_but_use_all_connections():

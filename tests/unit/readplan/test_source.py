@@ -14,7 +14,7 @@ from paths import DATA
 
 from readplan import FsspecTransport, Link, PlannedSource, plan
 from readplan.choose import Requests
-from readplan.source import gather
+from readplan.source import fetch, gather
 
 FILES = DATA / "root"
 LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)
@@ -55,6 +55,39 @@ def test_gather_takes_slices_of_answers():
             gather(requests, parts, np.array([start]), np.array([stop]))
 
 
+def test_fetch_counts_sent_requests():
+    """A transport with several ranges per request sends fewer than the plan has."""
+    data = np.random.default_rng(2).bytes(1000)
+    requests = plan(begins := np.array([0, 900]), np.array([10, 20]), Link(0.0, 0.0, 0.0, 1e3, 1e3, 1))
+    assert len(requests) == 2
+    for groups, sent in ((None, 2), (lambda starts, stops: [slice(0, 2)], 1)):
+        memory = Memory(data)
+        if groups:
+            memory.groups = groups
+        parts, number = fetch(memory, requests, begins, begins + 10)
+        assert [part.tobytes() for part in parts] == [data[:10], data[900:910]] and number == sent
+
+
+def test_options_of_source_reach_the_plan():
+    ranges = np.column_stack([begins := np.arange(100) * 2000, begins + 100])
+
+    def planned(**options):
+        return PlannedSource("x", transport=Memory(b""), link=WAN, **options).requests_for(ranges)
+
+    plain, thrifty, bounded = planned(), planned(thrift=np.inf), planned(max_amplification=9.0)
+    assert len(thrifty) == 100 > len(plain) and plain.amplification > 9 >= bounded.amplification
+    with pytest.raises(ValueError, match="max_amplification = 0 is too small"):
+        planned(max_amplification=0)
+
+
+def test_size_of_empty_file_is_requested_once():
+    sizes = iter([0])
+    memory = Memory(b"")
+    memory.size = lambda: next(sizes)
+    one = PlannedSource("x", transport=memory)
+    assert [one.num_bytes, one.num_bytes] == [0, 0]
+
+
 def test_source_plans_each_set_of_ranges():
     rng = np.random.default_rng(8)
     offsets, sizes = scattered(rng, 500)
@@ -64,6 +97,8 @@ def test_source_plans_each_set_of_ranges():
     ranges = list(zip(offsets.tolist(), (offsets + sizes).tolist(), strict=True))
     notifications = queue.Queue()
     chunks = source.chunks(ranges, notifications)
+    counts = (source.num_requests, source.num_requested_chunks, source.num_requested_bytes)
+    assert counts == (1, 500, sizes.sum())
     assert [c.raw_data.tobytes() for c in chunks] == [data[a:b] for a, b in ranges] and notifications.qsize() == 500
     assert memory.requests == len(source.last_plan) < 50
     assert source.chunk(3, 9).raw_data.tobytes() == data[3:9] and source.num_bytes == len(data)

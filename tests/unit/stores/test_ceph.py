@@ -1,13 +1,14 @@
 """The configuration of Ceph: pools for twelve OSDs, ports, time-outs. Nothing is started."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from fault_stores import store
 from refusals import check_refused
 
 from storelab.stores.ceph import conf
-from storelab.stores.ceph.store import shape_of
+from storelab.stores.ceph.store import Ceph, shape_of
 
 
 def test_nine_and_three_shards_need_twelve_osds():
@@ -52,6 +53,13 @@ def test_plugins_belong_to_the_program(tmp_path):
     for place in ("lib/x86_64-linux-gnu", "lib64"):
         (tmp_path / "usr" / place / "rados-classes").mkdir(parents=True)
         assert f"osd class dir = {tmp_path}/usr/{place}/rados-classes\n" in conf.conf(settings, "id", "data", osd)
+
+
+def test_programs_of_a_version_run_with_its_libraries(tmp_path, monkeypatch):
+    monkeypatch.setattr(Ceph, "find_program", lambda self, name, version=None: Path("/usr/bin", name))
+    old, new = (store("ceph", tmp_path, **given) for given in ({}, {"version": "18.2"}))
+    assert old._command("ceph") == ["/usr/bin/ceph"]
+    assert new._command("ceph") == [*Ceph.releases["18.2"].enter(), "/usr/bin/ceph"]
 
 
 def test_cluster_on_disk_keeps_its_version(tmp_path):

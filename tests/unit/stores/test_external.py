@@ -1,6 +1,7 @@
 """A folder as a store: what storelab creates in it, finds again and removes, and what it does not touch."""
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from storelab.host import console
 from storelab.stores import make
 from storelab.stores.base import Store
 from storelab.stores.external import DirectorySettings, HttpSettings, RootSettings, WebHdfsSettings
-from storelab.stores.protocols import filesystems
+from storelab.stores.protocols import files, filesystems
 from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
 from storelab.workloads.staging import buckets
 
@@ -49,6 +50,29 @@ def test_buckets_are_made_marked_found_and_removed(store):
     assert buckets.delete_prefix(access, places[1], "a/b/", ours=anything).objects == 2
     assert list(buckets.list_keys(access, places[1], "a/")) == [("a/bc", 2)]
     assert buckets.remove(store, "camp", anything)[:2] == (2, 3) and list(store.path.iterdir()) == []
+
+
+def test_refused_token_of_an_endpoint_is_reported(tmp_path, monkeypatch):
+    dav = make("dav", HttpSettings(kind="http", endpoint="http://h.example.org/data"), tmp_path)
+
+    def refused(error: Exception | None) -> str:
+        class Answers:
+            def bucket_names(self):
+                if error:
+                    raise error
+                return []
+
+        monkeypatch.setattr(dav, "access", Answers)
+        return dav.credentials_refused()
+
+    unknown = files.explain(OSError("HTTP 401 to PROPFIND"), dav.endpoints()[0], dav.place)
+    for error in (unknown, AccessRefused("HTTP 403 to PROPFIND")):
+        assert re.fullmatch(r"stores\.dav: .*40[13].*; renew it and run the same command again.*", refused(error))
+    for alert in ("[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] sslv3 alert certificate expired", "tlsv1 alert unknown ca"):
+        found = files.explain(OSError(f"SSLError: {alert}"), dav.endpoints()[0], dav.place)
+        assert "refuses the certificate of the client" in str(found) and "ca_file" not in str(found)
+    away = files.explain(OSError("Name or service not known"), dav.endpoints()[0], dav.place)
+    assert [refused(error) for error in (None, away, MeasurementFailed("HTTP 503"))] == ["", "", ""]
 
 
 @pytest.mark.parametrize("path", ["a/../b", "..", "a/./b", "%2e%2E/a", "a/.%2e"])

@@ -156,6 +156,23 @@ def server(keys):
         yield refused
 
 
+def test_refused_credentials_are_distinguished_from_other_errors(server, keys, monkeypatch):
+    """Only these make a point without a record: all other errors are results about the store."""
+    answer = [(200, {}, LIST)]
+    with answering(lambda request: answer[0]) as port:
+        found = store(endpoint=f"http://127.0.0.1:{port}")
+        assert found.credentials_refused() == ""
+        for status, code, _ in REFUSALS:
+            answer[0] = status, {}, f"<Error><Code>{code}</Code></Error>".encode()
+            assert bool(found.credentials_refused()) == (code in s3.CREDENTIAL_CODES), code
+        answer[0] = 400, {}, b"<Error><Code>ExpiredToken</Code></Error>"
+        assert "expired; log in again" in found.credentials_refused()
+    assert found.credentials_refused() == ""  # it does not answer
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "t")
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2023-11-14T22:13:20+00:00")
+    assert "the credential in AWS_SESSION_TOKEN ended" in found.credentials_refused()
+
+
 def test_answer_of_s3_is_accepted(keys):
     with answering(lambda request: (200, {"Server": "Ceph"}, LIST)) as port:
         found = store(endpoint=f"http://127.0.0.1:{port}")

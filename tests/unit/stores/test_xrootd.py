@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import subprocess
 import threading
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.fsspec import ServerReads
+from storelab.install import tools_folder
 from storelab.stores.base import difference
-from storelab.stores.managed import network
+from storelab.stores.managed import base, network
 from storelab.stores.managed.network import Lan
 from storelab.stores.protocols.access import BucketExists, NoSuchBucket
 from storelab.stores.xrootd import asking
@@ -280,15 +282,33 @@ def test_lost_server_hides_nothing(joined):
             assert joined.read("b", key) == b"x"
 
 
-def test_version_selects_the_programs(tmp_path):
+def test_version_selects_the_programs(tmp_path, monkeypatch):
     """A running server of another version is replaced, because its command line differs."""
     host, new = store(tmp_path), store(tmp_path, version="5.8")
     assert host.enter_release() == () and new.enter_release()[-1].endswith("xrootd-5.8-trixie")
     ours, theirs = (one.daemon("xrootd-1") for one in (host, new))
     assert ours.argv[0] == theirs.argv[0] == "/usr/bin/xrootd" and ours.argv != theirs.argv
     assert " ".join(new.enter_release()) in " ".join(theirs.prefix)
+    with monkeypatch.context() as patch:
+        patch.setattr(XRootD, "find_program", lambda self, name, version=None: Path("/tools/usr/bin", name))
+        assert new.daemon("xrootd-1").argv[0] == "/usr/bin/xrootd", "the server's user may not read the tools folder"
+    assert "does not have XRootD 9" in refusal(new.release, "9"), "an upgrade names another version"
     message = refusal(lambda: store(tmp_path, version="4.12").release())
     assert message.startswith("stores.xr.version: storelab does not have XRootD 4.12; use one of: 5.8")
+
+
+def test_program_of_a_version_is_asked_with_its_libraries(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, *_):
+        asked.append(list(map(str, command)))
+        return subprocess.CompletedProcess(command, 0, "", "v5.8.4\n")
+
+    monkeypatch.setattr(base.processes, "run_command", run)
+    one = store(tmp_path)
+    (release,) = XRootD.releases.values()
+    for program, prefix in ((Path("/usr/bin/xrootd"), ()), (release.folder(tools_folder()) / "bin/x", release.enter())):
+        assert one.ask_version(program) == "5.8.4" and asked.pop() == [*prefix, str(program), "-v"]
 
 
 def test_version_is_refused_where_it_cannot_run(tmp_path, monkeypatch):

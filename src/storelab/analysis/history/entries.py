@@ -82,6 +82,7 @@ def _values_text(values: frozenset[str] | None) -> str:
 # --- entries ---
 
 SIGN = "@"  # separates name and date; names of campaigns cannot contain it
+MIN_TIME = "2020-01-01"  # there was no storelab before; machines without a battery start in 1970 or 2000
 MAX_ENTRIES = 1000  # maximum number of entries of one day, plus one
 KEPT = (
     "store",
@@ -114,12 +115,22 @@ class Entry:
 def measured(raw: Path) -> str:
     """Return when the first run of a campaign started, such as `2026-11-23T16:40:00Z`.
 
-    Raises UserError if the campaign has no run.
+    Raises UserError if the campaign has no run, or if the clock was wrong: the time is in the future, or before
+    MIN_TIME. Such an entry would always be the newest or the oldest.
     """
-    starts = [integrity.read(raw, key)["start_ns"] for key in integrity.heads(raw)]
+    runs = [integrity.read_run(raw, key) for key in integrity.heads(raw)]
+    starts = [run["start_ns"] for run in runs if "start_ns" in run]
     if not starts:
         raise UserError(str(raw), "has no measured point", "measure the campaign first")
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(starts) // 10**9))
+    first, now = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ns // 10**9)) for ns in (min(starts), time.time_ns()))
+    last = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(starts) // 10**9))
+    if first < MIN_TIME or last > now:
+        raise UserError(
+            str(raw.parent),
+            f"was measured at {first if first < MIN_TIME else last}, and now is {now}: one of the clocks is wrong",
+            "set the clock (NTP), or keep this campaign out of the history: rename its folder",
+        )
+    return first
 
 
 def add(folder: Path, with_failures: bool = False, dirty: bool = False) -> Path:

@@ -7,7 +7,10 @@ checksum. May import: `core`.
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,9 @@ CODE = ("analysis/tables", "analysis/parts", "analysis/records", "analysis/stati
 OLDER = "was made by another version of storelab"
 ALTERED = "was altered after it was written"
 _END = "% SHA-256 of the lines above: "
+# Patterns of the files that are made from tables.
+LATER = ("figures/*.*", "tex/*.tex", "*.pdf", "report.html", "notebooks/*.html")
+OLD_S = 86400.0  # 1970-01-02, the time of files that are out of date; Snakemake ignores the time 0
 
 
 def rebuild_hint(folder: Path, command: str = "tables") -> str:
@@ -55,6 +61,28 @@ def write_sums(folder: Path, tables: Iterable[str]) -> None:
     made = {name: kept[name] for name in kept if name not in made} | made
     made |= {f"{name}.csv": records.sha256(folder / "tables" / f"{name}.csv") for name in tables}
     records.write_atomic(path, integrity.sums_text(made, code()))
+
+
+def outdate_future(folder: Path) -> None:
+    """Give files that were made from tables an old time if their time is in the future, so that they are made again.
+
+    The clock was ahead when they were written. Otherwise, they would seem to be newer than tables that are made now.
+    """
+    set_future_times([path for pattern in LATER for path in folder.glob(pattern)], OLD_S)
+
+
+def set_future_times(paths: Iterable[Path], seconds: float) -> list[Path]:
+    """Set the times of those files that are in the future to `seconds`, in Unix seconds. Return their paths.
+
+    Files of another user keep their times.
+    """
+    now, found = time.time(), []
+    for path in paths:
+        with suppress(OSError):
+            if path.stat().st_mtime > now:
+                os.utime(path, (seconds, seconds))
+                found.append(path)
+    return found
 
 
 def _listed(folder: Path) -> dict[str, str]:

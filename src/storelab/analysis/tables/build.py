@@ -90,6 +90,7 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
     for path, text in made.items():
         records.write_atomic(path, text)
     derived.write_sums(campaign_dir, wanted)
+    derived.outdate_future(campaign_dir)
     return list(made)
 
 

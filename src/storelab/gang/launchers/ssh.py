@@ -60,12 +60,14 @@ except Exception:
     found = "-"
 print("storelab-python %d.%d.%d %s %s %s" % (tuple(sys.version_info[:3]) + (platform.machine(), found, sys.executable)))
 """
-# Folder on another host with the software of this host. A running agent locks it, and `remove` skips locked folders.
+# Folder on another host with the software of this host. A running agent locks it, as does the command that receives the
+# software. `remove` skips locked folders.
 CACHE = 'cache="${XDG_CACHE_HOME:-$HOME/.cache}/storelab"; '
 SENT = CACHE + 'sent="$cache/sent-%s"; '
 LOOK = SENT + 'mkdir -p "$cache" && { [ ! -d "$sent" ] || echo storelab-sent; }'
 SEND = SENT + (
     'new=$(mktemp -d "$cache/.sending-XXXXXX") && trap \'rm -rf "$new"\' EXIT && trap "exit 1" HUP TERM && '
+    'exec 9<"$new" && flock -s 9 && '
     'tar -xzf - -C "$new" && { mv -T "$new" "$sent" 2>/dev/null || [ -d "$sent" ]; } && echo storelab-sent'
 )
 USE, USED = SENT + 'exec 9<"$sent" && flock -s 9; ', ' PYTHONPATH="$sent" STORELAB_TOOLS="$sent/tools" '

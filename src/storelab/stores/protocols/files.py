@@ -26,12 +26,19 @@ from storelab.stores.protocols.endpoint import Endpoint
 ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/></prop></propfind>'
 CONNECTIONS = 16
 AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # idempotent methods, which can be retried
+NO_CREDENTIALS = "the server requires credentials (401)"
 UNREACHABLE = (
     *("refused", "connecterror", "connection error", "connection aborted", "connection reset", "socket error"),
     *("unreachable", "no route", "timed out", "timeout", "expired"),
 )
 # Problems that the user can fix: words in a library's message, the key in the store's settings, the problem, the hint.
 MISTAKES = (
+    (
+        ("alert certificate", "alert_certificate", "alert unknown ca", "alert bad certificate", "certificate required"),
+        "",
+        "{host} refuses the certificate of the client ({text})",
+        "renew it, and check that the server trusts its CA",
+    ),
     (
         ("certificate", "sslerror", "tls error", "[ssl"),
         ".endpoint",
@@ -48,7 +55,7 @@ MISTAKES = (
     (
         ("http 401", "unauthorized", "auth failed"),
         "",
-        "the server requires credentials (401)",
+        NO_CREDENTIALS,
         "set the store's `token`, or get a proxy or ticket first",
     ),
 )

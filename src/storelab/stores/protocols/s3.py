@@ -51,6 +51,11 @@ REDIRECTED = (
     "redirected: the server sends requests for objects to another address",
     "set the store's `endpoint` to that address",
 )
+# Error codes of S3 about keys, tokens and the clock, which a server can also return after it accepted them.
+CREDENTIAL_CODES = (
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "AccessDenied"),
+    *("RequestTimeTooSkewed", "RequestExpired"),
+)
 # Error codes of S3 that the user can fix: the problem, the hint.
 CODES = {
     "InvalidAccessKeyId": ("the server does not know this access key", KEYS),

@@ -25,6 +25,7 @@ XROOTD = ("BEARER_TOKEN", "BEARER_TOKEN_FILE")  # variables in which XRootD's ow
 WLCG = "wlcg"  # setting of a store: search a token as WLCG's token discovery does
 SHARED_FOLDER = "/tmp"
 _BEFORE = re.compile(rb"before:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")  # expiry of a macaroon (a caveat)
+RENEW = "renew it and run the same command again, which continues with the missing points"
 
 
 def is_file(name: str) -> bool:
@@ -149,18 +150,35 @@ def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError 
     for place, name, when in sorted(found, key=lambda one: one[2]):
         if when < now + seconds:
             problem = f"the credential in {name} {ends_text(when - now)}, but the point takes {seconds:.0f} s"
-            hint = "renew it and run the same command again, which continues with the missing points"
-            return UserError(place, problem, hint)
+            return UserError(place, problem, RENEW)
     return None
+
+
+def ended(found: list[tuple[str, str, float]]) -> str:
+    """Return which of these credentials (see `ends`) has expired, and how to go on; '' if none has."""
+    now = time.time()
+    for place, name, when in found:
+        if when < now:
+            return f"{place}: the credential in {name} {ends_text(when - now)}; {RENEW}"
+    return ""
 
 
 def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> None:
     """Load certificate and key from the file that the variable names into a TLS context. Raises UserError."""
     path = environ.get(name, "")
     credential_file(name, path)
+    encrypted = []
+
+    def no_password() -> str:  # without it, OpenSSL would ask on the terminal and wait
+        encrypted.append(True)
+        return ""
+
     try:
-        context.load_cert_chain(path)
+        context.load_cert_chain(path, password=no_password)
     except (OSError, ValueError):  # includes ssl.SSLError
+        if encrypted:
+            hint = "use a file whose key has no password, like those of voms-proxy-init"
+            raise UserError(name, f"the key in {path} is encrypted", hint) from None
         problem = f"{path} does not contain a certificate with its key"
         raise UserError(name, problem, "use a PEM file with both, like those of voms-proxy-init") from None
 

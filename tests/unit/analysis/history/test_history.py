@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -139,6 +140,27 @@ def test_add_reports_its_actions(one, tmp_path):
     assert (code, err) == (0, "")
     assert out == f"{tmp_path}/site: is now {tmp_path}/site@{day(0)}, entry 1 of its history\n"
     assert command_line.storelab("verify", "--campaign-dir", str(tmp_path / f"site@{day(0)}"))[0] == 0
+
+
+def test_entry_of_a_wrong_clock_is_refused(one, tmp_path):
+    """It would always be the newest or the oldest entry."""
+    today = (time.time_ns() - T0) // DAY
+    for days, found in ((1 - T0 // DAY, "1970-01-0"), (-10_000, "1998-05-"), (today + 2, "20"), (30_000, "2107-")):
+        later(one, site := tmp_path / str(days) / "site", days)
+        for call in (entries.add, lambda folder: entries.measured(folder / "raw")):
+            with pytest.raises(UserError, match=rf"was measured at {found}.*one of the clocks is wrong; set the clock"):
+                call(site)
+        assert site.is_dir() and not records.sealed(site / "raw")
+
+
+def test_edited_start_is_named(one, tmp_path):
+    for number, value in enumerate((10**30, "today", -1, None)):
+        later(one, site := tmp_path / str(number) / "site", 0)
+        head = site / "raw" / integrity.heads(site / "raw")[0] / "run.json"
+        records.write_atomic(head, records.with_sum(records.read_json(head) | {"start_ns": value}))
+        integrity.write_sums(site / "raw")
+        with pytest.raises(UserError, match=r"run\.json of .*start_ns"):
+            entries.add(site)
 
 
 def test_incomplete_campaign_is_not_moved(one, tmp_path):

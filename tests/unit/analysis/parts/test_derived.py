@@ -1,7 +1,9 @@
 """Derived files that were changed are named and refused, or made again; never used, and never with a traceback."""
 
+import os
 import shutil
 import subprocess
+import time
 
 import pytest
 from command_line import in_process
@@ -73,6 +75,16 @@ def test_tables_of_other_records_or_code_are_refused(folder, monkeypatch):
     (folder / "tables" / integrity.SUMS).unlink()  # as storelab wrote them before there were sums
     with pytest.raises(UserError, match="another version of storelab"):
         build.read(folder, "points")
+
+
+def test_new_tables_outdate_files_from_future(folder):
+    later = time.time() + 3600
+    page, old = folder / "report.html", folder / "paper.pdf"
+    for path, seconds in ((page, later), (old, later - 7200)):
+        path.write_text("")
+        os.utime(path, (seconds, seconds))
+    build.build(folder, ["points"])
+    assert page.stat().st_mtime == derived.OLD_S and old.stat().st_mtime == pytest.approx(later - 7200, abs=1)
 
 
 def test_sums_are_those_of_sha256sum(folder):

@@ -2,15 +2,18 @@
 
 import os
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from refusals import NONE, refusal
-from small_plan import configured
+from small_plan import URL, configured
 
 from storelab.cli import workflow
 from storelab.core import plan
 from storelab.core.errors import MeasurementFailed
+from storelab.gang import nodes
 from storelab.gang.launchers import choose, remote, srun
+from storelab.gang.rendezvous import Folder
 from storelab.stores import all_stores
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
@@ -50,11 +53,85 @@ def test_ranks_are_spread_over_nodes():
     assert message.startswith("here: 9 clients, 4 on a node, need 3 nodes, but there are 2")
 
 
+def test_hosts_of_ssh_are_the_nodes(monkeypatch):
+    sweep = {"workload": "put", "duration": "10 s", "axes": {"clients": 8}}
+    for number, expected in ((None, 3), (3, 3), (2, 2)):
+        launcher = {"kind": "ssh", "hosts": ["n1", "n2", "n3"], "nodes": number}
+        settings = configured(sweeps={"up": sweep}, stores={"a": URL}, launcher=launcher)
+        assert choose.most_nodes(settings) == expected
+        assert choose.nodes_of(settings, *plan.make(settings, WORKLOADS)) == expected
+    monkeypatch.setattr(srun.shutil, "which", lambda name: None)
+    assert refusal(choose.most_nodes, settings).startswith("launcher.kind: there is no ssh on PATH")
+
+
+class Nodes(remote.RemoteLauncher):
+    """Two nodes, whose agents are files in the gang's folder."""
+
+    def launch(self) -> None:
+        """Start nothing."""
+
+
+@pytest.fixture
+def gang(tmp_path) -> Nodes:
+    settings = SimpleNamespace(clock_error=5_000_000, heartbeat_timeout=8 * 10**9, clock_bound=7)
+    return Nodes(tmp_path, [[0, 2], [1]], [{}], settings)
+
+
+def test_gang_accepts_only_expected_nodes(gang):
+    def ready(number: int, **changes) -> dict:
+        ranks = gang.nodes[number]
+        about = {"host": f"n{number}", "ranks": ranks, "clients": {str(r): {} for r in ranks}}
+        return about | nodes.versions() | {"clock_error_ns": 5_000_000} | changes
+
+    gang.clock = SimpleNamespace(addresses=[("head", 1)])
+    for changes, words in (
+        ({}, ""),
+        ({"host": "n0"}, "nodes 0 and 1 are both n0"),
+        ({"ranks": [0]}, "node 1 (n1) has clients [1] instead of [1]"),
+        ({"clients": {"3": {}}}, "node 1 (n1) has clients [3] instead of [1]"),
+        ({"storelab": "0.1"}, "node 1 (n1) has other versions: storelab 0.1, here"),
+        ({"clock_error_ns": None}, "node 1 (n1): its clock is not known; open UDP to head"),
+        ({"clock_error_ns": 5_000_001}, "node 1 (n1): its clock is only known to within 5 ms"),
+    ):
+        reason = gang.accept({0: ready(0), 1: ready(1, **changes)})
+        assert reason.startswith(words) and bool(reason) == bool(words), reason
+
+
+def test_silent_node_is_lost(gang, monkeypatch):
+    """A node with a new heartbeat or with its record is not lost; the message of a failed node comes first."""
+    now = 100.0
+    monkeypatch.setattr(remote.time, "monotonic", lambda: now)
+    place = Folder(gang.folder)
+    for n in (0, 1):
+        place.put(f"alive.{n}", {"host": f"n{n}", "time_ns": 1})
+    assert gang.trouble() == ""
+    now += 7.9
+    assert gang.trouble() == ""
+    place.put("alive.0", {"host": "n0", "time_ns": 2})
+    now += 0.2
+    assert gang.trouble() == "node 1 (n1) is lost: it has sent no heartbeat for 8 s"
+    place.put("node.1", {})
+    assert gang.trouble() == ""
+    place.put("failed.0", {"host": "n0", "failure": "No space left"})
+    assert gang.trouble() == "node 0 (n0): No space left"
+
+
+def test_agents_wait_for_the_coordinator_twice_as_long(gang, monkeypatch):
+    written = SimpleNamespace(write=lambda folder: None)
+    monkeypatch.setattr(remote.GangJob, "read", lambda folder: written)
+    monkeypatch.setattr(gang, "serve", lambda job: None)
+    gang.start()
+    gang.stop()
+    assert (written.nodes, written.clock_bound_ns, written.silence_ns) == ([[0, 2], [1]], 7, 16 * 10**9)
+    assert not (gang.folder / "keys").exists()
+
+
 def test_impossible_launchers_are_refused(tmp_path, monkeypatch, slurm):
     condor, near = {"kind": "htcondor", "nodes": 2}, {"launcher": {"kind": "srun"}, "address": "10.0.0.1"}
     with monkeypatch.context() as patch:
         patch.setattr(srun.shutil, "which", lambda name: None)
         assert check(config(tmp_path)).startswith("sweeps.up.axes.clients_per_node: 4 clients, 2 on a node")
+        assert check(config(tmp_path, clients=2)) == NONE
         for launcher, program in (({"kind": "srun"}, "srun"), (condor, "condor_submit")):
             message = check(config(tmp_path, launcher=launcher))
             assert message.startswith("launcher.kind: ") and program in message

@@ -3,6 +3,7 @@
 import io
 import os
 import tarfile
+from importlib.metadata import PackageNotFoundError
 
 from storelab.gang.launchers import package
 
@@ -17,6 +18,33 @@ def test_package_has_all_that_clients_need():
     assert {"snakemake", "pyarrow"} <= versions  # of snakemake only the version
 
 
+def test_requirements_are_followed_by_their_normal_names(monkeypatch):
+    needs = {
+        "storelab": ["A_b.c>=1", "used; extra == 'measure'", "other; extra == 'lab'", "pandas", "Gone"],
+        "a-b-c": ["Deep [x]; python_version > '3'", "a.B-c"],
+        "used": None,
+    }
+
+    def distribution(name):
+        if name == "gone":
+            raise PackageNotFoundError(name)
+        return name
+
+    monkeypatch.setattr(package.metadata, "requires", needs.get)
+    monkeypatch.setattr(package.metadata, "distribution", distribution)
+    assert package.distributions.__wrapped__() == ("a-b-c", "deep", "used")
+
+
+def test_built_programs_are_sent(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr(package.install, "tools_folder", lambda: tmp_path)
+    names = {"loadgen", "loadgen.json", "other"}
+    for name in names:
+        (tmp_path / "bin" / name).touch()
+    sent = {name for name in dict(package.files()) if name.startswith("tools/")}
+    assert sent == {"tools/bin/loadgen", "tools/bin/loadgen.json"}
+
+
 def test_checksum_follows_content(tmp_path, monkeypatch):
     source, module = tmp_path / "agent.py", tmp_path / "lib.so"
     source.write_text("one")
@@ -29,7 +57,9 @@ def test_checksum_follows_content(tmp_path, monkeypatch):
     seen.append(package.digest())
     os.utime(module, (1, 1))
     seen.append(package.digest())
-    assert len({*seen}) == 3
+    monkeypatch.setattr(package.platform, "machine", lambda: "other")
+    seen.append(package.digest())
+    assert len({*seen}) == 4
     link = tmp_path / "link.so"
     link.symlink_to(module)
     monkeypatch.setattr(package, "files", lambda: iter([("pyarrow/lib.so", link)]))

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -106,7 +107,7 @@ def test_answer_of_another_store_is_not_health(daemons, server, tmp_path):
         with pytest.raises(UserError, match=rf"stores.d.port: port \d+ of web is in use by .*\(pid {pid}, in "):
             daemons.wait_healthy(late)
         daemons.start(web(server.ports[0], "import time; time.sleep(60)"))
-        with pytest.raises(MeasurementFailed, match="web is not healthy after 0.5 s"):
+        with pytest.raises(MeasurementFailed, match=r"web is not healthy after 0\.5 s"):
             daemons.wait_healthy(late, 0.5)
     finally:
         other.stop()
@@ -141,7 +142,7 @@ def test_suspended_daemon_is_resumed_and_stopped(daemons, server):
 def test_taken_port_names_port_program_and_key(daemons, server):
     with socket.create_server(("127.0.0.1", server.ports[0])):
         message = refusal(daemons.check_ports, [server])
-    for text in ("stores.d.port: ", f"port {server.ports[0]} of web", f"(pid {os.getpid()}, in {os.getcwd()})"):
+    for text in ("stores.d.port: ", f"port {server.ports[0]} of web", f"(pid {os.getpid()}, in {Path.cwd()})"):
         assert text in message
     message = refusal(daemons.check_ports, [Daemon("web", (), "192.0.2.7", server.ports)])
     assert message.startswith("stores.d.address: 192.0.2.7:")

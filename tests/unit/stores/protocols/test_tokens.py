@@ -68,6 +68,7 @@ def test_token_is_in_a_variable_or_in_its_file(tmp_path):
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
     """Use a folder in place of /tmp, and return the default file in it."""
+    assert tokens.SHARED_FOLDER == "/tmp", "WLCG's token discovery names it"
     (tmp_path / "shared").mkdir()
     monkeypatch.setattr(tokens, "SHARED_FOLDER", str(tmp_path / "shared"))
     return tmp_path / "shared" / f"bt_u{os.geteuid()}"
@@ -164,6 +165,17 @@ def test_certificate_is_loaded_and_its_end_known(tmp_path, certificate):
     tls_context(end, {"X509_USER_PROXY": str(certificate)})
     tls_context(end, {})
     assert "certificate" in refusal(tls_context, end, {"X509_USER_PROXY": kept(tmp_path, "none")})
+
+
+def test_encrypted_key_is_refused_without_a_question(tmp_path, certificate):
+    """OpenSSL would ask on the terminal for the password, and wait."""
+    key = tmp_path / "key"
+    command = ["openssl", "pkcs8", "-topk8", "-passout", "pass:x", "-in", str(certificate), "-out", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    content = certificate.read_text().partition("-----BEGIN PRIVATE")[0] + key.read_text()
+    path = kept(tmp_path, content)
+    end = Endpoint("https://h", protocol="http", certificate="X509_USER_PROXY")
+    assert f"the key in {path} is encrypted; use" in refusal(tls_context, end, {"X509_USER_PROXY": path})
 
 
 def test_credentials_that_end_too_early_are_named():
