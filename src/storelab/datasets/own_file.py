@@ -91,7 +91,7 @@ def require_complete(path: Path, place: str) -> None:
     if version >= _LARGE:
         end = struct.unpack_from(">q", head, 12)[0]
     if size < end:
-        raise UserError(place, f"{path.name} is cut off ({size} of {end} bytes)", "copy it again")
+        raise UserError(place, f"{path.name} is truncated ({size} of {end} bytes)", "copy it again")
 
 
 def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:

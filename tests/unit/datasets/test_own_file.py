@@ -68,8 +68,8 @@ def test_unreadable_files_are_user_errors(mine, tmp_path):
     good, half = mine.read_bytes(), mine.stat().st_size // 2
     for name, data, reason in (
         ("text", b"this is not a ROOT file, but it is long enough to be looked at " * 20, "not a ROOT file"),
-        ("cut", good[:half], rf"is cut off \({half} of {len(good)} bytes\)"),
-        ("header", good[:40], r"is cut off \(40 bytes"),
+        ("cut", good[:half], rf"is truncated \({half} of {len(good)} bytes\)"),
+        ("header", good[:40], r"is truncated \(40 bytes"),
         ("nothing", b"", r"is empty \(0 bytes\)"),
     ):
         (tmp_path / f"{name}.root").write_bytes(data)
