@@ -36,7 +36,7 @@ def measured(folder) -> int:
 
 
 def test_run_measures_and_writes_the_page(lab):
-    run = begin(lab, "--no-paper", "sweeps.up.axes.clients=[1,2]")
+    run = begin(lab, "--no-paper", "sweeps.up.axes.clients=[1,2]", "limits.clients=8")
     text = run.communicate(timeout=200)[0]
     assert run.returncode == 0 and measured(lab) == 2, text
     assert not (lab / "results/small/tables").exists()
