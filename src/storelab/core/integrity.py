@@ -172,6 +172,14 @@ def read(raw: Path, key: str, name: str = "run.json") -> dict[str, Any]:
     return cast(dict[str, Any], renamed.of_run(found))
 
 
+def read_run(raw: Path, key: str) -> dict[str, Any]:
+    """Return `run.json` of a point. Raises UserError if it is missing, or if its values are impossible."""
+    run = read(raw, key)
+    if problem := _problem_of_head(run, None):
+        raise UserError(f"{raw}: run.json of {key}", problem, MEASURE_AGAIN)
+    return run
+
+
 def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
     """Return the keys of points without `run.json`. With `failed_counts`, a `failed.json` is sufficient."""
     names = ("run.json", records.FAILED) if failed_counts else ("run.json",)

@@ -16,6 +16,7 @@ DESCRIPTIONS = ("environment", "store")  # parts with names from outside storela
 TIMES = ("start_ns", "deadline_ns")
 # Name of the operations of a client: `ops.0.parquet`, or with the attempt if an earlier record had this name.
 OPERATIONS_FILE = re.compile(r"ops\.(\d+)\.(?:[^/]+\.)?parquet")
+AXIS_KINDS = ("int", "size", "percent", "text", "place")
 COUNT, NUMBER, AMOUNT = int, float, "amount"  # shapes of a whole number from 0 on, of any number, and of one from 0 on
 _HOST: dict[str, Any] = {
     "cores": NUMBER,
@@ -114,11 +115,18 @@ def problem_of_plan(plan: Mapping[str, Any]) -> str | None:
     keys = [point["key"] for point in plan["points"]]
     if len(set(keys)) < len(keys):
         return f"contains the point {max(keys, key=keys.count)} twice: the file is damaged"
+    for name, one in plan.get("workloads", {}).items():
+        for number, axis in enumerate(one["axes"]):
+            if axis["kind"] not in AXIS_KINDS:
+                return _wrong(f"workloads.{name}.axes.{number}.kind", axis["kind"])
+    axes = {name: {axis["name"] for axis in one["axes"]} for name, one in plan.get("workloads", {}).items()}
     for number, point in enumerate(plan["points"]):
         if point["key"].startswith("/") or {"", "..", "."} & set(point["key"].split("/")):
             return _wrong(f"points.{number}.key", point["key"])
         if point["workload"] not in plan.get("workloads", {point["workload"]: {}}):
             return _wrong(f"points.{number}.workload", point["workload"])
+        if undeclared := sorted(point["axes"].keys() - axes.get(point["workload"], point["axes"].keys())):
+            return f"contains the axis {shown(undeclared[0])}, which its workload does not have: the file is damaged"
     return None
 
 
@@ -138,6 +146,8 @@ def problem(run: Mapping[str, Any]) -> str | None:
         return "`start_ns` is later than `deadline_ns`: the file is damaged"
     if found := _problem("", {name: value for name, value in run.items() if name not in DESCRIPTIONS}):
         return found
+    if fixed.get("warm_up_ns", 0) > fixed.get("duration_ns", LARGEST):
+        return "`point.fixed.warm_up_ns` is longer than `point.fixed.duration_ns`: the file is damaged"
     numbers = [client["client"] for client in run.get("clients") or ()]
     if len(set(numbers)) < len(numbers):
         return f"`clients` contains client {max(numbers, key=numbers.count)} twice: the file is damaged"

@@ -72,6 +72,7 @@ def test_clients_must_agree_with_point_and_files():
         ({"files": RUN["files"] | {"ops.1.parquet": {}}}, "client 1 is in only one of"),
         ({"point": RUN["point"] | {"axes": {"clients": 2}}}, "has 1 clients, but the point has 2"),
         ({"valid": False}, "`budget.reason` cannot be None"),
+        ({"point": {"fixed": {"warm_up_ns": 2, "duration_ns": 1}}}, "`point.fixed.warm_up_ns` is longer than"),
         ({"valid": False, "budget": {"reason": ""}}, "`budget.reason` cannot be ''"),
     ):
         assert words in record_values.problem(RUN | change), words
@@ -97,6 +98,9 @@ WORKLOADS = {"get": {"axes": [AXIS]}}
         ({"workloads": {"get": {}}}, "`workloads.get.axes` cannot be None"),
         ({"workloads": {"get": {"axes": [5]}}}, "`workloads.get.axes.0` cannot be 5"),
         ({"workloads": {"get": {"axes": [AXIS | {"kind": None}]}}}, "`workloads.get.axes.0.kind` cannot be None"),
+        ({"points": [POINT | {"axes": {"engine": 1, "new\n": 2}}]}, "contains the axis 'new\\n', which its workload"),
+        ({"points": [POINT | {"axes": {"engine": 1}}]}, None),
+        ({"workloads": {"get": {"axes": [AXIS | {"kind": "words"}]}}}, "`workloads.get.axes.0.kind` cannot be 'words'"),
         ({"workloads": None}, "`workloads` cannot be None"),
         ({"campaign": []}, "`campaign` cannot be []"),
         ({"stores": None}, "`stores` cannot be None"),

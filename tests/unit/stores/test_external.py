@@ -68,6 +68,9 @@ def test_refused_token_of_an_endpoint_is_reported(tmp_path, monkeypatch):
     unknown = files.explain(OSError("HTTP 401 to PROPFIND"), dav.endpoints()[0], dav.place)
     for error in (unknown, AccessRefused("HTTP 403 to PROPFIND")):
         assert re.fullmatch(r"stores\.dav: .*40[13].*; renew it and run the same command again.*", refused(error))
+    for alert in ("[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] sslv3 alert certificate expired", "tlsv1 alert unknown ca"):
+        found = files.explain(OSError(f"SSLError: {alert}"), dav.endpoints()[0], dav.place)
+        assert "refuses the certificate of the client" in str(found) and "ca_file" not in str(found)
     away = files.explain(OSError("Name or service not known"), dav.endpoints()[0], dav.place)
     assert [refused(error) for error in (None, away, MeasurementFailed("HTTP 503"))] == ["", "", ""]
 

@@ -118,7 +118,8 @@ def measured(raw: Path) -> str:
     Raises UserError if the campaign has no run, or if the clock was wrong: the time is in the future, or before
     MIN_TIME. Such an entry would always be the newest or the oldest.
     """
-    starts = [integrity.read(raw, key)["start_ns"] for key in integrity.heads(raw)]
+    runs = [integrity.read_run(raw, key) for key in integrity.heads(raw)]
+    starts = [run["start_ns"] for run in runs if "start_ns" in run]
     if not starts:
         raise UserError(str(raw), "has no measured point", "measure the campaign first")
     first, now = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ns // 10**9)) for ns in (min(starts), time.time_ns()))

@@ -34,6 +34,12 @@ UNREACHABLE = (
 # Problems that the user can fix: words in a library's message, the key in the store's settings, the problem, the hint.
 MISTAKES = (
     (
+        ("alert certificate", "alert_certificate", "alert unknown ca", "alert bad certificate", "certificate required"),
+        "",
+        "{host} refuses the certificate of the client ({text})",
+        "renew it, and check that the server trusts its CA",
+    ),
+    (
         ("certificate", "sslerror", "tls error", "[ssl"),
         ".endpoint",
         "TLS with {host} fails ({text})",

@@ -167,9 +167,18 @@ def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> No
     """Load certificate and key from the file that the variable names into a TLS context. Raises UserError."""
     path = environ.get(name, "")
     credential_file(name, path)
+    encrypted = []
+
+    def no_password() -> str:  # without it, OpenSSL would ask on the terminal and wait
+        encrypted.append(True)
+        return ""
+
     try:
-        context.load_cert_chain(path)
+        context.load_cert_chain(path, password=no_password)
     except (OSError, ValueError):  # includes ssl.SSLError
+        if encrypted:
+            hint = "use a file whose key has no password, like those of voms-proxy-init"
+            raise UserError(name, f"the key in {path} is encrypted", hint) from None
         problem = f"{path} does not contain a certificate with its key"
         raise UserError(name, problem, "use a PEM file with both, like those of voms-proxy-init") from None
 

@@ -153,6 +153,16 @@ def test_entry_of_a_wrong_clock_is_refused(one, tmp_path):
         assert site.is_dir() and not records.sealed(site / "raw")
 
 
+def test_edited_start_is_named(one, tmp_path):
+    for number, value in enumerate((10**30, "today", -1, None)):
+        later(one, site := tmp_path / str(number) / "site", 0)
+        head = site / "raw" / integrity.heads(site / "raw")[0] / "run.json"
+        records.write_atomic(head, records.with_sum(records.read_json(head) | {"start_ns": value}))
+        integrity.write_sums(site / "raw")
+        with pytest.raises(UserError, match=r"run\.json of .*start_ns"):
+            entries.add(site)
+
+
 def test_incomplete_campaign_is_not_moved(one, tmp_path):
     site = tmp_path / "site"
     refused(lambda: entries.add(site), "is not a measured campaign")

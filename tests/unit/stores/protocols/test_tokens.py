@@ -167,6 +167,17 @@ def test_certificate_is_loaded_and_its_end_known(tmp_path, certificate):
     assert "certificate" in refusal(tls_context, end, {"X509_USER_PROXY": kept(tmp_path, "none")})
 
 
+def test_encrypted_key_is_refused_without_a_question(tmp_path, certificate):
+    """OpenSSL would ask on the terminal for the password, and wait."""
+    key = tmp_path / "key"
+    command = ["openssl", "pkcs8", "-topk8", "-passout", "pass:x", "-in", str(certificate), "-out", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    content = certificate.read_text().partition("-----BEGIN PRIVATE")[0] + key.read_text()
+    path = kept(tmp_path, content)
+    end = Endpoint("https://h", protocol="http", certificate="X509_USER_PROXY")
+    assert f"the key in {path} is encrypted; use" in refusal(tls_context, end, {"X509_USER_PROXY": path})
+
+
 def test_credentials_that_end_too_early_are_named():
     now = time.time()
     soon, late, gone = ("stores.d.token", "A", now + 5), ("stores.d", "B", now + 500), ("stores.d", "C", now - 60)
@@ -204,6 +215,14 @@ def test_s3_session_tokens_expire_by_environment(tmp_path, monkeypatch):
     assert one.credentials_end() == []
     monkeypatch.setenv("AWS_SESSION_TOKEN", SECRET)
     assert one.credentials_end() == [("stores.s", "AWS_SESSION_TOKEN", END)]
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2023-11-14T22:13:20")  # UTC, in each time zone of this machine
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert one.credentials_end() == [("stores.s", "AWS_SESSION_TOKEN", END)]
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
     monkeypatch.delenv("AWS_CREDENTIAL_EXPIRATION")
     assert one.credentials_end() == []
 
