@@ -36,13 +36,16 @@ def measured(folder) -> int:
 
 
 def test_run_measures_and_writes_the_page(lab):
-    run = begin(lab, "--no-paper", "sweeps.up.axes.clients=[1,2]")
+    run = begin(lab, "--no-paper", "sweeps.up.axes.clients=[1,2]", "limits.clients=8")
     text = run.communicate(timeout=200)[0]
     assert run.returncode == 0 and measured(lab) == 2, text
     assert not (lab / "results/small/tables").exists()
     for command in ("tables", "report"):
         projects.run(lab, command, "small")
     assert (lab / "results/small/report.html").stat().st_size > 1000
+    again = begin(lab, "--no-paper", "sweeps.up.axes.clients=[1,2]", "limits.clients=8")
+    text = again.communicate(timeout=200)[0]
+    assert again.returncode == 0 and "0 of 2 points" in text and text.count("made in results/small:") == 1, text
 
 
 def test_ctrl_c_stops_everything_with_130(lab):

@@ -151,13 +151,15 @@ def config_words(values: Mapping[str, Any]) -> list[str]:
     """Return the words of Snakemake's `--config` for these values.
 
     Snakemake reads values inside of lists and mappings as text. Therefore values other than words are given as JSON,
-    which `workflow.typed` reads.
+    which `workflow.typed` reads. The JSON has no blanks, because Snakemake reads it as YAML, where `: ` begins a
+    mapping and ` #` a comment.
     """
 
     def text(value: Any) -> str:
         if isinstance(value, str) and WORD.fullmatch(value):
             return value
-        return workflow.JSON + json.dumps([value])  # as a list, because Snakemake strips quotation marks
+        listed = json.dumps([value], separators=(",", ":"))  # as a list, because Snakemake strips quotation marks
+        return workflow.JSON + listed.replace(" ", "\\u0020")
 
     return [f"{key}={text(value)}" for key, value in values.items()]
 

@@ -76,6 +76,24 @@ def test_run_measures_and_makes_paper_and_page(started, monkeypatch):
     assert environ["PATH"].startswith(sys.executable.rpartition("/")[0] + ":")
 
 
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("limits.clients=8", {"limits": {"clients": 8}}),
+        ("limits={clients: 8, buckets: 9}", {"limits": {"clients": 8, "buckets": 9}}),
+        ("title='A: b #1, \"c\" \\ é'", {"title": 'A: b #1, "c" \\ é'}),
+        ("title='8'", {"title": "8"}),
+        ("title='yes'", {"title": "yes"}),
+        ("title='a\t: b\t#c'", {"title": "a\t: b\t#c"}),
+    ],
+)
+def test_snakemake_reads_values_of_run_unchanged(started, project, word, expected):
+    words, environ = started("small", word)
+    assert values(words) == {"campaign": "small"} | expected | {"measure": True}
+    otherwise = shlex.split(environ["OTHERWISE"].partition(" && ")[2])
+    assert values(otherwise) == {"campaign": "small"} | expected | {"measure": False}
+
+
 def test_options_of_run_reach_snakemake(started, project):
     (project / "more.yaml").write_text("scale: 0.5")
     words, environ = started("small", "--no-paper", "--jobs", "3", "--configfile", "more.yaml")

@@ -72,6 +72,7 @@ def test_clients_must_agree_with_point_and_files():
         ({"files": RUN["files"] | {"ops.1.parquet": {}}}, "client 1 is in only one of"),
         ({"point": RUN["point"] | {"axes": {"clients": 2}}}, "has 1 clients, but the point has 2"),
         ({"valid": False}, "`budget.reason` cannot be None"),
+        ({"point": {"fixed": {"warm_up_ns": 2, "duration_ns": 1}}}, "`point.fixed.warm_up_ns` is longer than"),
         ({"valid": False, "budget": {"reason": ""}}, "`budget.reason` cannot be ''"),
     ):
         assert words in record_values.problem(RUN | change), words
