@@ -179,8 +179,8 @@ def test_engine_root_refuses_rntuple(mine, ntuple, tmp_path):
     check.root_files(by_root)
     _, points = checked(tmp_path, path=str(ntuple))
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
-    reason = r"reads (only )?TTrees, but mine is an RNTuple; (sweep|use the engine) planned"
-    with pytest.raises(UserError, match=rf"sweeps.v.axes.engine: root {reason}"):
+    reason = r"reads (only )?TTrees, but mine is an RNTuple; (sweep|use the engine) `?planned"
+    with pytest.raises(UserError, match=rf"sweeps.v.axes.engine: the engine `root` {reason}"):
         check.root_files(by_root)
     client = RootClient.__new__(RootClient)
     with pytest.raises(UserError, match=reason):
