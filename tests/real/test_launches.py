@@ -98,5 +98,5 @@ def test_store_that_needs_signatures_is_refused(campaign, monkeypatch):
     monkeypatch.setattr("storelab.workloads.distribution.served.RIGHTS_TIMEOUT_S", 0.5)
     config, points = campaign(days=1, start_files=5)
     plan_file.write(config, points, WORKLOADS)
-    with pytest.raises(UserError, match=r"stores\.one: cannot serve GETs without a signature"):
+    with pytest.raises(UserError, match=r"stores\.one: does not answer unsigned GETs"):
         point.point(config, points, points[0].key)

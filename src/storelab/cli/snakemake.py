@@ -1,4 +1,4 @@
-"""Run Snakemake without its line on profiles, which it prints even with `quiet: all`.
+"""Run Snakemake without its line about profiles, which it prints even with `quiet: all`.
 
 `make` and `storelab run` start `python -m storelab.cli.snakemake` with Snakemake's own options.
 """

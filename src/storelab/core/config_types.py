@@ -79,7 +79,7 @@ def _text(value: Any) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"{shown(value or '')} is empty; set a value")
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is not a text; put it in quotes")
+        raise ValueError(f"{shown(value)} is not text; put it in quotes")
     if not value.isprintable():
         raise ValueError(f"{shown(value)} has unprintable characters; write plain text on one line")
     return value
@@ -169,7 +169,7 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{shown(value)} is not a finite number; give a number, or quote it if it is text")
     if not isinstance(value, str | int | float):
-        raise ValueError(f"{shown(value)} is neither a text nor a number; quote it if it is text")
+        raise ValueError(f"{shown(value)} is neither text nor a number; put it in quotes if it is text")
     return value
 
 

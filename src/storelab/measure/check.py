@@ -193,8 +193,8 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
         if engine and addressing not in engine.addressings:
             raise UserError(
                 f"stores.{p.store}.addressing",
-                f"{engine.name} addresses buckets only by {' or '.join(engine.addressings)} at a given endpoint",
-                f"set `{engine.addressings[0]}`, or sweep other engines only",
+                f"{engine.name} supports only the addressing {' or '.join(engine.addressings)} at this endpoint",
+                f"set `{engine.addressings[0]}`, or leave this engine out of the sweep",
             )
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(

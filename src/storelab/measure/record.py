@@ -61,7 +61,7 @@ def budget(config: Config, results: Sequence[ClientResult], staged: bool = False
 
 
 def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
-    """Return the reason, with a hint how to stage objects again if staged objects are missing."""
+    """Return the reason, with a hint on how to stage objects again if staged objects are missing."""
     kinds = [kind for r in results for kind in r.engine.get("errors", {})]
     if not staged or not any(GONE.search(text) for text in (*kinds, reason)):
         return reason

@@ -194,7 +194,7 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
     """Return the figure of events as bars by system and number of jobs, or None without data.
 
     Each navigation has a row of panels. The left panel has the measured events/s of each system at its best client
-    setting. The right panel has the printed values as hollow bars, in millions of events in their period.
+    setting. The right panel has the published values as hollow bars, in millions of events in their period.
     """
     from storelab.analysis.figures import plots
 

@@ -285,7 +285,7 @@ def _key(fig: "Figure", colours: dict[str, object]) -> None:
 
 
 def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the rows of up to SERIES settings, and a text about the settings that are not shown.
+    """Return the rows of up to SERIES settings, and a note about the settings that are not shown.
 
     If there are more settings, only the one with the shortest mean time of each deployment is used.
     """

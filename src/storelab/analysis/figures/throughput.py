@@ -188,9 +188,9 @@ def _size_heading(first: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def values_of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Yield the printed values of one client of 2012, with the printed spread.
+    """Yield the values of one client that were published in 2012, with their published spread.
 
-    Only panels of one client, one bucket and an object size of the table of 2012 have these references.
+    They are drawn only in panels with one client, one bucket, and an object size of that publication.
     """
     sizes = {PRINTED.get(int(size)) for size in rows["object_size_bytes"].dropna()}
     buckets = rows["buckets"].fillna(1) if "buckets" in rows else pd.Series([1])

@@ -459,7 +459,7 @@ def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
 
 
 def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:
-    """Draw phases as bands, acts as lines with their names, and states as marks."""
+    """Draw phases as bands, actions as lines with their names, and states as marks."""
     bands = happened[happened["kind"] == "phase"].groupby("name")[["begin_s", "end_s"]].median()
     acts = happened[happened["kind"].isin([roles.ACT, roles.UNDONE]) & (happened["begin_s"] < duration)]
     acts = acts.assign(number=acts.groupby(["key", "name", "actor"], dropna=False).cumcount())

@@ -6,10 +6,10 @@ kind of measure, there is also a series of all points together: the geometric me
 have, as a ratio to the oldest entry. p values are corrected for the number of series (Benjamini and Hochberg),
 separately for series of points and for series of all points together.
 
-Changes are found as follows. A stretch consists of the entries between two changes.
+Changes are found as follows. A segment consists of the entries between two changes.
 
 * Places: for 1, 2, 3 … changes of the level, at least MIN_STRETCH entries apart, the best places have the smallest sum
-  of squares around the means of the stretches. They are found exactly by dynamic programming (optimal partitioning; B.
+  of squares around the means of the segments. They are found exactly by dynamic programming (optimal partitioning; B.
   Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
 * Number: by the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times
   the logarithm of the number of entries for each change.
@@ -56,7 +56,7 @@ class Step:
     """A change of level.
 
     at: number of the first entry after the change; shift: change of the logarithm, between low and high (95 % interval
-    from the two neighbouring stretches, for a given place).
+    from the two neighbouring segments, for a given place).
     """
 
     at: int
@@ -81,10 +81,10 @@ class Changes:
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest entry compared with the stretch before it.
+    """The newest entry compared with the segment before it.
 
-    before: number of entries of this stretch (0 if the comparison is not possible); shift: difference of the logarithm;
-    low, high: 95 % interval of the difference that one more entry of the stretch would have; p: p value of the
+    before: number of entries of this segment (0 if the comparison is not possible); shift: difference of the logarithm;
+    low, high: 95 % interval of the difference that one more entry of the segment would have; p: p value of the
     difference; reason: why the comparison is not possible.
     """
 
@@ -97,10 +97,10 @@ class Newest:
 
 
 def _segments(values: np.ndarray, most: int) -> list[list[int]]:
-    """Return the best ends of the stretches for 1, 2, … `most` changes, found by dynamic programming."""
+    """Return the best ends of the segments for 1, 2, … `most` changes, found by dynamic programming."""
     n = len(values)
     sums, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values, values**2))
-    length = np.arange(n + 1) - np.arange(n + 1)[:, None]  # length of a stretch from begin (row) to end (column)
+    length = np.arange(n + 1) - np.arange(n + 1)[:, None]  # length of a segment from begin (row) to end (column)
     within = squares - squares[:, None] - (sums - sums[:, None]) ** 2 / np.where(length > 0, length, 1)
     within[length < MIN_STRETCH] = np.inf
     least, begins, out = within[0], [], []
@@ -116,14 +116,14 @@ def _segments(values: np.ndarray, most: int) -> list[list[int]]:
 
 
 def _within(values: np.ndarray, ends: Sequence[int]) -> float:
-    """Return the sum of squares around the means of the stretches. ends: index after the end of each stretch."""
+    """Return the sum of squares around the means of the segments. ends: index after the end of each segment."""
     return float(sum(((part - part.mean()) ** 2).sum() for part in np.split(values, ends[:-1])))
 
 
 def _worth(values: np.ndarray, every: Sequence[Sequence[int]]) -> np.ndarray:
     """Return by how much the criterion prefers 1, 2, 3 … changes at these places to no change.
 
-    values: with a mean of 0; every: ends of the stretches for each number of changes.
+    values: with a mean of 0; every: ends of the segments for each number of changes.
     """
     n, total = len(values), float(values @ values)
     between = [float((np.add.reduceat(values, [0, *e[:-1]]) ** 2 / np.diff([0, *e])).sum()) for e in every]
@@ -187,7 +187,7 @@ def significant_steps(values: Sequence[float], places: Sequence[int], p: float) 
 def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
     """Return the comparison of the newest entry with the entries since the last change.
 
-    Student's t for a further value is used. The scatter is computed within all stretches, without the newest entry.
+    The test is Student's t for one new observation. The scatter is pooled over all segments, without the newest entry.
     """
     x = np.asarray(values, dtype=float)
     first = max(places, default=0)
@@ -224,7 +224,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of level: the ratio of the two neighbouring stretches with its interval.
+    """A change of level: the ratio of the two neighbouring segments with its interval.
 
     at: number of the first entry after the change.
     """
@@ -243,7 +243,7 @@ class Series:
     axes: column -> value (None: not set). The workload `all` means all points together; `points` is their number.
 
     p_corrected: corrected p value of the changes; steps: the reported changes. The attributes ratio,
-    newest_p_corrected, verdict (corrected) and reason are about the newest entry, compared with the stretch before it.
+    newest_p_corrected, verdict (corrected) and reason are about the newest entry, compared with the segment before it.
     """
 
     store: str | None
@@ -270,7 +270,7 @@ class Series:
 
     @property
     def ratio(self) -> tuple[float, float, float]:
-        """The ratio of the newest entry to the stretch before it, with low and high."""
+        """The ratio of the newest entry to the segment before it, with low and high."""
         return math.exp(self.newest.shift), math.exp(self.newest.low), math.exp(self.newest.high)
 
 
@@ -389,8 +389,8 @@ def _judged(s: Series, newest_p: float) -> Series:
 def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series]:
     """Return the series whose newest entry is slower according to a rule.
 
-    Rule `newest`: the newest entry is slower than the stretch before it. Rule `change`: the stretch of the newest entry
-    is slower than the previous stretch. If the rule ends with `-overall`, only the series of all points together are
+    Rule `newest`: the newest entry is slower than the segment before it. Rule `change`: the segment of the newest entry
+    is slower than the previous segment. If the rule ends with `-overall`, only the series of all points together are
     judged. The whole interval must be slower by more than `margin_percent`.
     """
     kind, _, overall = rule.partition("-")

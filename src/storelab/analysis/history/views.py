@@ -1,6 +1,6 @@
 """Output of `storelab history`: a history as text, as a page and as a figure.
 
-The figure has a panel for each series, with its medians over time, the level of each stretch, and the changes.
+The figure has a panel for each series, with its medians over time, the level of each segment, and the changes.
 """
 
 import io
@@ -115,7 +115,7 @@ def table(found: History) -> pd.DataFrame:
     """Return one row per series and entry.
 
     Columns: store, workload, axes, metric, entry, measured, n, median, low, high, unit. At the first entry of a
-    stretch, change, change_low, change_high and verdict are its ratio to the previous stretch with interval and
+    segment, change, change_low, change_high and verdict are its ratio to the previous segment with interval and
     verdict.
     """
     head, out = found.frame(), []
@@ -148,7 +148,7 @@ def figure(found: History) -> Figure:
     each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
     left = f"; {len(each) - MAX_PANELS} more series are in the table" if len(each) > MAX_PANELS else ""
     small = "bars: 95 % interval of the median, with fewer than 6 runs the range; levels: mean of the medians of a "
-    small += f"stretch{left}"
+    small += f"segment{left}"
     at = pd.to_datetime([e.measured for e in found.entries], utc=True).tz_localize(None).to_numpy()
     moved = [
         at[i] for i in range(1, len(at)) if entries.differences(found.entries[i - 1].facts, found.entries[i].facts)

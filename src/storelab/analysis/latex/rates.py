@@ -414,10 +414,10 @@ MIN_THREADS = 3  # a setting needs at least this number of values of threads
 
 
 def one_client(table: pd.DataFrame) -> str:
-    """Return a table per measured system, with a block per operation and size: printed rates, and ours by engine.
+    """Return a table per measured system, with a block per operation and size: published rates, and ours by engine.
 
     A system is excluded if none of its settings has at least MIN_THREADS values of threads. `earlier.csv` compares
-    these systems with the printed numbers.
+    these systems with the published numbers.
     """
     parts = []
     for number, (system, system_rows) in enumerate(_systems_with_threads(table)):

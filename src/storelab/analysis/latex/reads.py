@@ -320,7 +320,7 @@ def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
 
 
 def _lab_value(r: pd.Series, column: str) -> str:
-    """Return the text of a cell: the printed value, or our median with its interval."""
+    """Return the text of a cell: the published value, or our median with its interval."""
     ends = [f"mb_{part}_per_s" if column == "mb_per_s" else f"{column}_{part}" for part in ("low", "high")]
     if r["source"] == PUBLISHED:
         return labels.number(r[column], gap=THIN)

@@ -358,7 +358,7 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
 
 
 def ledger_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the number of acknowledged writes that were wrong at the end, with the upper bound, for each system."""
+    """Yield, for each system, the number of acknowledged writes that were wrong at the end, with its upper bound."""
     last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())

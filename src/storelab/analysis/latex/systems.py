@@ -186,7 +186,7 @@ TABLE1_HEAD = (
 
 
 def table1(table: pd.DataFrame) -> str:
-    """Return the table of the printed systems, followed by our systems."""
+    """Return the table of the published systems, followed by our systems."""
     lines: list[str] = []
     for source, rows in table.groupby("source", sort=False):
         heading = "Published" if source == PUBLISHED else "Here: as deployed, with the results of the probe"

@@ -1,4 +1,4 @@
-"""LaTeX about judgements: limits of systems, findings of 2010 to 2015, printed numbers, and comparisons.
+"""LaTeX about judgements: limits of systems, findings of 2010 to 2015, published numbers, and comparisons.
 
 May import: the same packages as `latex`.
 """
@@ -259,7 +259,7 @@ def _not_measured(table: pd.DataFrame) -> str:
 
 
 def earlier(table: pd.DataFrame) -> str:
-    """Return a table with one block per kind of work and measure: the printed statements, followed by our systems."""
+    """Return a table with one block per kind of work and measure: the published results, followed by our systems."""
     lines = []
     for (what, measure, unit), rows in table.groupby(["what", "measure", "unit"], sort=False):
         lines.append(title(4, escape(f"{what} {measure} [{unit}]")))

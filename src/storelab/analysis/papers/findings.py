@@ -161,7 +161,7 @@ def sentences(found: Sequence[Finding], subject: str | None = None) -> Iterator[
 
 
 def _expected(f: Finding) -> str:
-    """Return a text with the number that a finding expects, and the printed number."""
+    """Return the number that a finding expects, and the published number, as text."""
     printed = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
     return f"(Expected: {escape(f.first['expected'])}{printed}.)"
 

@@ -133,7 +133,7 @@ def _demanded(claim: Mapping[str, Any], rows: pd.DataFrame) -> np.ndarray:
 
 
 def _compared(claim: Mapping[str, Any], group: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows at the values of `along` that a ratio or an order compares."""
+    """Return the rows that a claim of rule `ratio` or `order` compares: those at its values of `along`."""
     if claim["rule"] not in ("ratio", "order") or set(claim["values"]) & {*BY_SPEED}:
         return group
     picked = _picked(claim, dict.fromkeys(group[claim["along"]].unique(), ()))

@@ -1,17 +1,17 @@
 """Tables that list published numbers of earlier evaluations together with our results.
 
-* `earlier.csv`: single statements of 2012-2015, compared with our results by a common measure. A printed number is
+* `earlier.csv`: single statements of 2012-2015, compared with our results by a common measure. A published number is
   divided by the number of clients in its setting. If it was printed for one front-end, it is used as printed. If it
   cannot be divided, it is the number of the whole system. Throughput that filled a network is also divided by the
   capacity (Gbit/s) of its links. Our number is the highest median by the same measure: divided by the clients, divided
   by the front-ends that they used, or undivided. If the measure is per link, our number is the traffic of the busiest
-  interface relative to its known capacity. The table lists the measure and the printed number. If several measures give
-  the same numbers for all our systems (for example with one client at one front-end), they are combined.
+  interface relative to its known capacity. The table lists the measure and the published number. If several measures
+  give the same numbers for all our systems (for example with one client at one front-end), they are combined.
 * `one_client.csv`: the table of 2012 about one client and its threads. Our rows are points of one client on whole
-  objects of the printed sizes, in a closed loop, with workers instead of threads. Rates are not scaled. Cells that were
-  not printed are empty.
+  objects of the published sizes, in a closed loop, with workers instead of threads. Rates are not scaled. Cells that
+  were not published are empty.
 * `table1.csv`: Table 1 of J. Phys.: Conf. Ser. 664 (2015) 022001 and further systems in its text, followed by our
-  stores with the answers of the probe and their deployment. Cells that were not printed or probed are empty.
+  stores with the answers of the probe and their deployment. Cells that were not published or probed are empty.
 * `table2.csv`: one job opens the file and reads its entries once, as in Table 2 of the same paper, whose rows are last.
   Our rows are selections of `read_entries` over all branches, at the smallest number of clients. First reads (`_first`,
   including the opening of the file as in the paper) are separate from later reads (`_again`). clusters: baskets per
@@ -40,10 +40,10 @@ from storelab.analysis.tables import reads
 from storelab.analysis.tables.throughput import CLASSES, RATES, rows_of_class
 
 PUBLISHED, MEASURED = "published", "measured"
-SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # systems of printed numbers, without year
+SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # systems of published numbers, without year
 SMALL = 8192  # bytes; the published objects had 4 kB, which can mean 4000 or 4096 bytes
 COLD, NETWORK = "cold", "network"  # downloads that are not cached; throughput without a printed direction
-QUANTITIES = {  # (first words of a printed quantity, its unit) -> class of our results
+QUANTITIES = {  # (first words of a published quantity, its unit) -> class of our results
     ("upload 4 kB", "files/s"): "metadata_upload",
     ("download 4 kB, linear until", "files/s"): COLD,
     ("download 4 kB", "files/s"): "metadata_download",
@@ -92,12 +92,12 @@ COLUMNS = (
 
 
 def printed_name(system: str) -> str:
-    """Return the usual name of a system of the printed numbers, such as `UDS 1` for `uds1_2012`."""
+    """Return the usual name of a system of the published numbers, such as `UDS 1` for `uds1_2012`."""
     return SYSTEMS.get(re.sub(r"_\d{4}$", "", system), system)
 
 
 def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
-    """Yield the measures of a printed statement: a key of MEASURES, and the number by which the value is divided.
+    """Yield the measures of a published result: a key of MEASURES, and the number by which the value is divided.
 
     setting: the setting of the statement; name: its class of results (`QUANTITIES`).
     """
@@ -113,7 +113,7 @@ def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
 
 
 def printed() -> pd.DataFrame:
-    """Return the printed statements that have a measure, with `class`, `over` and the columns of earlier.csv."""
+    """Return the published results that have a measure, with `class`, `over` and the columns of earlier.csv."""
     rows: list[dict[str, Any]] = []
     for r in published.load("uds_headlines").itertuples(index=False):
         same_unit = ((begin, name) for (begin, unit), name in QUANTITIES.items() if unit == r.unit)
@@ -183,10 +183,10 @@ def _used(rows: pd.DataFrame, over: str) -> pd.Series:
 
 
 def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return one row per printed statement, and one row per measured system, by quantity and measure.
+    """Return one row per published result, and one row per measured system, sorted by quantity and measure.
 
     Statements about quantities that were not measured here are excluded. median: value in `unit`, by `measure`; few:
-    our number depends on few operations; printed: the number in its source, in `printed_unit`.
+    True if our value is based on few operations; printed: the value as published, in `printed_unit`.
     """
     then, out = printed(), []
     for name in dict.fromkeys(QUANTITIES.values()):
@@ -230,7 +230,7 @@ _AS_PRINTED = {"rate_{}_per_s": "files_per_s", "throughput_{}_mb_per_s": "mb_per
 
 
 def comparable_rows(throughput: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of throughput.csv with the printed operations, sizes and number of clients.
+    """Return the rows of throughput.csv with the published operations, sizes and number of clients.
 
     The columns `object_size` (as printed) and `setting` (other axes in words) are added.
     """
@@ -316,7 +316,7 @@ def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
 
 
 def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed systems, followed by each probed store and deployment. Without a probe, there are no rows."""
+    """Return the published systems, then each probed store and deployment. Without a probe, there are no rows."""
     out: list[dict[str, Any]] = []
     if len(capabilities):
         out += [{"source": PUBLISHED, **r} for r in published.load("systems_2015").to_dict("records")]
@@ -379,7 +379,7 @@ def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the printed rows of the use cases that were measured here, followed by our rows.
+    """Return the published rows of the use cases that were measured here, followed by our rows.
 
     If nothing was measured here, there are no rows. found: events.csv.
     """

@@ -64,8 +64,8 @@ class Baskets:
     """A table of the baskets of some branches, as arrays of shape (n,), ordered by branch and basket.
 
     names: of all branches, also of those without baskets; branch: index into `names`; entry_start: first entry;
-    entry_stop: one after the last entry; offset, size: bytes in the file with the key (embedded baskets: see the
-    module); inside: uproot's objects of embedded baskets by row, if the tree is open.
+    entry_stop: one after the last entry; offset, size: bytes in the file, including the key (embedded baskets: see
+    the module); inside: uproot's objects of embedded baskets by row, if the tree is open.
     """
 
     names: list[str]

@@ -480,9 +480,10 @@ class NamespaceWorker(Worker):
         return seen, verdict
 
     def listed_exists(self, seen: Seen, view: int) -> None:
-        """Check that one of the listed buckets exists. Buckets of any owner are checked in turn, only by reading.
+        """Check that a listed bucket exists. Each call takes the next bucket of the list, of any owner, and only reads.
 
-        A bucket that someone else deletes in the meantime is not in the repeated list, and is not an anomaly.
+        If the bucket is missing, the buckets are listed again: one that is no longer listed was deleted by someone
+        else, which is not an anomaly.
         """
         listed = sorted(name for name in seen.names if not name.startswith(self.bucket_stem))
         if not listed:

@@ -178,7 +178,7 @@ class Opened:
             self.close()
             raise UserError(
                 f"stores.{store.name}",
-                f"cannot serve GETs without a signature ({why}), which clients of CernVM-FS send",
+                f"does not answer unsigned GETs ({why}), and clients of CernVM-FS send no others",
                 f"remove the store from sweeps {what}, or make its bucket publicly readable",
             )
 

@@ -65,7 +65,7 @@ def confirm(evidence: str, **detail: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Check:
-    """One question. Topic and name are its place in the table and never change. `ask` takes the context."""
+    """One question to a store. `topic` and `name` identify its row in the table. `ask` is called with the context."""
 
     topic: str
     name: str

@@ -16,7 +16,7 @@ from storelab.analysis.history import series
 
 
 def every_place(n: int, most: int):
-    """Return all ways to cut n entries into stretches of 2 or more."""
+    """Return all ways to cut n entries into segments of 2 or more."""
     for m in range(1, most + 1):
         for places in itertools.combinations(range(2, n - 1), m):
             if all(b - a >= 2 for a, b in itertools.pairwise([0, *places, n])):
@@ -24,7 +24,7 @@ def every_place(n: int, most: int):
 
 
 def worth(values: np.ndarray, places: tuple[int, ...]) -> float:
-    """Compute the criterion by its definition: the unexplained rest of the stretches, and a price for each change."""
+    """Compute the criterion by its definition: the unexplained rest of the segments, and a price for each change."""
     n = len(values)
     left = sum(np.var(part) * len(part) for part in np.split(values, places))
     return -n * math.log(left / (np.var(values) * n)) - series.PENALTY * len(places) * math.log(n)
@@ -118,9 +118,9 @@ def test_the_newest_is_a_further_value_of_its_stretch(seed):
 
 
 def test_newest_entry_is_compared_with_its_stretch():
-    """Compare with least squares with an indicator for each stretch.
+    """Compare with least squares with an indicator for each segment.
 
-    The level is 5 before the change and 1 after it; the scatter is that of both stretches.
+    The level is 5 before the change and 1 after it; the scatter is that of both segments.
     """
     rng = np.random.default_rng(9)
     values = np.concatenate([rng.normal(5, 0.1, 6), rng.normal(1, 0.1, 5), [1.05]])
