@@ -57,7 +57,7 @@ SHAPE: dict[str, Any] = {
     "host": _HOST,
     "coordinator": _HOST,
     "nodes": [{"ranks!": [COUNT], "watched": _HOST}],
-    "store": {
+    "store+": {
         **dict.fromkeys(("name", "kind"), str),
         "on_this_host": bool,
         "deployment": {"front_ends": COUNT, "link_bits_per_s": [NUMBER]},

@@ -17,9 +17,8 @@ from laboratory import in_process
 from programs import python
 from snakemake.cli import parse_config
 
-from storelab.cli import Settings
+from storelab.cli import Settings, snakemake, workflow
 from storelab.cli import run as module
-from storelab.cli import snakemake, workflow
 from storelab.core import integrity
 from storelab.core.errors import UserError
 from storelab.measure import attempts, check, plan_file

@@ -43,7 +43,10 @@ def test_possible_values_are_accepted():
         *((place, 5) for place in ("clients", "host", "files", "store", "observed", "checks", "events")),
         *((place, "x") for place in ("environment.cores", "host.ports", "valid", "clients.0.engine.hung")),
         *((place, -1) for place in ("environment.cores", "clients.0.operations", "clients.0.cpu_user_s")),
-        *((place, None) for place in ("clients", "clients.0.client", "checks.0.ok", "host.network.lo.rx_bytes")),
+        *(
+            (place, None)
+            for place in ("store", "clients", "clients.0.client", "checks.0.ok", "host.network.lo.rx_bytes")
+        ),
         ("host.network.lo.rx_packets", "x"),
         ("clients.0.engine.pauses", {"sum_ns": 5}),
         *((place, 7) for place in ("store.kind", "checks.0.name", "environment.packages.made_s", "campaign")),
