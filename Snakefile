@@ -94,6 +94,10 @@ onsuccess:
     flow.report_made(CAMPAIGN)
 
 
+# Snakemake calls no hook if there is nothing to do.
+flow.report_if_up_to_date(workflow, CAMPAIGN)
+
+
 include: "rules/tables.smk"
 include: "rules/figures.smk"
 include: "rules/paper.smk"

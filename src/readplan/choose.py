@@ -50,13 +50,19 @@ class Runs:
     """
 
     def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
-        offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")
+        given = np.asarray(offsets), np.asarray(sizes)
+        with np.errstate(invalid="ignore"):  # NaN is not a whole number either
+            offsets, sizes = (values.astype("i8") for values in given)
+        if any((values != whole).any() for values, whole in zip(given, (offsets, sizes), strict=True)):
+            raise ValueError("an offset or a size is not a whole number below 2**63; give bytes")
         if offsets.ndim != 1 or offsets.shape != sizes.shape:
             raise ValueError(
                 f"offsets have shape {offsets.shape} and sizes {sizes.shape}; give one size for each offset"
             )
         if len(offsets) and (offsets.min() < 0 or sizes.min() < 0):
             raise ValueError("an offset or a size is negative; give values of at least 0")
+        if (offsets > np.iinfo("i8").max - sizes).any():
+            raise ValueError("a range ends beyond byte 2**63 - 1; give smaller offsets and sizes")
         order = np.argsort(offsets, kind="stable")
         order = order[sizes[order] > 0]
         self.begins = offsets[order]
@@ -245,9 +251,10 @@ class _Goal:
 def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES[::COARSE]) -> Front:
     """Return the plans that are worth comparing for these ranges: one for each gap, with its fastest split.
 
-    offsets and sizes are in bytes, have shape (n,), and can be in any order. Raises ValueError if a range is impossible
-    or the list is empty.
+    offsets and sizes are in bytes, have shape (n,), and can be in any order. Raises ValueError if a range or a piece is
+    impossible, or the list is empty.
     """
+    _check_pieces(pieces)
     runs = Runs(offsets, sizes)
     if not len(runs.start):
         raise ValueError("there are no bytes to read; give at least one range with a size above 0")
@@ -289,16 +296,16 @@ def plan(
     Raises
     ------
     ValueError
-        The ranges, `thrift` or `max_amplification` are impossible.
+        The ranges, `thrift`, `max_amplification` or `pieces` are impossible.
     """
     if not thrift >= 0:
         raise ValueError(f"thrift = {thrift} is negative; give at least 0")
     if max_amplification is not None and not max_amplification >= 1:
         raise ValueError(f"max_amplification = {max_amplification} is too small; give at least 1")
-    if not np.any(np.asarray(sizes)):
-        empty = np.empty(0, "i8")
-        return Requests(empty, empty, 0, 0, 0.0, 0, 0)
+    _check_pieces(pieces)
     runs = Runs(offsets, sizes)
+    if not len(runs.start):
+        return Requests(runs.start, runs.stop, 0, 0, 0.0, 0, 0)
     goal = _Goal(link, thrift, np.inf if max_amplification is None else max_amplification * runs.needed)
     cuts, piece = _merged(runs, goal, pieces)
     start, stop = runs.merged(cuts)
@@ -319,6 +326,11 @@ def plan(
         int(link.wire(len(parts[0]), int((stop - start).sum()))),
         runs.needed,
     )
+
+
+def _check_pieces(pieces: Sequence[int]) -> None:
+    if not all(piece > 0 for piece in pieces):
+        raise ValueError(f"pieces = {list(pieces)} has a length below 1; give lengths in bytes")
 
 
 def _merged(runs: Runs, goal: _Goal, pieces: Sequence[int]) -> tuple[np.ndarray, int]:

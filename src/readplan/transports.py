@@ -265,8 +265,8 @@ class FsspecTransport:
 def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> list[slice]:
     """Return slices of neighbouring ranges that share a request.
 
-    Each slice has at most `ranges` ranges with a total weight of at most `most`. If possible, there are at least
-    `parallel` slices.
+    Each slice has at most `ranges` ranges with a total weight of at most `most`. Without these
+    limits, there are at most `parallel` slices of similar length.
     """
     count = max(1, min(ranges, -(-len(weights) // parallel)))
     out, begin, total = [], 0, 0
@@ -337,7 +337,7 @@ class HttpTransport:
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
         """Return slices of ranges that share a request, within `ranges` and `header_bytes`.
 
-        If possible, there are at least `parallel` slices.
+        Without these limits, there are at most `parallel` slices of similar length.
         """
         lengths = [len(f"{start}-{stop - 1},") for start, stop in zip(starts, stops, strict=True)]
         return grouped(lengths, self.ranges, self.header_bytes - len("bytes="), self.parallel)

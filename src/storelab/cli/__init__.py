@@ -22,8 +22,10 @@ from storelab.core.errors import (
     Exit,
     MeasurementFailed,
     UserError,
+    lacks_processes,
     memory_error,
     missing_package,
+    process_error,
     require_known,
     shown,
     system_error,
@@ -369,6 +371,11 @@ def main() -> None:
         sys.exit(Exit.DONE)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
+    except RuntimeError as error:
+        if not lacks_processes(error):
+            raise
+        click.echo(f"storelab: {process_error()}", err=True)
+        sys.exit(Exit.MISTAKE)
     except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError, ImportError) as error:
         if isinstance(error, ImportError) and not (isinstance(error, ModuleNotFoundError) or _lacks_memory(error)):
             raise

@@ -69,7 +69,8 @@ def quick(
 
     ENDPOINT is a URL, or the name of a store in config.yaml that uses S3. The page shows the capabilities of the
     endpoint, the rates of uploads and downloads of small and large objects, the latency of one operation, the rate of
-    sparse reads of a ROOT file, and what limited them. All objects are removed from the endpoint.
+    sparse reads of a ROOT file, and what limited them. Afterwards, the objects that this command created are
+    removed.
     """
     from storelab.gang import coordinator
     from storelab.measure.attempts import measuring_lock

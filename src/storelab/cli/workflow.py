@@ -5,6 +5,7 @@ may import every package. Modules that only a measurement needs are imported whe
 """
 
 import json
+import logging
 import math
 import os
 import re
@@ -202,7 +203,7 @@ def prepare(
         if damaged_tables:
             more = f" (and {len(damaged_tables) - 1} more tables)" if len(damaged_tables) > 1 else ""
             print(
-                f"storelab: {damaged_tables[0]}{more}: does not match the records and is made again",
+                f"storelab: {damaged_tables[0]}{more}: made from other records; made again",
                 file=sys.stderr,
             )
         return Workflow(False, str(campaign_dir), command, existing(raw, light.name, verifying))
@@ -312,6 +313,19 @@ def report_made(campaign_dir: str) -> None:
         elif name == "paper.pdf" and not (folder / "conference.pdf").exists() and not shutil.which("latexmk"):
             lines.append("  (no paper.pdf: LaTeX is not installed; install it and run again)")
     print("\n".join(["", f"made in {folder}:", *lines]), file=sys.stderr)
+
+
+def report_if_up_to_date(snakemake: Any, campaign_dir: str) -> None:
+    """Print the files of the campaign when Snakemake (its workflow object) finds that there is nothing to do."""
+    from snakemake.common import NOTHING_TO_BE_DONE_MSG
+    from snakemake.logging import logger
+
+    def listed(record: logging.LogRecord) -> bool:
+        if record.msg == NOTHING_TO_BE_DONE_MSG and not snakemake.dryrun:
+            report_made(campaign_dir)
+        return True
+
+    logger.addFilter(listed)
 
 
 def pictures(campaign_dir: str) -> list[str]:

@@ -324,7 +324,7 @@ def _depth(doc: Any, loc: list[str]) -> int:
 
 
 def _siblings(loc: list[str], layers: Layers, model: type[BaseModel]) -> list[str]:
-    """Return the known keys of the model at the path `loc` of pydantic."""
+    """Return the known keys of the model at `loc`, the path in a pydantic error."""
     if loc[:1] == ["stores"] and issubclass(model, Config):
         return model.keys_of_store(merged(layers)["stores"][loc[1]]["kind"])
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}

@@ -96,7 +96,7 @@ def _ssh_host(value: Any) -> str:
     text = _text(value)
     if len(text) > 253 or not _SSH_HOST.fullmatch(text):
         raise ValueError(
-            f"{shown(text)} is not a host of ssh; write it like node1, user@node1 or ssh://user@node1:2222"
+            f"{shown(text)} is not a valid SSH host; write it as node1, user@node1 or ssh://user@node1:2222"
         )
     return text
 

@@ -108,6 +108,8 @@ def system_error(error: OSError) -> UserError:
     if isinstance(error, ConnectionError | TimeoutError | socket.gaierror | ssl.SSLError):
         message = " ".join(str(error).split()) or type(error).__name__
         return UserError("network", message[:200], "check the store's `endpoint`, and whether its server runs")
+    if lacks_processes(error):
+        return process_error()
     number = error.errno or _number_in(str(error))
     place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
     reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
@@ -130,6 +132,23 @@ def memory_error() -> UserError:
         "memory",
         "there is not enough memory on this host, or within `ulimit -v`",
         "end other programs, or use smaller objects, fewer `workers` or fewer `clients`",
+    )
+
+
+def lacks_processes(error: BaseException) -> bool:
+    """Return whether the operating system refused to start a thread or a process (`ulimit -u`, or a cgroup)."""
+    if isinstance(error, OSError):  # `fork` reports EAGAIN without a file; a full pipe has another text
+        return error.errno == errno.EAGAIN and error.filename is None and error.strerror == os.strerror(errno.EAGAIN)
+    texts = ("can't start new thread", "cannot join thread before it is started")  # the latter hides the former
+    return isinstance(error, RuntimeError) and str(error) in texts
+
+
+def process_error() -> UserError:
+    """Return the error to report if `lacks_processes` is true."""
+    return UserError(
+        "processes",
+        "no more processes and threads can be started, because of `ulimit -u` or a limit of the batch system",
+        "raise the limit, end other programs, or use fewer `workers` or fewer `clients`",
     )
 
 

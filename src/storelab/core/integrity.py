@@ -325,7 +325,7 @@ def go_on(name: str, file: str | None) -> str:
 
 
 def verify(raw: Path) -> int:
-    """Check all raw files of a campaign against seal, checksums, plan and records, and return their number.
+    """Check all raw files of a campaign against its seal, checksums, plan and records, and return their number.
 
     Raises UserError for the first file that was changed or renamed, is missing, or does not belong to the campaign.
     """
@@ -414,7 +414,7 @@ def _same_names(raw: Path, listed: Mapping[str, str], found: Mapping[str, str], 
     gone = [name for name in listed if name not in found]
     for name in gone:
         if there := next((f for f in foreign if found[f] == listed[name]), None):
-            raise UserError(str(raw / name), f"was renamed: its content is {raw / there}", "rename it back")
+            raise UserError(str(raw / name), f"was renamed: it has the content of {raw / there}", "rename it back")
     if gone:
         more = f" ({len(gone)} files are missing)" if len(gone) > 1 else ""
         raise UserError(str(raw / gone[0]), f"raw record is missing{more}", hint)

@@ -85,7 +85,9 @@ class Axis:
             return size
         if self.kind == "int":
             if isinstance(value, bool) or not isinstance(value, int):
-                raise UserError(place, f"{shown(value)} is not a whole number", f"give an integer from {self.minimum}")
+                raise UserError(
+                    place, f"{shown(value)} is not a whole number", f"give an integer of at least {self.minimum}"
+                )
             if value < self.minimum:
                 raise UserError(place, f"{shown(value)} is too small", f"give at least {self.minimum}")
             if value > MAX_INT:

@@ -57,7 +57,7 @@ SHAPE: dict[str, Any] = {
     "host": _HOST,
     "coordinator": _HOST,
     "nodes": [{"ranks!": [COUNT], "watched": _HOST}],
-    "store": {
+    "store+": {
         **dict.fromkeys(("name", "kind"), str),
         "on_this_host": bool,
         "deployment": {"front_ends": COUNT, "link_bits_per_s": [NUMBER]},
@@ -146,6 +146,8 @@ def problem(run: Mapping[str, Any]) -> str | None:
         return "`start_ns` is later than `deadline_ns`: the file is damaged"
     if found := _problem("", {name: value for name, value in run.items() if name not in DESCRIPTIONS}):
         return found
+    if fixed.get("warm_up_ns", 0) > fixed.get("duration_ns", LARGEST):
+        return "`point.fixed.warm_up_ns` is longer than `point.fixed.duration_ns`: the file is damaged"
     numbers = [client["client"] for client in run.get("clients") or ()]
     if len(set(numbers)) < len(numbers):
         return f"`clients` contains client {max(numbers, key=numbers.count)} twice: the file is damaged"

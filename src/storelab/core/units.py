@@ -86,8 +86,7 @@ def human_size(n: float) -> str:
 def human_duration(ns: float) -> str:
     """Return a rounded duration for display, such as `3 min 20 s` or `1 h 05 min`."""
     s = ns / 1e9
-    if s < 60:
+    if s < 59.5:
         return f"{s:.1f} s" if s < 10 else f"{s:.0f} s"
-    if s < 3600:
-        return f"{s // 60:.0f} min {s % 60:02.0f} s"
-    return f"{s // 3600:.0f} h {s % 3600 // 60:02.0f} min"
+    minutes, seconds = divmod(round(s), 60)
+    return f"{minutes} min {seconds:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"

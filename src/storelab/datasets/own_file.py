@@ -86,12 +86,14 @@ def require_complete(path: Path, place: str) -> None:
     if head[:4] != b"root":
         raise UserError(place, f"{path.name} is not a ROOT file: it does not begin with 'root'", "give another file")
     if len(head) < _HEAD:
-        raise UserError(place, f"{path.name} is cut off ({size} bytes, less than the head of a file)", "copy it again")
+        raise UserError(
+            place, f"{path.name} is truncated ({size} bytes, less than the head of a file)", "copy it again"
+        )
     version, end = struct.unpack_from(">i", head, 4)[0], struct.unpack_from(">i", head, 12)[0]
     if version >= _LARGE:
         end = struct.unpack_from(">q", head, 12)[0]
     if size < end:
-        raise UserError(place, f"{path.name} is cut off ({size} of {end} bytes)", "copy it again")
+        raise UserError(place, f"{path.name} is truncated ({size} of {end} bytes)", "copy it again")
 
 
 def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:

@@ -212,7 +212,7 @@ class Agent:
     def _until(self, look: Any) -> Any:
         """Call `look` until its result is not empty, and return the result.
 
-        Raises GangAborted if the gang is cancelled, all clients have ended, or the time limit is over.
+        Raises GangAborted if the gang is cancelled, all clients have ended, or the time limit has expired.
         """
         limit = time.monotonic() + self.timeout_s + rendezvous.MAX_START_DELAY_S
         pause = rendezvous.poll_s(len(self.job.nodes))

@@ -21,7 +21,14 @@ from pathlib import Path
 from storelab import engines
 from storelab.core import clock, records
 from storelab.core.engines import CATALOGUE
-from storelab.core.errors import MeasurementFailed, UserError, memory_error, system_error
+from storelab.core.errors import (
+    MeasurementFailed,
+    UserError,
+    lacks_processes,
+    memory_error,
+    process_error,
+    system_error,
+)
 from storelab.core.model import Point
 from storelab.core.redaction import redacted, without_tokens
 from storelab.engines.common.guard import LimitExceeded
@@ -95,6 +102,9 @@ def run(folder: Path, rank: int) -> int:
     except MemoryError:
         out.failure = str(memory_error())
     except Exception as error:  # the errors of all libraries are results of this client
+        if lacks_processes(error):
+            out.failure = str(process_error())
+            return out.exit_status
         # The error of a local file, for example on a full disk or in a removed folder, has a file name.
         here = isinstance(error, OSError) and error.filename is not None
         out.failure = str(system_error(error)) if here else f"{type(error).__name__}: {error}"

@@ -106,7 +106,7 @@ def _with_side_cars(manifest: Path) -> list[Path]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A handler of the requests of `GangFiles`."""
+    """The handler of requests to `GangFiles`."""
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S

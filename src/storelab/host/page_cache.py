@@ -1,7 +1,7 @@
 """Drop files of this host from the kernel's page cache, and check the result. Standard library only.
 
 If the data of a store are on this host, the next reads are cold. This process must be allowed to read the files. The
-kernel does not drop mapped pages and unwritten pages.
+kernel does not drop pages that are mapped or not yet written.
 """
 
 import contextlib

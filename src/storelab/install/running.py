@@ -65,7 +65,7 @@ def require_space(tools: Path, needed: float, what: str) -> None:
 
 @contextlib.contextmanager
 def single_build(tools: Path, progress: Progress) -> Iterator[None]:
-    """Wait until no other process builds in this tools folder, and prevent other builds during the block."""
+    """Wait until no other process is building in this tools folder, and prevent other builds during the block."""
     with folders.lock_file(tools / "lock") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -532,6 +532,6 @@ def root_files(points: list[Point]) -> None:
                 if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
                     raise UserError(
                         f"sweeps.{point.sweep}.axes.engine",
-                        f"root reads TTrees, but {dataset['scale']} is an RNTuple",
-                        "use the engine planned or uproot-s3fs",
+                        f"the engine `root` reads TTrees, but {dataset['scale']} is an RNTuple",
+                        "use the engine `planned` or `uproot-s3fs`",
                     )

@@ -22,9 +22,11 @@ def refuse(config: Config, points: list[Point]) -> None:
     """Raise UserError if points were not tried, records are not in the plan, or files are damaged."""
     absent = integrity.missing(config.raw, [p.key for p in points], failed_counts=True)
     if absent:
+        failed = len(integrity.missing(config.raw, [p.key for p in points])) - len(absent)
+        also = f", and {failed} failed" if failed else ""
         raise UserError(
             f"campaign {config.name}",
-            f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
+            f"{len(absent)} of {len(points)} points were not tried{also}; the first that was not tried is {absent[0]}",
             integrity.go_on(config.name, config.campaign),
         )
     plan_file.refuse_dropped(config, points)

@@ -138,7 +138,7 @@ class Attempt:
 
 @dataclass
 class Outcome:
-    """The results of a gang, and the observations of the store and of this host at the same time."""
+    """The results of a gang, and the observations of the store and of this host during the run."""
 
     results: list[ClientResult]
     checks: list[Check]

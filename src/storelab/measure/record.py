@@ -86,7 +86,9 @@ def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Che
     if bound and sum(r.bytes for r in results) > bound * seconds:
         raise MeasurementFailed("the clients moved more than limits.throughput over the whole point")
     if bad := Counter(f"check {check.name!r} failed: {check.detail}" for check in checks if not check.ok):
-        texts = [f"{text} ({number} times)" if number > 1 else text for text, number in bad.items()]
+        texts = [
+            f"{text} (in {number} of {len(results)} clients)" if number > 1 else text for text, number in bad.items()
+        ]
         raise MeasurementFailed(_hinted("; ".join(texts[:3]), results, staged))
 
 

@@ -7,7 +7,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -283,8 +283,9 @@ class S3(External):
         if self.settings.profile or not os.environ.get("AWS_SESSION_TOKEN"):
             return []
         with suppress(KeyError, ValueError):
-            when = datetime.fromisoformat(os.environ["AWS_CREDENTIAL_EXPIRATION"]).timestamp()
-            return [(self.place, "AWS_SESSION_TOKEN", when)]
+            when = datetime.fromisoformat(os.environ["AWS_CREDENTIAL_EXPIRATION"])
+            when = when if when.tzinfo else when.replace(tzinfo=UTC)
+            return [(self.place, "AWS_SESSION_TOKEN", when.timestamp())]
         return []
 
     def credentials_refused(self) -> str:

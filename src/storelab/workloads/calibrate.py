@@ -2,8 +2,8 @@
 
 Nothing is staged, because the null server answers for objects that were never written. See docs/calibration.md. Memory
 and files are measured by the simplest possible loops, without a store. A record is a bin with the operations of one
-worker in about 10 ms. Files are written with a temporary name and renamed, like in s5cmd, through the page cache and
-without fsync. The files that are read were just written.
+worker in about 10 ms. Files are written with a temporary name and renamed, as in s5cmd, through the page cache and
+without fsync. Files are read that have just been written.
 """
 
 import os

@@ -6,7 +6,7 @@ import click
 import pytest
 from laboratory import in_process
 
-from storelab.cli import Settings, analysis, campaigns, cli
+from storelab.cli import Settings, analysis, campaigns, cli, compare
 from storelab.cli.campaigns import find
 from storelab.core.errors import UserError
 
@@ -66,6 +66,16 @@ def test_folder_at_another_path_is_its_campaign(project, tmp_path):
         assert Settings().choosing(find(Settings(), text).required_overrides()).load().campaign_dir.samefile("far/one")
     (tmp_path / "kept" / "raw").mkdir(parents=True)
     assert find(Settings(), "kept").folder.as_posix() == "kept"
+
+
+def test_compare_prefers_kept_run_to_campaign(project, monkeypatch):
+    """A kept run is a folder with records. Another folder with the name of a campaign does not hide it."""
+    monkeypatch.setattr("storelab.analysis.compare.read", lambda text, results, store: text)
+    assert compare._side(Settings(), "two:here") == "results/other:here"
+    (project / "two").mkdir()
+    assert compare._side(Settings(), "two:here") == "results/other:here"
+    (project / "two" / "raw").mkdir()
+    assert compare._side(Settings(), "two:here") == "two:here"
 
 
 def test_unknown_campaign_is_one_line_with_near_names(project):

@@ -1,7 +1,9 @@
 """A user's mistakes on the command line and in files: one line with place, value and hint, exit code 2."""
 
+import errno
 import io
 import json
+import os
 from pathlib import Path
 
 import mistaken
@@ -12,6 +14,7 @@ from paths import ROOT
 
 from storelab import cli
 from storelab.cli import quick
+from storelab.core.errors import lacks_processes
 
 TEXTS = [  # a campaign file, and words of the message
     (b"name: x\nname: y\n", "campaigns/small.yaml, line 2", "'name'", "line 1"),
@@ -163,6 +166,38 @@ def test_benchmark_counts_what_is_not_reported(monkeypatch, capsys):
 
 
 NO_MEMORY = (MemoryError(), ImportError("libx.so: failed to map segment from shared object", name="x"))
+
+
+NO_PROCESSES = (
+    RuntimeError("can't start new thread"),
+    RuntimeError("cannot join thread before it is started"),
+    BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),
+)
+
+
+@pytest.mark.parametrize("error", NO_PROCESSES, ids=["thread", "pool", "fork"])
+def test_limit_of_processes_is_one_line(monkeypatch, capsys, error):
+    def plan(**_):
+        raise error
+
+    monkeypatch.setattr(cli.cli, "main", plan)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and printed.startswith("storelab: processes: ") and printed.count("\n") == 1
+    assert "raise the limit" in printed
+
+
+def test_other_runtime_errors_are_not_about_processes(monkeypatch):
+    """They are faults of storelab, and a full pipe is not a limit of processes."""
+    assert not lacks_processes(BlockingIOError(errno.EAGAIN, "write could not complete without blocking"))
+
+    def plan(**_):
+        raise RuntimeError("other")
+
+    monkeypatch.setattr(cli.cli, "main", plan)
+    with pytest.raises(RuntimeError, match="other"):
+        cli.main()
 
 
 @pytest.mark.parametrize("error", NO_MEMORY, ids=["array", "library"])

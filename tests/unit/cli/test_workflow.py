@@ -1,9 +1,13 @@
 """Functions of the Snakefile: dependencies of targets, and existing files."""
 
 import os
+from types import SimpleNamespace
 
 import collected
+import pytest
 from collected import flip
+from snakemake.common import NOTHING_TO_BE_DONE_MSG
+from snakemake.logging import logger
 
 from storelab.cli import workflow
 from storelab.core import integrity
@@ -41,3 +45,16 @@ def test_only_existing_and_fresh_files_are_listed(tmp_path, capsys, monkeypatch)
     os.utime(tmp_path / "paper.pdf", (50, 50))
     monkeypatch.setattr(workflow.shutil, "which", lambda name: name)
     assert listed() == ["figures/", "tables/", "raw/"], "a paper of older tables"
+
+
+@pytest.mark.parametrize(
+    ("message", "dryrun", "listed"),
+    [(NOTHING_TO_BE_DONE_MSG, False, True), (NOTHING_TO_BE_DONE_MSG, True, False), ("Building DAG", False, False)],
+)
+def test_files_are_listed_if_nothing_is_to_do(tmp_path, capsys, monkeypatch, message, dryrun, listed):
+    monkeypatch.setattr(logger, "filters", [])
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", False)
+    workflow.report_if_up_to_date(SimpleNamespace(dryrun=dryrun), str(tmp_path))
+    logger.handle(logger.makeRecord("snakemake", 20, "", 0, message, (), None))
+    assert (f"made in {tmp_path}:" in capsys.readouterr().err) == listed

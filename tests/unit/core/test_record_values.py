@@ -43,7 +43,10 @@ def test_possible_values_are_accepted():
         *((place, 5) for place in ("clients", "host", "files", "store", "observed", "checks", "events")),
         *((place, "x") for place in ("environment.cores", "host.ports", "valid", "clients.0.engine.hung")),
         *((place, -1) for place in ("environment.cores", "clients.0.operations", "clients.0.cpu_user_s")),
-        *((place, None) for place in ("clients", "clients.0.client", "checks.0.ok", "host.network.lo.rx_bytes")),
+        *(
+            (place, None)
+            for place in ("store", "clients", "clients.0.client", "checks.0.ok", "host.network.lo.rx_bytes")
+        ),
         ("host.network.lo.rx_packets", "x"),
         ("clients.0.engine.pauses", {"sum_ns": 5}),
         *((place, 7) for place in ("store.kind", "checks.0.name", "environment.packages.made_s", "campaign")),
@@ -72,6 +75,7 @@ def test_clients_must_agree_with_point_and_files():
         ({"files": RUN["files"] | {"ops.1.parquet": {}}}, "client 1 is in only one of"),
         ({"point": RUN["point"] | {"axes": {"clients": 2}}}, "has 1 clients, but the point has 2"),
         ({"valid": False}, "`budget.reason` cannot be None"),
+        ({"point": {"fixed": {"warm_up_ns": 2, "duration_ns": 1}}}, "`point.fixed.warm_up_ns` is longer than"),
         ({"valid": False, "budget": {"reason": ""}}, "`budget.reason` cannot be ''"),
     ):
         assert words in record_values.problem(RUN | change), words

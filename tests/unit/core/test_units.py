@@ -32,3 +32,4 @@ def test_values_are_rounded_for_users():
     assert units.human_size(1_234_000) == "1.23 MB"
     assert units.human_duration(200e9) == "3 min 20 s"
     assert units.human_duration(3900e9) == "1 h 05 min"
+    assert [units.human_duration(s * 1e9) for s in (59.7, 239.8, 3599.8)] == ["1 min 00 s", "4 min 00 s", "1 h 00 min"]

@@ -68,8 +68,8 @@ def test_unreadable_files_are_user_errors(mine, tmp_path):
     good, half = mine.read_bytes(), mine.stat().st_size // 2
     for name, data, reason in (
         ("text", b"this is not a ROOT file, but it is long enough to be looked at " * 20, "not a ROOT file"),
-        ("cut", good[:half], rf"is cut off \({half} of {len(good)} bytes\)"),
-        ("header", good[:40], r"is cut off \(40 bytes"),
+        ("cut", good[:half], rf"is truncated \({half} of {len(good)} bytes\)"),
+        ("header", good[:40], r"is truncated \(40 bytes"),
         ("nothing", b"", r"is empty \(0 bytes\)"),
     ):
         (tmp_path / f"{name}.root").write_bytes(data)
@@ -179,8 +179,8 @@ def test_engine_root_refuses_rntuple(mine, ntuple, tmp_path):
     check.root_files(by_root)
     _, points = checked(tmp_path, path=str(ntuple))
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
-    reason = r"reads (only )?TTrees, but mine is an RNTuple; (sweep|use the engine) planned"
-    with pytest.raises(UserError, match=rf"sweeps.v.axes.engine: root {reason}"):
+    reason = r"reads (only )?TTrees, but mine is an RNTuple; (sweep|use the engine) `?planned"
+    with pytest.raises(UserError, match=rf"sweeps.v.axes.engine: the engine `root` {reason}"):
         check.root_files(by_root)
     client = RootClient.__new__(RootClient)
     with pytest.raises(UserError, match=reason):

@@ -1,5 +1,8 @@
 """Operations of obstore, one by one, with a store in memory: requests and counts."""
 
+import os
+import signal
+import sys
 from collections import Counter
 
 import numpy as np
@@ -9,6 +12,7 @@ from fake_clock import FakeClock
 from honest_s3 import FIRST, honest_s3
 from staged_bodies import staged
 
+from storelab.core.errors import MeasurementFailed
 from storelab.datasets import payload
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.timing import ClosedLoop
@@ -97,3 +101,28 @@ def test_failed_operations_are_recorded(monkeypatch):
     loop, columns = ran(FakeClock(monkeypatch), (MS, MS, MS, MS), 100 * MS)
     assert columns["bytes"] == [3, 3, 0, 3] and columns["error"] == [0, 0, 1, 0] and columns["count"] == [1] * 4
     assert list(loop.messages) == ["TimeoutError"] and loop.hung == {"hung": 0, "hung_s": 0.0}
+
+
+def test_end_of_an_engine_process_is_named(client, monkeypatch):
+    """A signal ends it without the handlers of the client, which raise SystemExit."""
+    before = signal.signal(signal.SIGHUP, lambda *_: sys.exit(143))
+    try:
+        for work, message in (
+            (lambda *_: os.kill(os.getpid(), signal.SIGHUP), "failed: it ended unexpectedly"),
+            (raising(RuntimeError("can't start new thread")), "failed: processes: no more processes and threads can"),
+            (raising(RuntimeError("other")), "failed: RuntimeError: other"),
+        ):
+            one, _ = client(transfers.ObstoreGet)
+            one.processes, one._work = 1, work
+            with pytest.raises(MeasurementFailed, match=message):
+                one.prepare()
+            one.children[0][0].join(10)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def raising(error):
+    def work(*_):
+        raise error
+
+    return work

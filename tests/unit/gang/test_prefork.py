@@ -1,6 +1,7 @@
 """Clients forked from one process: each has its rank, log and keys; all end with their parent."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -185,6 +186,28 @@ def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
         "storelab.engines.obstore.transfers:ObstorePut",
         "storelab.engines.s5cmd:S5cmdGet",
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("can't start new thread"), "processes: no more processes and threads can be started"),
+        (MemoryError(), "memory: there is not enough memory"),
+    ],
+)
+def test_limit_of_the_machine_is_the_failure_of_a_client(tmp_path, monkeypatch, error, words):
+    class Limited:
+        def prepare(self):
+            raise error
+
+        def close(self):
+            pass
+
+    job = SimpleNamespace(point=SimpleNamespace(workload="put"), endpoint=SimpleNamespace(url="http://h"), role="")
+    monkeypatch.setattr(client, "load_job", lambda folder, rank: job)
+    monkeypatch.setattr(client, "WORKLOADS", {"put": SimpleNamespace(client=lambda job: Limited())})
+    assert client.run(tmp_path, 0) != 0
+    assert json.loads((tmp_path / "result.0").read_text())["failure"].startswith(words)
 
 
 def test_spare_process_forks_clients_of_this_host(started, tmp_path):

@@ -183,7 +183,7 @@ def test_mistakes_are_reported_before_measuring(monkeypatch, here):
     ):
         code, out, err = in_process(here, "quick", *arguments)
         assert code == 2 and not out and err.count("\n") == 1 and words in err, err
-    command._refuse_misspelt("http://minio", ["minio"])  # a URL is never a misspelt name
+    command._refuse_misspelt("http://minio", ["http-minio"])  # a URL is never a misspelt name
 
 
 def test_without_go_programs_obstore_measures(monkeypatch):

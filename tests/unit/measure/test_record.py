@@ -89,8 +89,8 @@ def test_failed_check_fails_the_point():
     assert named == [0, 2, 3], "the first three"
     record.accept({"throughput": None}, [client(0)], [checks[1], checks[5]])
     with pytest.raises(MeasurementFailed) as failed:
-        record.accept({"throughput": None}, [client(0)], [checks[0], *[checks[2]] * 7])
-    assert str(failed.value) == "check 'c0' failed: why 0; check 'c2' failed: why 2 (7 times)"
+        record.accept({"throughput": None}, [client(i) for i in range(8)], [checks[0], *[checks[2]] * 7])
+    assert str(failed.value) == "check 'c0' failed: why 0; check 'c2' failed: why 2 (in 7 of 8 clients)"
 
 
 def test_new_tables_replace_old_ones_before_the_head(tmp_path, monkeypatch):

@@ -355,11 +355,17 @@ def test_plan_of_nothing_and_of_overlaps():
 
 
 def test_impossible_input_is_refused():
-    wrong = ({"thrift": -1}, {"thrift": float("nan")}, {"max_amplification": 0.5})
+    wrong = ({"thrift": -1}, {"thrift": float("nan")}, {"max_amplification": 0.5}, {"pieces": (8, 0)}, {"pieces": [-1]})
     cases = [([0, 5], [1], {}, "one size"), ([-1], [4], {}, "negative"), ([1], [-4], {}, "negative")]
+    cases += [([0, 5], [0], {}, "one size"), ([-1], [0], {}, "negative")]  # nothing to read
+    cases += [([0.5], [4], {}, "whole number"), ([0], [math.nan], {}, "whole number"), ([2**62], [2**62], {}, "beyond")]
     for offsets, sizes, options, word in cases + [([1], [4], one, next(iter(one))) for one in wrong]:
         with pytest.raises(ValueError, match=word):
             plan(np.array(offsets), np.array(sizes), LAN, **options)
+    with pytest.raises(ValueError, match="pieces"):
+        front(np.array([1]), np.array([4]), LAN, (0,))
+    largest = plan(np.array([2.0**62]), np.array([2**62 - 1]), LAN, pieces=())
+    assert largest.needed_bytes == 2**62 - 1, "whole numbers in any type"
     for sizes in ([], [0, 0]):
         with pytest.raises(ValueError, match="there are no bytes to read"):
             front(np.arange(len(sizes)), np.array(sizes, "i8"), LAN)

@@ -59,7 +59,7 @@ def subjects(o: Opened) -> Menu:
 
 
 def advice(verdict: str, would_decide: Any = None) -> str:
-    """Return advice what to try after a verdict. If the limit is not known, it is the data that would show it."""
+    """Return advice on what to try after a verdict; for an unknown limit, the data that would show it."""
     if verdict == NOT_KNOWN and isinstance(would_decide, str):
         return f"Missing data that would show the limit: {would_decide}."
     return next((text for begin, text in TRY.items() if verdict.startswith(begin)), "")

@@ -122,7 +122,7 @@ class Specification(Declared):
     prepare: Rows = same
     x: str = "clients"  # a column of text makes categories, which are drawn on the y axis
     x_label: str = ""  # label of the x axis; "": the name of the axis
-    x_scale: str = "auto"  # scale of an axis of counts; sizes and percents are always logarithmic
+    x_scale: str = "auto"  # scale of an axis of counts; axes of sizes and percentages are always logarithmic
     x_names: Mapping[int, str] = field(default_factory=dict)  # tick labels in place of numbers
     labels: int = 9  # maximum number of labelled ticks
     hue: tuple[str, ...] = ("engine",)  # the first axes that distinguish curves; all others that vary follow

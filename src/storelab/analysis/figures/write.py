@@ -9,6 +9,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -141,6 +142,9 @@ def _write_all(
             if drawn[name].cancel()
         }
         return [drawn_here[name] if name in drawn_here else drawn[name].result() for name in names]
+    except BrokenProcessPool:
+        problem = "a process that draws ended unexpectedly: it was killed, or there is not enough memory"
+        raise UserError(str(folder), problem, "end other programs, or use `--jobs 1`") from None
     finally:
         workers.shutdown(cancel_futures=True)
 

@@ -158,7 +158,7 @@ def find_changes(values: Sequence[float]) -> Changes:
 
 
 def _spread(values: np.ndarray, places: Sequence[int]) -> tuple[float, int]:
-    """Return the standard deviation within the stretches, and its degrees of freedom."""
+    """Return the standard deviation within the segments, and its degrees of freedom."""
     df = len(values) - len(places) - 1
     return math.sqrt(_within(values, [*places, len(values)]) / df) if df > 0 else math.nan, df
 

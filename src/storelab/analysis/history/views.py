@@ -45,7 +45,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
 
 
 def names(found: History) -> list[str]:
-    """Return a text that identifies each series, in the order of the series."""
+    """Return one label for each series, in the order of the series."""
     points = found.frame()
     points = points[points["workload"] != compare.ALL]
     wholes = [f"all {s.points} points" for s in found.series if s.workload == compare.ALL]

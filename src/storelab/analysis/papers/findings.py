@@ -142,9 +142,12 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
     }
 
 
-def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
-    """Yield a sentence about each decided finding of a subject, and one sentence about all undecided findings."""
-    subject_findings = [f for f in found if f.judged and f.subject == subject]
+def sentences(found: Sequence[Finding], subject: str | None = None) -> Iterator[str]:
+    """Yield a sentence about each decided finding, and one sentence about all undecided findings.
+
+    subject: only the findings on this subject.
+    """
+    subject_findings = [f for f in found if f.judged and subject in (None, f.subject)]
     for f in subject_findings:
         verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
         if verdict_texts:

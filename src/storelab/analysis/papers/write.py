@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.latex import headlines
+from storelab.analysis.latex.campaign import numbers
 from storelab.analysis.latex.parts import breakable, escape, left, tex_table
 from storelab.analysis.latex.templates import NOTHING, Tex, render
-from storelab.analysis.latex.values import Sources, lead_figure
+from storelab.analysis.latex.values import Blocks, Sources, lead_figure
 from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
@@ -30,7 +31,7 @@ LAYOUTS = {"paper": "joined.tex", "conference": "conference.tex"}  # file of tex
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
 _CODE = re.compile(r"\\Code\{(\w+)\}")
-_PICTURE = re.compile(rb"\\(?:Figure|Lead)\{([^}/]*\.pdf)\}")
+_PICTURE = re.compile(r"\\(?:Figure|Lead)\{([^}/]*\.pdf)\}")
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,12 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
         records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
     derived.write_sums(out, [path.stem for path in made])
     (out / "figures").mkdir(exist_ok=True)
-    for old in before - pictures.keys():
+    shown = dict.fromkeys(name for text in texts.values() for name in _pictures(text))
+    for old in before - shown.keys():
         (out / "figures" / old).unlink(missing_ok=True)
-    for name, picture in pictures.items():
+    for name in shown:
         # replaces an existing link instead of writing to its target
-        records.write_atomic(out / "figures" / name, picture.read_bytes())
+        records.write_atomic(out / "figures" / name, pictures[name].read_bytes())
     for name, text in texts.items():
         records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(text))
     return [*made, *(out / "tex" / f"{name}.tex" for name in texts)]
@@ -89,8 +91,13 @@ def _earlier_pictures(out: Path) -> set[str]:
         raise UserError(
             str(out), f"has files that do not belong to a joined paper, such as {other}", "choose a new folder"
         )
-    texts = [path.read_bytes() for path in (out / "tex").glob("*.tex")]
-    return {name.decode(errors="replace") for text in texts for name in _PICTURE.findall(text)}
+    texts = (path.read_text(errors="replace") for path in (out / "tex").glob("*.tex"))
+    return {name for text in texts for name in _pictures(text)}
+
+
+def _pictures(text: str) -> list[str]:
+    """Return the names of the pictures that a LaTeX text shows."""
+    return _PICTURE.findall(text)
 
 
 def joined(members: Sequence[Member]) -> Joined:
@@ -121,6 +128,8 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     return {
         **_front(paper, found),
         "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
+        "of": {member.name: _content(member, shown) for member in paper.members},
+        "claims": Blocks(lambda name: " ".join(findings.sentences([f for f in found if f.claim == name]))),
         "lead": first,
         "findings": Tex(findings.first_page(found, paper.names)),
         "codes": paper.codes,
@@ -208,6 +217,23 @@ def _member_values(member: Member, is_one_of_few: bool) -> dict[str, Any]:
         "limits": across.limits(member),
         "limits_code": origin.PaperItem(member, origin.TEX, "table_verdicts").code,
     }
+
+
+def _content(member: Member, shown: Displayed) -> dict[str, Any]:
+    """Return the numbers, tables and figures of a campaign by name, for templates that place them in their own text."""
+
+    def table_of(name: str) -> str:
+        block = fragments.table(member, f"table_{name}", origin.PaperItem(member, origin.TEX, f"table_{name}").code)
+        return block.text if block else ""
+
+    def figure_of(name: str) -> str:
+        if name not in member.figures:
+            return ""
+        shown.picture(member, name)
+        return fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code).text
+
+    of_numbers = numbers(member.table("numbers"))
+    return {"numbers": of_numbers, "tables": Blocks(table_of), "figures": Blocks(figure_of)}
 
 
 def _outline(paper: Joined) -> Iterator[fragments.Section]:

@@ -60,9 +60,9 @@ class Bound:
 def verdict(found: Found, bound: Bound, p: float) -> str:
     """Return the verdict on a claim.
 
-    If the rule has a test, p decides: below 5 %, the claim is CONFIRMED or REFUTED by the side of the bound on which
-    the value is; else it is UNDECIDED. If the rule has no test, the verdict is its observation. p: the p value of the
-    rule, possibly corrected for the number of claims.
+    If the rule has a test, p decides: below 5 %, the claim is CONFIRMED or REFUTED, depending on the side of the
+    bound on which the value lies; otherwise it is UNDECIDED. If the rule has no test, the verdict follows from the
+    observed value. p: the p value of the rule, possibly corrected for the number of claims.
     """
     if math.isfinite(p):
         significant = p < 1 - CONFIDENCE and math.isfinite(found.value)

@@ -239,7 +239,7 @@ def references(
     """Yield the keys of all objects that a root catalog needs.
 
     The order is: a catalog, its files and chunks, its nested catalogs. Each catalog is read once, but the key of a file
-    can be repeated. skip: function of the key of a catalog; True skips this catalog and all below it. Raise the errors
+    can be repeated. skip: function of the key of a catalog; True skips this catalog and all below it. Raises the errors
     of `fetch`, and ValueError for a damaged catalog.
     """
     waiting, seen = [root], {root}

@@ -67,8 +67,12 @@ def begin(state: State, day: int) -> None:
     """Make the tree of a day from the folder of its version, and list its files. Call it within a transaction."""
     folder = source(state.settings, day)
     if state.folder.resolve().is_relative_to(folder):
-        problem = f"the folder of the days is in {cut(folder)}, which is published"
-        raise UserError("release.tree", problem, "choose another folder for the days, or publish another folder")
+        problem = f"the state of the release is in {cut(folder)}, which is the published folder"
+        raise UserError(
+            "release.tree",
+            problem,
+            "keep the state of the release outside the published folder, or publish another folder",
+        )
     db, root = state.db, os.fsencode(folder)
     state.begin(day)
     db.execute("CREATE TEMP TABLE before AS SELECT path FROM night WHERE type = ?", (FILE,))

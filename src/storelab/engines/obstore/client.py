@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab.core import clock
-from storelab.core.errors import MeasurementFailed, memory_error
+from storelab.core.errors import MeasurementFailed, lacks_processes, memory_error, process_error
 from storelab.core.model import derive_seed
 from storelab.core.records import HUNG
 from storelab.engines.common import bins, ledger
@@ -343,7 +343,8 @@ class ObstoreClient(TransferClient):
     def _child(self, index: int, pipe: Connection) -> None:
         """Run one process of the engine. It sends `ready`, and then its results or its error."""
         processes.die_with_parent()()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for ending in (signal.SIGTERM, signal.SIGHUP):  # the handlers of the client raise SystemExit
+            signal.signal(ending, signal.SIG_DFL)
         try:
             pipe.send(self._work(index, pipe))
         except LimitExceeded as limit:
@@ -351,7 +352,8 @@ class ObstoreClient(TransferClient):
         except MemoryError:
             pipe.send(MeasurementFailed(str(memory_error())))
         except BaseException as error:  # noqa: BLE001 - the client reports any error
-            pipe.send(MeasurementFailed(f"{type(error).__name__}: {error}"[:500]))
+            text = str(process_error()) if lacks_processes(error) else f"{type(error).__name__}: {error}"
+            pipe.send(MeasurementFailed(text[:500]))
         finally:
             os._exit(0)  # skips the interpreter's shutdown (see the module's docstring)
 

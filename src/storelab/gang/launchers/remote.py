@@ -186,7 +186,7 @@ class RemoteLauncher(Launcher):
         return ""
 
     def clock_hint(self) -> str:
-        """Return how to know the nodes' clocks better."""
+        """Return a hint on how to measure the offsets of the nodes' clocks more accurately."""
         return f"open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
 
     def ended(self) -> dict[int, int]:

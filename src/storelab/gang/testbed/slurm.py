@@ -55,8 +55,8 @@ def read(path: Path) -> str:
 def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) -> bool:
     """Return whether one of these parts of /proc/<pid> contains a path in the folder.
 
-    Otherwise another process has the same pid. The parts are empty for less than a millisecond while a process starts a
-    program (execve). Then they are read again.
+    If not, another process has reused the pid. The parts are empty for less than a millisecond while a process starts a
+    program (execve). In that case they are read again.
     """
     for _ in range(10):
         texts = [read(Path(f"/proc/{pid}/{part}")) for part in parts]

@@ -223,12 +223,14 @@ class Daemons:
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
         """Wait until a daemon is healthy.
 
-        Raises MeasurementFailed with the last lines of the log if it ends or is not healthy within `timeout` seconds.
+        Raises MeasurementFailed with the last lines of the log if it ends or is not healthy within `timeout` seconds,
+        and UserError if another program has taken its port meanwhile.
         """
         end = time.monotonic() + timeout
-        while not daemon.healthy():
+        while not (daemon.healthy() and self._listens(daemon)):
             record = self.records().get(daemon.name)
             if record is None or self.process(record) is None:
+                self.check_ports([daemon])
                 raise MeasurementFailed(
                     f"{self.place}: {daemon.name} ended during its start; end of its log: {self.log_tail(daemon.name)}"
                 )
@@ -238,6 +240,24 @@ class Daemons:
                     f"{self.log_tail(daemon.name)}"
                 )
             time.sleep(0.02)
+
+    def _listens(self, daemon: Daemon) -> bool:
+        """Return whether this daemon listens on the port of its health check, and not another store with this port.
+
+        Return True if this cannot be known.
+        """
+        if not isinstance(daemon.health, str) or daemon.elsewhere:
+            return True
+        for process in self.family_of(daemon.name):
+            try:
+                found = process.net_connections("tcp")
+            except psutil.AccessDenied:
+                return True
+            except psutil.NoSuchProcess:
+                continue
+            if any(c.status == psutil.CONN_LISTEN and c.laddr.port == daemon.ports[0] for c in found):
+                return True
+        return False
 
     def suspend(self) -> None:
         """Pause all daemons (SIGSTOP), and wait until they have stopped.
@@ -376,14 +396,19 @@ def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Proc
 
 
 def holder(port: int) -> str:
-    """Return a text like ` by weed (pid 12)` for the process that listens on a TCP port; '' if it is unknown."""
+    """Return a text like ` by weed (pid 12, in /folder)` for the process that listens on a TCP port; '' if unknown."""
     try:
         found = [
             c.pid
             for c in psutil.net_connections("tcp")
             if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
         ]
-        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
+        if not found:
+            return ""
+        process, place = psutil.Process(found[0]), ""
+        with contextlib.suppress(psutil.AccessDenied):  # a process of another user
+            place = f", in {process.cwd()}"
+        return f" by {process.name()} (pid {found[0]}{place})"
     except (psutil.Error, OSError):
         return ""
 

@@ -95,7 +95,7 @@ class WebHDFS(webhdfs.WebHDFS):
         judged(self.session.request(method, where, data=body, headers=OCTETS, timeout=TIMEOUT))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """Return exactly these bytes. Bytes after the end of the file are omitted, as in a slice."""
+        """Return these bytes. Bytes after the end of the file are omitted, as in a slice."""
         if (start or 0) < 0 or (end or 0) < 0:
             start, end = slice(start, end).indices(self.info(path)["size"])[:2]
         begin = start or 0

@@ -141,7 +141,7 @@ class Collector:
         self._mark()
         if not self.found.dropped:
             return self.found
-        with closing(self._dead_data()) as data:  # it uses an SQLite file, which only its thread can close
+        with closing(self._dead_data()) as data:  # an SQLite file, which only this thread can close
             self._sweep(data, self.workers)
         for level in reversed(self._levels):
             self._sweep(level, min(self.workers, len(level)))

@@ -332,7 +332,7 @@ class _Purge:
         return any(number for number, _ in self.found.values())
 
     def _look(self, delete: bool, markers: bool) -> None:
-        """List all entries, and delete ours unless the server refused this.
+        """List all entries, and delete ours unless the server has refused to delete.
 
         Delete markers are deleted after the versions.
         """

@@ -2,6 +2,7 @@
 
 import shutil
 from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -498,6 +499,26 @@ def test_files_of_the_user_stay_next_to_figures(example, tmp_path, monkeypatch):
     write.build(tmp_path / "c")
     names = ("mine", "list", "broken")
     assert {p.name for p in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("json", "pdf")}
+
+
+def test_killed_drawing_process_is_reported(example, tmp_path, monkeypatch):
+    class Killed:
+        def __init__(self, *_):
+            pass
+
+        def submit(self, *_):
+            done = Future()
+            done.set_running_or_notify_cancel()
+            done.set_exception(BrokenProcessPool("A process in the process pool was terminated abruptly"))
+            return done
+
+        def shutdown(self, **_):
+            pass
+
+    monkeypatch.setattr(write, "ProcessPoolExecutor", Killed)
+    shutil.copytree(example / "raw", tmp_path / "c/raw")
+    with pytest.raises(UserError, match=r"figures: a process that draws ended unexpectedly.*--jobs 1"):
+        write.build(tmp_path / "c", ["metadata_upload", "entries"], 2)
 
 
 @pytest.mark.heavy

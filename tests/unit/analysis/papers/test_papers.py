@@ -230,6 +230,26 @@ def test_figures_of_the_text_are_kept_and_others_go(results, tmp_path, monkeypat
     assert "fig:broad:phases" in text and (figures / "broad-phases.pdf").exists()
 
 
+def test_own_text_places_numbers_tables_and_figures(results, tmp_path):
+    text = """\\author{x} << of["broad"].numbers.points_measured >> points.
+<< of["broad"].figures.entries >>
+<< of["broad"].tables.sparse >>
+<< of["broad"].figures.no_such >>
+<< claims.no_such >>
+<< claims.few_entries_move_less >>
+"""
+    for name in write.LAYOUTS.values():
+        (tmp_path / name).write_text(text)
+    write.build([results / "broad"], tmp_path / "out", tmp_path)
+    made, numbers = tex(tmp_path / "out"), rows_of(results / "broad" / "tables" / "numbers.csv")
+    number = next(r["value"] for r in numbers if r["name"] == "points_measured")
+    assert f"{number}~points points." in made or f"{number} points." in made
+    assert r"\label{tab:broad:sparse}" in made and r"\Figure{broad-entries.pdf}" in made and "no_such" not in made
+    assert [p.name for p in (tmp_path / "out" / "figures").iterdir()] == ["broad-entries.pdf"]
+    listed = {r["name"] for r in rows_of(tmp_path / "out" / "tables" / "codes.csv")}
+    assert {"entries", "table_sparse"} <= listed
+
+
 def test_pictures_are_not_written_through_links(results, tmp_path):
     write.build([results / "broad"], tmp_path / "out")
     figures = tmp_path / "out/figures"

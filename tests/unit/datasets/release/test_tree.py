@@ -237,7 +237,7 @@ def test_missing_version_is_an_error(odd, tmp_path):
 
 
 def test_tree_does_not_publish_its_days(odd):
-    with pytest.raises(UserError, match="which is published"):
+    with pytest.raises(UserError, match="which is the published folder"):
         Release(settings(odd, "one"), 1).day(1, odd / "one/made")
 
 

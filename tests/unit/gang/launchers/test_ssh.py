@@ -94,8 +94,8 @@ def settings(**launcher):
 
 def test_wrong_hosts_are_refused():
     for hosts, words in (
-        (["-oProxyCommand=x"], "is not a host of ssh"),
-        (["a b"], "is not a host of ssh"),
+        (["-oProxyCommand=x"], "is not a valid SSH host"),
+        (["a b"], "is not a valid SSH host"),
         (["n1", "n1"], "'n1' is listed twice"),
     ):
         assert words in refusal(settings, kind="ssh", hosts=hosts)

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -97,6 +98,21 @@ def test_daemon_that_ends_at_once_shows_its_log(daemons, server):
         daemons.wait_healthy(broken)
 
 
+def test_answer_of_another_store_is_not_health(daemons, server, tmp_path):
+    other = Daemons(tmp_path / "other", "stores.other")
+    pid = begun(other, server)
+    try:
+        late = web(server.ports[0], f"import time; time.sleep(0.3)\n{SERVER}")
+        daemons.start(late)
+        with pytest.raises(UserError, match=rf"stores.d.port: port \d+ of web is in use by .*\(pid {pid}, in "):
+            daemons.wait_healthy(late)
+        daemons.start(web(server.ports[0], "import time; time.sleep(60)"))
+        with pytest.raises(MeasurementFailed, match=r"web is not healthy after 0\.5 s"):
+            daemons.wait_healthy(late, 0.5)
+    finally:
+        other.stop()
+
+
 def test_log_tail_has_last_lines_with_text(daemons):
     daemons.logs.mkdir(parents=True, exist_ok=True)
     (daemons.logs / "web.log").write_text("begun\n\ncorrupt\n\n  asked\n\n\nended\n\n")
@@ -126,7 +142,7 @@ def test_suspended_daemon_is_resumed_and_stopped(daemons, server):
 def test_taken_port_names_port_program_and_key(daemons, server):
     with socket.create_server(("127.0.0.1", server.ports[0])):
         message = refusal(daemons.check_ports, [server])
-    for text in ("stores.d.port: ", f"port {server.ports[0]} of web", f"(pid {os.getpid()})"):
+    for text in ("stores.d.port: ", f"port {server.ports[0]} of web", f"(pid {os.getpid()}, in {Path.cwd()})"):
         assert text in message
     message = refusal(daemons.check_ports, [Daemon("web", (), "192.0.2.7", server.ports)])
     assert message.startswith("stores.d.address: 192.0.2.7:")

@@ -215,6 +215,14 @@ def test_s3_session_tokens_expire_by_environment(tmp_path, monkeypatch):
     assert one.credentials_end() == []
     monkeypatch.setenv("AWS_SESSION_TOKEN", SECRET)
     assert one.credentials_end() == [("stores.s", "AWS_SESSION_TOKEN", END)]
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2023-11-14T22:13:20")  # UTC, in each time zone of this machine
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert one.credentials_end() == [("stores.s", "AWS_SESSION_TOKEN", END)]
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
     monkeypatch.delenv("AWS_CREDENTIAL_EXPIRATION")
     assert one.credentials_end() == []
 

@@ -21,7 +21,7 @@ REFUSED = (400, 401, 403)
 def _refused(reply: Reply, what: str) -> str:
     """Return the answer to a rejected request.
 
-    Raises Refuted if it was accepted, and Otherwise if it failed differently.
+    Raises `Refuted` if the request was accepted, and `Otherwise` if it failed in another way.
     """
     demand(not reply.good, f"{what} is accepted: {reply.status}")
     demand(reply.status in REFUSED, f"{what}: {status_text(reply)} instead of 403", Otherwise)
