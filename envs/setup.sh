@@ -72,11 +72,12 @@ development() {
 }
 
 # Python reads the .pth files that point to `src` in the encoding of the locale, and fails if the path has characters outside of it.
-# Therefore the files contain a relative path, without the name of the checkout.
+# Therefore the files contain a relative path, without the name of the checkout. They are written only once, because
+# the checkout may belong to another user.
 relative() {
     local file
     for file in .venv/lib/python3*/site-packages/_{editable_impl_storelab,readplan}.pth; do
-        if [ -e "$file" ]; then echo ../../../../src >"$file"; fi
+        [ ! -e "$file" ] || [ "$(cat "$file")" = ../../../../src ] || echo ../../../../src >"$file"
     done
 }
 
@@ -91,7 +92,7 @@ loadgen() {
     echo "setup: storelab's own Go programs (85 MB to download once, a minute to build)"
     output=$(.venv/bin/storelab install loadgen 2>&1) && rm -f .venv/storelab-loadgen-failed && return
     echo "storelab: the Go programs were not built; set \`calibrate: false\` in campaigns, or try \`storelab install loadgen\`: $(tail -n 1 <<<"$output")" >&2
-    echo "$sources" > .venv/storelab-loadgen-failed
+    echo "$sources" 2>/dev/null > .venv/storelab-loadgen-failed || true # the checkout may belong to another user
 }
 
 environment

@@ -78,7 +78,7 @@ def run(
         raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
     from storelab.cli import measuring
     from storelab.core import records
-    from storelab.measure import attempts
+    from storelab.measure import attempts, check
 
     folder = _profile_folder(profile)
     named, values = _split(words)
@@ -95,6 +95,7 @@ def run(
     if records.sealed(config.raw):
         hint = f"measure it with another name (name=mine), or rebuild its paper: make paper CAMPAIGN={config.campaign}"
         raise UserError(str(config.raw), "the campaign is sealed and cannot be measured again", hint)
+    check.writable(config)
     with attempts.run_lock(config):
         _check(config, points)
         _forward(

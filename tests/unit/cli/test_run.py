@@ -244,6 +244,15 @@ def dead_pid() -> int:
     return process.pid
 
 
+def test_run_without_missing_points_needs_write_permission(project, monkeypatch):
+    monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
+    monkeypatch.setattr(integrity, "missing", lambda raw, keys: [])
+    (project / ".snakemake").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, how: path != project / ".snakemake")
+    code, _, err = in_process(project, "run", "small")
+    assert code == 2 and "run: '.snakemake' cannot be written; " in err and err.count("\n") == 1, err
+
+
 def test_second_run_of_campaign_is_refused(project, monkeypatch):
     monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
     refused = "storelab: campaign small: is being measured by process {0}; wait until it has finished, or end it with "

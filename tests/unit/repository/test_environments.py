@@ -234,6 +234,18 @@ def test_letters_in_path_of_checkout_need_no_locale(checkout):
         assert done.returncode == 0 and "Usage" in done.stdout, (locale, done.stderr)
 
 
+def test_setup_does_not_write_in_a_complete_environment(checkout):
+    """The checkout may belong to another user."""
+    link = checkout / ".venv/lib/python3.11/site-packages/_editable_impl_storelab.pth"
+    link.parent.mkdir(parents=True)
+    for text in ("../../../../src\n", str(checkout / "src")):
+        link.write_text(text)
+        os.utime(link, (100, 100))
+        subprocess.run([checkout / "envs/setup.sh", "environment"], check=True)
+        assert link.read_text() == "../../../../src\n"
+        assert (link.stat().st_mtime == 100) == text.startswith("..")
+
+
 def debian_has_python() -> bool:
     """Return whether Debian's Python is new enough and can make environments."""
     ask = ["/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 11))"]
