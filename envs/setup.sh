@@ -28,9 +28,16 @@ python=${PYTHON:-$python}
     exit 2
 }
 environment() {
-    local wanted uv
+    local wanted place uv
     wanted=$(cat envs/requirements.lock pyproject.toml | sha256sum | cut -c1-32)
-    [ "$(cat .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && return
+    place=$(sed -n 2p .venv/storelab-lock 2>/dev/null || true)
+    # Programs in .venv/bin contain the path of .venv. Another path to the same folder, such as a link, still works.
+    if [ -n "$place" ] && [ ! "$place" -ef .venv ]; then
+        envs/idle.sh setup || exit 2
+        echo "setup: the checkout was moved or copied; .venv is made again"
+        rm -rf .venv
+    fi
+    [ -n "$place" ] && [ "$(sed -n 1p .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && return
     [ ! -e .venv/storelab-lock ] || envs/idle.sh setup || exit 2 # clients would start with other versions
     echo "setup: .venv from envs/requirements.lock (about 300 MB to download once)"
     if [ ! -x .venv/bin/python ]; then
@@ -51,7 +58,7 @@ environment() {
         exit 2
     }
     .venv/bin/python -m compileall -q src || true
-    echo "$wanted" > .venv/storelab-lock
+    printf '%s\n' "$wanted" "$PWD/.venv" >.venv/storelab-lock
     echo "setup: done; in each shell: source .venv/bin/activate"
 }
 
@@ -65,11 +72,12 @@ development() {
 }
 
 # Python reads the .pth files that point to `src` in the encoding of the locale, and fails if the path has characters outside of it.
-# Therefore the files contain a relative path, without the name of the checkout.
+# Therefore the files contain a relative path, without the name of the checkout. They are written only once, because
+# the checkout may belong to another user.
 relative() {
     local file
     for file in .venv/lib/python3*/site-packages/_{editable_impl_storelab,readplan}.pth; do
-        if [ -e "$file" ]; then echo ../../../../src >"$file"; fi
+        [ ! -e "$file" ] || [ "$(cat "$file")" = ../../../../src ] || echo ../../../../src >"$file"
     done
 }
 
@@ -84,7 +92,7 @@ loadgen() {
     echo "setup: storelab's own Go programs (85 MB to download once, a minute to build)"
     output=$(.venv/bin/storelab install loadgen 2>&1) && rm -f .venv/storelab-loadgen-failed && return
     echo "storelab: the Go programs were not built; set \`calibrate: false\` in campaigns, or try \`storelab install loadgen\`: $(tail -n 1 <<<"$output")" >&2
-    echo "$sources" > .venv/storelab-loadgen-failed
+    echo "$sources" 2>/dev/null > .venv/storelab-loadgen-failed || true # the checkout may belong to another user
 }
 
 environment

@@ -48,13 +48,36 @@ def test_run_measures_and_writes_the_page(lab):
     assert again.returncode == 0 and "0 of 2 points" in text and text.count("made in results/small:") == 1, text
 
 
-def test_ctrl_c_stops_everything_with_130(lab):
-    run = begin(lab, "sweeps.up.duration=100 s")
+def transferring(lab) -> None:
+    """Wait until a point is measured."""
     until = time.monotonic() + 100
     while not list((lab / "results/small").glob("work/here/put/*/*/go")) and time.monotonic() < until:
         time.sleep(0.2)
+
+
+def test_run_after_kill_9_continues_and_second_run_is_refused(lab):
+    arguments = ("--no-paper", "sweeps.up.duration=8 s", "sweeps.up.warm_up=0 s")
+    killed = begin(lab, *arguments)
+    transferring(lab)
+    second = begin(lab, *arguments)
+    text = second.communicate(timeout=60)[0]
+    assert second.returncode == 2 and f"by process {killed.pid}; wait" in text and text.count("\n") == 1, text
+    killed.kill()
+    killed.communicate(timeout=60)
+    again = begin(lab, *arguments)
+    text = again.communicate(timeout=200)[0]
+    assert again.returncode == 0 and measured(lab) == 1, text
+    assert "1 of 1 points" in text and "Traceback" not in text, text
+
+
+def test_ctrl_c_stops_everything_with_130(lab):
+    run = begin(lab, "sweeps.up.duration=100 s")
+    transferring(lab)
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.5)
     run.send_signal(signal.SIGINT)
     text = run.communicate(timeout=100)[0]
     assert run.returncode == 130 and not measured(lab), text
+    assert text.count("stopping") == 1 and "Traceback" not in text, text
     assert not (lab / "results/small/tables").exists(), "the run that makes the paper of the other points"
     assert not having(str(lab))

@@ -168,6 +168,12 @@ def example(*lines: str) -> str:
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
+OPTION_NAMES = {  # words that users write as commands, and the hint
+    "help": "write `storelab --help`, or `storelab COMMAND --help`",
+    "version": "write `storelab --version`",
+}
+
+
 class LazyGroup(click.Group):
     """A group that imports the module of a command only when the command is called.
 
@@ -188,8 +194,8 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Return the command. An unknown name raises a UserError that suggests the most similar name."""
         if args and not args[0].startswith("-"):
-            if args[0] == "help":
-                raise UserError("help", "is not a command", "write `storelab --help`, or `storelab COMMAND --help`")
+            if args[0] in OPTION_NAMES:
+                raise UserError(args[0], "is not a command", OPTION_NAMES[args[0]])
             require_known(shown(args[0]), args[0], self.list_commands(ctx), "is not a command", "one of:")
         return super().resolve_command(ctx, args)
 

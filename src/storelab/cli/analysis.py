@@ -123,7 +123,13 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     from storelab.analysis.figures import catalogue, write
 
     every = catalogue.names(plan)
-    known("figures", names, every, "figure")
+    try:
+        known("figures", names, every, "figure")
+    except UserError as error:
+        if records.sealed(campaign_dir / "raw"):
+            raise
+        added = f"for a new figure of the campaign file, run `storelab run {plan.get('file', campaign_dir.name)}` first"
+        raise UserError(error.place, error.problem, f"{error.hint}; {added}") from None
     make_missing_tables(campaign_dir)
     console.announce(f"{campaign_dir.name}: drawing {len(names or every)} figures")
     if names:

@@ -7,6 +7,7 @@ that only a measurement needs are imported when it starts.
 import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,12 @@ CAMPAIGN = "quick"
 @click.option("--region", help="The region for the signature; default: us-east-1.")
 @click.option("--bucket", help="An existing bucket to use; default: storelab creates buckets and removes them.")
 @click.option(
+    "--ca-file",
+    metavar="FILE",
+    type=click.Path(),
+    help="CA certificates (PEM) that verify the certificate of the endpoint.",
+)
+@click.option(
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -55,6 +62,7 @@ def quick(
     profile: str | None,
     region: str | None,
     bucket: str | None,
+    ca_file: str | None,
     output: Path | None,
 ) -> None:
     """Measure an S3 endpoint for about five minutes and print one page.
@@ -71,7 +79,8 @@ def quick(
     if keep and (keep.exists() or not keep.parent.is_dir()):
         problem = f"{str(keep)!r} already exists" if keep.exists() else f"{str(keep.parent)!r} is not a folder"
         raise UserError("--keep", problem, "name a new folder in an existing one")
-    given = {k: v for k, v in {"profile": profile, "region": region, "bucket": bucket}.items() if v is not None}
+    options = {"profile": profile, "region": region, "bucket": bucket, "ca_file": ca_file}
+    given = {name: value for name, value in options.items() if value is not None}
     config = settings.load_with({"campaign": CAMPAIGN})
     if endpoint in config.stores:
         name, store, hints = endpoint, None, nullcontext()
@@ -98,7 +107,8 @@ def quick(
         output.write_text(page.html() if output.suffix == ".html" else page.text())
         click.echo(f"{output}", err=True)
     if keep:
-        click.echo(f"{keep}: records and tables; `storelab compare {keep} OTHER` compares them", err=True)
+        compare = shlex.join(["storelab", "compare", str(keep), "OTHER"])
+        click.echo(f"{keep}: records and tables; `{compare}` compares them", err=True)
     if failed:
         raise MeasurementFailed(f"quick: points failed: {len(failed)}; the page has the reasons")
 
@@ -110,7 +120,7 @@ def _suitable(config: Any, name: str, given: dict[str, str]) -> Any:
     if given:
         option = next(iter(given))
         hint = f"set stores.{name}.{option} in config.yaml, or give the URL of the endpoint"
-        raise UserError(f"--{option}", f"is not possible with the configured store {name!r}", hint)
+        raise UserError(_spelled_option(option), f"is not possible with the configured store {name!r}", hint)
     store = stores.all_stores(config)[name]
     if store.protocol != "s3":
         hint = "measure a campaign on it, for example `storelab run site`"
@@ -218,16 +228,21 @@ def store_name(url: str) -> str:
     return re.sub(r"[^a-z0-9.-]+", "-", host).strip("-.") or "endpoint"
 
 
+def _spelled_option(key: str) -> str:
+    """Return the option of the command line for a key of a store."""
+    return f"--{key.replace('_', '-')}"
+
+
 @contextmanager
 def spelled(name: str) -> Iterator[None]:
     """Rewrite errors about the store of this name, so that they name options instead of configuration keys."""
 
     def plain(text: str) -> str:
         key = rf"(config\.yaml: |command line: )?stores\.{re.escape(name)}"
-        text = re.sub(rf"{key}\.(profile|region|bucket)\b", r"--\2", text)
+        text = re.sub(rf"{key}\.(profile|region|bucket|ca_file)\b", lambda found: _spelled_option(found[2]), text)
         text = re.sub(rf"{key}(\.endpoint)?\b", "quick", text)
         text = text.replace("the store's `endpoint`", "the URL")
-        return re.sub(r"the store's `(profile|region|bucket)`", r"--\1", text)
+        return re.sub(r"the store's `(profile|region|bucket|ca_file)`", lambda found: _spelled_option(found[1]), text)
 
     try:
         yield

@@ -13,12 +13,16 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from storelab.cli import Settings, campaigns, workflow
 from storelab.core.errors import NO_PROJECT, UserError, require_known, shown
+
+if TYPE_CHECKING:
+    from storelab.core.config import Config
+    from storelab.core.model import Point
 
 FORWARD = "envs/forward.sh"  # script that forwards signals to Snakemake and all its child processes
 WORD = re.compile(r"[A-Za-z][\w./-]*")  # values that Snakemake does not change
@@ -72,10 +76,13 @@ def run(
     if importlib.util.find_spec("snakemake") is None:
         # `main` prints this error with the extra to install
         raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
+    from storelab.cli import measuring
+    from storelab.core import records
+    from storelab.measure import attempts, check
+
     folder = _profile_folder(profile)
     named, values = _split(words)
     chosen = campaigns.configured(settings.adding(configfile, values), named)
-    _check(chosen)
     values = chosen.overrides()
     snakemake = [sys.executable, "-m", "storelab.cli.snakemake", "--profile", str(folder), *_jobs(folder, jobs)]
     if chosen.extra:
@@ -84,11 +91,18 @@ def run(
     targets = ["measured"] if no_paper else [paper, "write_report"]
     storelab = shlex.join([sys.executable, "-m", "storelab", *chosen.options()])
     without_failed = [*snakemake, "--config", *config_words({**values, "measure": False}), "--", *targets]
-    _forward(
-        [*snakemake, "--config", *config_words({**values, "measure": True}), "--", *targets],
-        "" if no_paper else f"{storelab} verify >/dev/null 2>&1 && {shlex.join(without_failed)}",
-        f"{storelab} down --planned >/dev/null",
-    )
+    config, points = measuring.load_for_plan(chosen)
+    if records.sealed(config.raw):
+        hint = f"measure it with another name (name=mine), or rebuild its paper: make paper CAMPAIGN={config.campaign}"
+        raise UserError(str(config.raw), "the campaign is sealed and cannot be measured again", hint)
+    check.writable(config)
+    with attempts.run_lock(config):
+        _check(config, points)
+        _forward(
+            [*snakemake, "--config", *config_words({**values, "measure": True}), "--", *targets],
+            "" if no_paper else f"{storelab} verify >/dev/null 2>&1 && {shlex.join(without_failed)}",
+            f"{storelab} down --planned >/dev/null",
+        )
 
 
 def _split(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -123,17 +137,13 @@ def _jobs(folder: Path, jobs: int | None) -> list[str]:
     return ["--jobs" if "executor" in read_yaml(folder / "config.yaml") else "--cores", str(jobs)]
 
 
-def _check(settings: Settings) -> None:
-    """Raise UserError if the campaign is sealed or cannot be measured, before Snakemake starts."""
-    from storelab.cli.measuring import load_for_plan, load_stores
-    from storelab.core import integrity, records
+def _check(config: "Config", points: "list[Point]") -> None:
+    """Raise UserError if the campaign cannot be measured, before Snakemake starts."""
+    from storelab.cli.measuring import load_stores
+    from storelab.core import integrity
     from storelab.measure import check, plan_file
     from storelab.workloads import WORKLOADS
 
-    config, points = load_for_plan(settings)
-    if records.sealed(config.raw):
-        hint = f"measure it with another name (name=mine), or rebuild its paper: make paper CAMPAIGN={config.campaign}"
-        raise UserError(str(config.raw), "the campaign is sealed and cannot be measured again", hint)
     plan_file.refuse_differences(config, points)
     todo = integrity.missing(config.raw, [p.key for p in points])
     if todo:

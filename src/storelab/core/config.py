@@ -282,6 +282,11 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
         problem = f"unknown key {shown(loc[-1])}{f' in line {line}' if line else ''}"
         return UserError(place, problem, nearest(loc[-1], _siblings(loc[:-1], layers, model)))
     if first["type"] == "missing":
+        campaign, content = layers[1]
+        if len(loc) == 1 and loc[0] in Campaign.model_fields:
+            if not content:
+                return UserError(campaign, "the file is empty", "write `name` and `sweeps`, see docs/own-campaign.md")
+            place = f"{campaign}: {loc[0]}"
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":
         problem, _, hint = str(first["ctx"]["error"]).partition("; ")
@@ -290,6 +295,15 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
         return UserError(place, "the list or mapping is empty", "give at least one")
     value = json.dumps(first.get("input"), default=str)
     value = "this" if set(loc) & SECRET else value if len(value) < MAX_SHOWN else value[: MAX_SHOWN - 3] + "..."
+    if first["type"] in ("model_type", "dict_type"):
+        if first["input"] is None:
+            return UserError(place, "has no keys below it", "indent its keys, or remove it")
+        return UserError(place, f"{value} is not a mapping of keys", "write `key: value` lines below it")
+    if first["type"] == "list_type":
+        if first["input"] is None:
+            return UserError(place, "has no value", "write [a, b], or remove it")
+        short = isinstance(first["input"], str) and len(first["input"]) < MAX_SHOWN and value != "this"
+        return UserError(place, f"{value} is not a list", f"write [{first['input']}]" if short else "write [a, b]")
     return UserError(
         place,
         f"{value}: {first['msg'][0].lower() + first['msg'][1:]}",

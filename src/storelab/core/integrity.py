@@ -282,6 +282,14 @@ def seal_of(raw: Path) -> dict[str, Any] | None:
     return seal
 
 
+def require_measured(folder: Path) -> None:
+    """Raise UserError if this folder of a campaign has no `plan.json`."""
+    path = folder / "raw" / PLAN
+    if not path.exists():
+        hint = f"measure it first: `storelab run {folder.resolve().name}`; or name a measured campaign"
+        raise UserError(str(path), "does not exist: this is not a measured campaign", hint)
+
+
 def plan_of(raw: Path) -> dict[str, Any]:
     """Return the content of `plan.json`. Raises UserError if it is damaged."""
     path = raw / PLAN

@@ -5,10 +5,11 @@ module may import `core`.
 """
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from storelab.core import records
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, shown
 
 PACKED = Path(__file__).parents[1] / "project"  # folder of these files in a wheel
 CHECKOUT = Path(__file__).parents[3]
@@ -69,7 +70,8 @@ def _left_out(name: str) -> bool:
 def init(folder: Path) -> list[str]:
     """Write a project folder, and return the names of the written files. Identical existing files are kept.
 
-    Raises UserError before anything is written, if a file with different content exists.
+    Raises UserError before anything is written: if a file with different content exists, if the folder belongs to a
+    checkout, or if it has other files and is not yet a project.
     """
     wanted: dict[str, tuple[Path | None, bytes]] = {
         name: (path, _content(name, path)) for name, path in files().items()
@@ -80,6 +82,7 @@ def init(folder: Path) -> list[str]:
         )
     readme = README.format(name=folder.resolve().name).encode()
     wanted |= {"README.md": (None, readme), ".gitignore": (None, IGNORED.encode())}
+    _refuse_other_purpose(folder, wanted)
     new = [name for name, (_, content) in wanted.items() if not _exists_unchanged(folder, name, content)]
     for name in new:
         source, content = wanted[name]
@@ -87,6 +90,22 @@ def init(folder: Path) -> list[str]:
         if source:
             shutil.copymode(source, folder / name)
     return new
+
+
+def _refuse_other_purpose(folder: Path, wanted: Iterable[str]) -> None:
+    """Raise UserError if the folder belongs to a checkout, or has files and is not a project."""
+    place = folder.resolve()
+    if checkout := next((p for p in (place, *place.parents) if (p / "src/storelab/__init__.py").exists()), None):
+        hint = f"use the checkout, which is a project folder ({checkout}), or name a folder outside of it"
+        raise UserError(str(folder), "belongs to a checkout of storelab", hint)
+    if not folder.is_dir() or (folder / "Snakefile").exists():
+        return
+    top = {name.partition("/")[0] for name in wanted}
+    other = sorted(p.name for p in folder.iterdir() if p.name not in top and not p.name.startswith("."))
+    if other:
+        count = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        problem = f"has other files: {shown(other[0])}{count}"
+        raise UserError(str(folder), problem, "name a new or empty folder")
 
 
 def _exists_unchanged(folder: Path, name: str, content: bytes) -> bool:

@@ -14,9 +14,11 @@ import re
 import secrets
 import shutil
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -31,6 +33,7 @@ from storelab.stores.managed import users
 
 ALIVE, FAILED = "alive", "failed"  # files in the folder of an attempt: locked while it runs; present if it failed
 NAME = re.compile("[0-9a-f]{8}")  # name of an attempt's folder
+ENDING_S = 30.0  # maximum time in seconds for the end of the processes of a killed run
 
 
 @contextmanager
@@ -63,6 +66,47 @@ def nothing_measured(config: Config) -> Iterator[None]:
         raise UserError(f"campaign {config.name}", problem, "wait until it has finished")
     with measuring_lock(state), folders.campaign_lock(config.campaign_dir, exclusive=True):
         yield
+
+
+@contextmanager
+def run_lock(config: Config) -> Iterator[None]:
+    """Prevent other runs of the campaign during the block.
+
+    A program that replaces this process, and the processes of that program, inherit the lock. After a run was killed,
+    wait until its processes have ended. Raises UserError if another Snakemake measures the campaign.
+    """
+    state, campaign, ends = Path(config.state), users.of_campaign(config.name), 0.0
+    folders.trusted(state, "state")
+    folder = users.folder(state, campaign)
+    folder.mkdir(parents=True, exist_ok=True)
+    with folders.lock_file(folder / "run") as lock:
+        while (pid := _other_run(lock, users.others(state, campaign))) is not None:
+            if psutil.pid_exists(pid) or 0 < ends < time.monotonic():
+                problem, hint = f"is being measured by process {pid}", f"or end it with `kill {pid}`"
+                raise UserError(f"campaign {config.name}", problem, f"wait until it has finished, {hint}")
+            if not ends:
+                report("    waiting: the run of this campaign was killed, and its processes are ending")
+                ends = time.monotonic() + ENDING_S
+            time.sleep(0.2)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        os.set_inheritable(lock.fileno(), True)
+        yield
+
+
+def _other_run(lock: IO[str], measuring: Iterable[int]) -> int | None:
+    """Lock the file and return None; or return the pid of the run that has locked it, or of another Snakemake."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        return int(lock.read() or 0)
+    for pid in measuring:
+        with suppress(psutil.Error):
+            if any("snakemake" in Path(word).name for word in psutil.Process(pid).cmdline()):
+                return pid
+    return None
 
 
 @contextmanager

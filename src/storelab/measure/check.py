@@ -33,6 +33,7 @@ from storelab.host.console import report
 from storelab.measure import cold, deployment, distance, faults, jobs, plan_file
 from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
+from storelab.stores.managed import users
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import within
 from storelab.stores.managed.daemons import holder
@@ -41,6 +42,7 @@ from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
 
 FILES_OF_WORKER, OTHER_FILES = 2, 64  # open files of a client: a socket and a body for each worker, and other files
+SNAKEMAKE = Path(".snakemake")  # Snakemake's own files
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 BINNING = ("loadgen", "obstore")  # engines that can record counts in bins instead of single operations
 
@@ -393,7 +395,20 @@ def require_space(config: Config, points: list[Point], stores: Mapping[str, Stor
         )
 
 
-def _folder(key: str, given: str) -> Path:
+def writable(config: Config) -> None:
+    """Raise UserError if a run cannot write in a folder that it uses, for example in a project of another user."""
+    state = Path(config.state)
+    hint = "get write permission, or use your own copy of the project folder"
+    for key, folder, below in (
+        ("results", config.campaign_dir, config.campaign_dir.glob("*/")),
+        ("state", state, [users.folder(state, users.of_campaign(config.name))]),
+        ("run", SNAKEMAKE, SNAKEMAKE.glob("*/")),
+    ):
+        for path in (folder, *sorted(below)):
+            _folder(key, str(path), hint)
+
+
+def _folder(key: str, given: str, hint: str = "name a folder with write permission") -> Path:
     """Return the folder, or its closest parent that exists. Raise UserError if the folder cannot be created."""
     path = Path(given).absolute()
     while not path.exists() and not path.is_symlink():
@@ -401,7 +416,7 @@ def _folder(key: str, given: str) -> Path:
     if not path.is_dir():
         raise UserError(key, f"{given!r}: {path.name} is not a folder", "name another folder, or move the file")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(key, f"{given!r} cannot be written", "name a folder with write permission")
+        raise UserError(key, f"{given!r} cannot be written", hint)
     return path
 
 

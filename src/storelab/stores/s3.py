@@ -163,10 +163,13 @@ class S3(External):
         """Raise UserError unless the URL is `http(s)://host[:port]` without anything else."""
         found = URL.fullmatch(url)
         if not found or not is_host(found[1]):
+            with_path = re.fullmatch(rf"{URL.pattern}[^?#]+", url)
             raise UserError(
                 f"{self.place}.endpoint",
                 f"{shown(without_secrets(url), 100)} is not a URL of an S3 endpoint",
-                "write it like https://s3.example.org:443",
+                "omit the path; to use an existing bucket, set the store's `bucket`"
+                if with_path and is_host(with_path[1])
+                else "write it like https://s3.example.org:443",
             )
 
     @cached_property

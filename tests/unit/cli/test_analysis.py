@@ -19,6 +19,16 @@ def test_missing_campaign_is_one_line(tmp_path):
     assert isinstance(result.exception, UserError) and "nowhere" in str(result.exception)
 
 
+def test_unmeasured_campaign_is_measured_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(typeset.shutil, "which", lambda program: program)
+    for name in ("config.yaml", "campaigns"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for command in ("tables", "figures", "latex", "paper", "report", "verdict", "capabilities", "verify", "seal"):
+        code, out, err = in_process(tmp_path, command, "site")
+        assert code == 2 and not out and "results/site/raw/plan.json: does not exist: this is not" in err, err
+        assert "; measure it first: `storelab run site`; " in err and len(err.splitlines()) == 1, err
+
+
 def test_missing_latex_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="make tex"):

@@ -55,6 +55,7 @@ COMMANDS = [
     (("check", "--set", "scale=2"), "check: ", "before the command: `storelab --set KEY=VALUE check …`"),
     (("plan", "small", "scale=2"), "plan: ", "`storelab --set scale=2 plan …`"),
     (("help", "run"), "help: ", "`storelab COMMAND --help`"),
+    (("version",), "version: is not a command; write `storelab --version`"),
 ]
 STORES = [  # settings of the store `far`, and words of the message
     ({"endpoint": "https://a b"}, "stores.far.endpoint: 'https://a b'"),

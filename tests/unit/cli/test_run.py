@@ -1,21 +1,27 @@
 """`storelab run`: the words that it gives to Snakemake, and the mistakes that it reports before."""
 
 import json
+import os
 import shlex
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+from contextlib import contextmanager
 
 import projects
 import pytest
+import snakemake.cli as snakemake_cli
 from laboratory import in_process
+from programs import python
 from snakemake.cli import parse_config
 
+from storelab.cli import Settings, snakemake, workflow
 from storelab.cli import run as module
-from storelab.cli import snakemake, workflow
 from storelab.core import integrity
 from storelab.core.errors import UserError
-from storelab.measure import check, plan_file
+from storelab.measure import attempts, check, plan_file
 
 SWEEP = {"workload": "put", "axes": {"engine": "fsspec", "object_size": "1 kB"}, "duration": "1 s", "warm_up": "0 s"}
 
@@ -167,7 +173,7 @@ def test_plan_and_ports_are_checked_before_snakemake_starts(project, monkeypatch
 
 
 def test_snakemake_does_not_print_its_profile(project, capsys, monkeypatch):
-    parser = snakemake.snakemake.cli.get_argument_parser
+    parser = snakemake_cli.get_argument_parser
 
     def first_parser(profiles=None):
         if profiles:
@@ -175,7 +181,8 @@ def test_snakemake_does_not_print_its_profile(project, capsys, monkeypatch):
         return parser()
 
     monkeypatch.chdir(project)
-    monkeypatch.setattr(snakemake.snakemake.cli, "get_argument_parser", first_parser)
+    monkeypatch.setattr(snakemake, "end_with_parent", lambda: None)
+    monkeypatch.setattr(snakemake_cli, "get_argument_parser", first_parser)
     monkeypatch.setattr(sys, "argv", ["snakemake", "--profile", "profiles/local"])
     with pytest.raises(SystemExit, match="3"):
         snakemake.main()
@@ -202,3 +209,87 @@ def test_store_that_does_not_answer_is_reported_before_snakemake_starts(project,
     assert code == 2 and "stores.far.endpoint: " in err and "refuses the connection" in err and err.count("\n") == 1, (
         err
     )
+
+
+# A process that measures the campaign: it locks the file `run` with the given pid in it, or is another user.
+LOCKS = """
+import fcntl, sys, time
+from pathlib import Path
+from storelab.stores.managed import users
+folder, pid, seconds, *_ = sys.argv[1:]
+folder = Path(folder)
+if pid == "user":
+    users.use(folder.parent, ["small.campaign"])
+else:
+    folder.mkdir(parents=True)
+    file = open(folder / "run", "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print(pid, end="", file=file, flush=True)
+print("locked", flush=True)
+time.sleep(float(seconds))
+"""
+
+
+@contextmanager
+def measuring(project, pid, seconds=60, *words):
+    folder = project / ".storelab" / "small.campaign.users"
+    with python(LOCKS, folder, pid, seconds, *words) as process:
+        assert process.stdout and process.stdout.readline() == "locked\n"
+        yield process.pid
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def test_run_without_missing_points_needs_write_permission(project, monkeypatch):
+    monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
+    monkeypatch.setattr(integrity, "missing", lambda raw, keys: [])
+    (project / ".snakemake").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, how: path != project / ".snakemake")
+    code, _, err = in_process(project, "run", "small")
+    assert code == 2 and "run: '.snakemake' cannot be written; " in err and err.count("\n") == 1, err
+
+
+def test_second_run_of_campaign_is_refused(project, monkeypatch):
+    monkeypatch.setattr(module.os, "execvpe", lambda *_: pytest.fail("Snakemake was started"))
+    refused = "storelab: campaign small: is being measured by process {0}; wait until it has finished, or end it with "
+    refused += "`kill {0}`\n"
+    with measuring(project, os.getpid()):
+        assert in_process(project, "run", "small")[::2] == (2, refused.format(os.getpid()))
+    with measuring(project, "user", 60, "snakemake") as pid:
+        assert in_process(project, "run", "small")[::2] == (2, refused.format(pid))
+
+
+def test_run_continues_next_to_a_single_point(started, project):
+    """The measuring lock orders the points of a killed run and of the next one."""
+    with measuring(project, "user"):
+        assert started("small")[0]
+
+
+def test_run_waits_for_the_end_of_a_killed_run(started, project, monkeypatch, capfd):
+    pid = dead_pid()
+    with measuring(project, pid, 2):
+        assert started("small")[0]
+    assert (project / ".storelab/small.campaign.users/run").read_text() == str(os.getpid())
+    shutil.rmtree(project / ".storelab")
+    monkeypatch.setattr(attempts, "ENDING_S", 0.5)
+    with measuring(project, pid):
+        code, _, err = in_process(project, "run", "small")
+    assert code == 2 and f"by process {pid}" in err and "was killed" in err, err
+
+
+def test_programs_of_a_run_inherit_its_lock(project):
+    config = Settings(str(project / "config.yaml"), chosen={"campaign": "small"}).load()
+    with attempts.run_lock(config):
+        process = subprocess.Popen(["sleep", "60"], close_fds=False)
+    try:
+        with pytest.raises(UserError, match=f"by process {os.getpid()}"), attempts.run_lock(config):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    with attempts.run_lock(config):
+        pass

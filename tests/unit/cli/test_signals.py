@@ -7,6 +7,7 @@ import sys
 
 import psutil
 import pytest
+import snakemake.cli as snakemake_cli
 from paths import ROOT
 
 from storelab.cli import snakemake
@@ -19,6 +20,19 @@ signal.signal(signal.SIGTERM, lambda *_: None)
 child = subprocess.Popen(["sleep", "77.25"])
 print(child.pid, flush=True)
 sys.exit(3 if child.wait() < 0 else 0)
+"""
+# Ends one second after the first Ctrl-C, with status 9 if another one arrives.
+SLOW = """
+import signal, sys, time
+def end(*_):
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(9))
+    print("first", flush=True)
+    time.sleep(1)
+    print("complete", flush=True)
+    sys.exit(4)
+signal.signal(signal.SIGINT, end)
+print("begin", flush=True)
+time.sleep(77)
 """
 
 
@@ -44,6 +58,45 @@ def test_signal_reaches_what_a_command_runs(tmp_path, number):
     assert ended(child) and status != 0 and after.exists()
     assert (status == 3) == (number == signal.SIGTERM), "the command's own exit code"
     assert (status == 130) == (number == signal.SIGINT)
+
+
+def test_second_ctrl_c_does_not_interrupt_the_end(tmp_path):
+    env = {**os.environ, "AFTER": f"touch {tmp_path}/after"}
+    pipe = subprocess.PIPE
+    run = subprocess.Popen([FORWARD, sys.executable, "-c", SLOW], env=env, stdout=pipe, stderr=pipe, text=True)
+    assert run.stdout and run.stderr and run.stdout.readline() == "begin\n"
+    run.send_signal(signal.SIGINT)
+    assert run.stdout.readline() == "first\n"
+    run.send_signal(signal.SIGINT)
+    assert run.stderr.readline() == "storelab: stopping; this takes a few seconds\n"
+    assert run.communicate(timeout=60) == ("complete\n", "") and run.returncode == 130
+    assert (tmp_path / "after").exists()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_snakemake_and_its_jobs_end_with_a_killed_run(killed):
+    code = f"from storelab.cli import snakemake\nsnakemake.end_with_parent()\n{RUNS}"
+    run, child = started([FORWARD, sys.executable, "-c", code])
+    parent = child.parent()
+    assert parent
+    if killed:
+        run.kill()
+        assert ended(child) and ended(parent)
+    else:
+        assert child.is_running()
+        run.terminate()
+        assert ended(child)
+    run.wait(60)
+
+
+def test_ctrl_c_of_snakemake_is_quiet(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(snakemake, "end_with_parent", lambda: None)
+    monkeypatch.setattr(snakemake_cli, "main", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        snakemake.main()
 
 
 def test_nothing_follows_a_mistake(tmp_path):

@@ -46,6 +46,13 @@ MISTAKES = [  # what is set, the place, and words of the message: the value and 
     (["measure='yes'"], "measure", "'yes'", "true or false"),
     (["stores_to_measure=[seawedfs]"], "stores_to_measure", "'seawedfs'", "'seaweedfs'"),
     (["stores_to_measure=[]"], "stores_to_measure", "empty"),
+    (["stores_to_measure=mine"], 'stores_to_measure: "mine" is not a list; write [mine]'),
+    (["stores_to_measure={a: 1}"], 'stores_to_measure: {"a": 1} is not a list; write [a, b]'),
+    (["stores_to_measure=null"], "stores_to_measure: has no value; write [a, b], or remove it"),
+    (["sweeps.up=null"], "sweeps.up: has no keys below it; indent its keys, or remove it"),
+    (["limits=null"], "limits: has no keys below it; "),
+    (["sweeps=[a]"], 'sweeps: ["a"] is not a mapping of keys; write `key: value` lines below it'),
+    (["sweeps.up=put"], 'sweeps.up: "put" is not a mapping of keys; '),
     (["campaign=smal"], "campaign", "'small'"),
     (["name=a/b"], "name", "'a/b'"),
     (["sweeps.up.workload=putt"], "sweeps.up.workload", "'putt'", "'put'"),
@@ -129,6 +136,11 @@ def test_file_with_the_mistake_is_named(folder):
     campaign.write_text(CAMPAIGN + "repetitons: 3\n")
     with pytest.raises(UserError, match=r"campaigns/small\.yaml: repetitons: .*'repetitions'"):
         points(folder)
+    campaign.write_text(CAMPAIGN.replace("name: small", ""))
+    assert refusal(points, folder).startswith(f"{campaign}: name: 'name' is missing; ")
+    campaign.write_text("# later\n")
+    for load in (stores_config.load, stores_config.load_rebuild):
+        assert refusal(load, folder / "config.yaml").startswith(f"{campaign}: the file is empty; write `name` and")
     for text in ("a: [", "- a", "a: b: c"):
         (folder / "config.yaml").write_text(text)
         assert "config.yaml" in refusal(points, folder)

@@ -117,6 +117,27 @@ def test_init_writes_over_nothing(tmp_path):
     assert not (tmp_path / "Makefile").exists(), "nothing is written then"
 
 
+def test_folder_with_another_purpose_is_refused(tmp_path):
+    """A project may have other files. Hidden files, such as `.git`, do not belong to anything else."""
+    (lab := tmp_path / "lab").mkdir()
+    for name in ("thesis.tex", "notes", ".git"):
+        (lab / name).mkdir()
+    with pytest.raises(UserError, match=r"lab: has other files: 'notes' and 1 more; name a new or empty folder"):
+        project.init(lab)
+    (lab / "thesis.tex").rmdir()
+    with pytest.raises(UserError, match=r"lab: has other files: 'notes'; "):
+        project.init(lab)
+    assert {p.name for p in lab.iterdir()} == {"notes", ".git"}
+    (lab / "notes").rmdir()
+    assert "Snakefile" in project.init(lab)
+    (lab / "notes").mkdir()
+    assert project.init(lab) == []
+    for name in ("results", "new", "."):
+        with pytest.raises(UserError, match=r": belongs to a checkout of storelab; use the checkout"):
+            project.init(ROOT / name)
+    assert not (ROOT / "new").exists()
+
+
 def test_files_in_the_way_are_kept(tmp_path):
     """A file, also inside the folder, and a link to nothing."""
     for number, taken in enumerate(("", "rules", "Snakefile/inside", "envs")):

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections import namedtuple
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -234,6 +235,28 @@ def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch)
     disks[str(tmp_path)] = 10**12
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert refusal(check.require_space, config, points, stores).startswith("results: ")
+
+
+@pytest.mark.parametrize(
+    ("folder", "key"),
+    [
+        ("results", "results"),
+        ("results/{name}/status", "results"),
+        ("state", "state"),
+        ("state/{name}.campaign.users", "state"),
+        (".snakemake", "run"),
+        (".snakemake/log", "run"),
+    ],
+)
+def test_run_needs_write_permission(tmp_path, monkeypatch, folder, key):
+    monkeypatch.chdir(tmp_path)
+    config = made(tmp_path, sweep("put", object_size="4 kB"), state="state", results="results")[0]
+    path = Path(folder.format(name=config.name))
+    path.mkdir(parents=True)
+    check.writable(config)
+    monkeypatch.setattr(os, "access", lambda asked, how: asked != path.absolute())
+    message = refusal(check.writable, config)
+    assert message.startswith(f"{key}: '") and "cannot be written; get write permission" in message
 
 
 def test_programs_of_used_engines_are_required(tmp_path, monkeypatch):

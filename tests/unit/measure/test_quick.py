@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,8 +42,8 @@ def test_store_name_comes_from_any_address():
 
 def test_mistakes_name_options_of_command_line():
     name = "s3.example.org"
-    hint = "set the store's `region`, or the store's `profile`"
-    expected = re.escape("quick: no answer; set --region, or --profile")
+    hint = "set the store's `region`, the store's `profile` or the store's `ca_file`"
+    expected = re.escape("quick: no answer; set --region, --profile or --ca-file")
     with pytest.raises(UserError, match=expected), command.spelled(name):
         raise UserError(f"stores.{name}.endpoint", "no answer", hint)
     with pytest.raises(MeasurementFailed, match=r"^quick: gone$"), command.spelled(name):
@@ -144,9 +145,10 @@ def test_kept_run_has_records_without_work(monkeypatch, here):
         return Page("title", "", []), ["a"]
 
     monkeypatch.setattr(command, "measured", measured)
-    code, _, err = in_process(here, "quick", "http://127.0.0.1:1", "--keep", "kept", "--output", "page.txt")
-    assert code == 1 and "storelab compare kept OTHER" in err
-    assert {path.name for path in (here / "kept").iterdir()} == {"raw", "tables"}
+    code, _, err = in_process(here, "quick", "http://127.0.0.1:1", "--keep", "it's kept", "--output", "page.txt")
+    (line,) = (text for text in err.splitlines() if "compare" in text)
+    assert code == 1 and shlex.split(line.split("`")[1]) == ["storelab", "compare", "it's kept", "OTHER"]
+    assert {path.name for path in (here / "it's kept").iterdir()} == {"raw", "tables"}
     assert (here / "page.txt").read_text().startswith("title") and not list((here / "tmp").iterdir())
 
 
@@ -172,8 +174,11 @@ def test_mistakes_are_reported_before_measuring(monkeypatch, here):
         (["http://127.0.0.1:1", "--keep", "old"], "--keep: 'old' already exists"),
         (["http://127.0.0.1:1", "--keep", "no/new"], "--keep: 'no' is not a folder"),
         (["http://127.0.0.1:1", "--bucket", ""], "storelab: --bucket: '' is not a valid"),
+        (["http://127.0.0.1:1/b"], "omit the path; to use an existing bucket, set --bucket\n"),
+        (["https://127.0.0.1:1", "--ca-file", "gone"], "/gone' does not exist; set the path of a PEM file\n"),
         (["nginx"], "the store 'nginx' uses http, not S3"),
         (["minio", "--region", "x"], "--region: is not possible with the configured store 'minio'"),
+        (["minio", "--ca-file", "x"], "--ca-file: is not possible with the configured store 'minio'; set stores."),
         (["minoi"], "did you mean 'minio'?"),
     ):
         code, out, err = in_process(here, "quick", *arguments)

@@ -125,7 +125,7 @@ def checkout(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "loadgen/one.go").write_text("package one")
     pinned = (tmp_path / "envs/requirements.lock").read_bytes() + (tmp_path / "pyproject.toml").read_bytes()
-    (tmp_path / ".venv/storelab-lock").write_text(hashlib.sha256(pinned).hexdigest()[:32] + "\n")
+    (tmp_path / ".venv/storelab-lock").write_text(f"{hashlib.sha256(pinned).hexdigest()[:32]}\n{tmp_path}/.venv\n")
     (tmp_path / ".venv/bin/storelab").write_text(STORELAB)
     (tmp_path / ".venv/bin/storelab").chmod(0o755)
     return tmp_path
@@ -183,9 +183,39 @@ def test_tools_of_developers_are_installed_on_request(checkout):
     assert len(setup("environment", "dev")) == 1
 
 
+PYTHON = """#!/bin/sh
+case "$*" in
+"-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp "$0" .venv/bin/uv ;; esac
+"""
+
+
+def test_moved_checkout_gets_a_new_environment(checkout):
+    """Programs in `.venv/bin` contain the path of the environment."""
+    (checkout / "python").write_text(PYTHON)
+    (checkout / "python").chmod(0o755)
+    environ = os.environ | {"PYTHON": str(checkout / "python")}
+
+    def setup(folder: Path) -> str:
+        command = [folder / "envs/setup.sh", "environment"]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+
+    (link := checkout.with_name("link")).symlink_to(checkout)
+    assert (setup(checkout), setup(link)) == ("", ""), "a link to the checkout is another path to the same .venv"
+    moved = checkout.rename(checkout.with_name("moved one"))
+    environ["PYTHON"] = str(moved / "python")
+    assert setup(moved).startswith("setup: the checkout was moved or copied; .venv is made again\n")
+    assert not (moved / ".venv/bin/storelab").exists() and setup(moved) == ""
+    copied = Path(shutil.copytree(moved, checkout.with_name("copied")))
+    assert "moved or copied" in setup(copied) and setup(copied) == "" and setup(moved) == ""
+    (copied / ".venv/storelab-lock").write_text((moved / ".venv/storelab-lock").read_text().splitlines()[0])
+    assert "moved" not in setup(copied) and setup(copied) == "", "the path was not noted before version 0.2"
+
+
 def test_letters_in_path_of_checkout_need_no_locale(checkout):
     """`make setup` links Python to the package without the checkout's name, which some locales cannot encode."""
     folder = checkout.rename(checkout.with_name("clön ü'x"))
+    stamp = folder / ".venv/storelab-lock"
+    stamp.write_text(stamp.read_text().replace(str(checkout), str(folder)))
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
     (folder / "src").symlink_to(ROOT / "src")
     (places,) = (folder / ".venv/lib").glob("python3*/site-packages")
@@ -202,6 +232,18 @@ def test_letters_in_path_of_checkout_need_no_locale(checkout):
     for locale in ("C", "POSIX", "C.UTF-8"):
         done = run(locale)
         assert done.returncode == 0 and "Usage" in done.stdout, (locale, done.stderr)
+
+
+def test_setup_does_not_write_in_a_complete_environment(checkout):
+    """The checkout may belong to another user."""
+    link = checkout / ".venv/lib/python3.11/site-packages/_editable_impl_storelab.pth"
+    link.parent.mkdir(parents=True)
+    for text in ("../../../../src\n", str(checkout / "src")):
+        link.write_text(text)
+        os.utime(link, (100, 100))
+        subprocess.run([checkout / "envs/setup.sh", "environment"], check=True)
+        assert link.read_text() == "../../../../src\n"
+        assert (link.stat().st_mtime == 100) == text.startswith("..")
 
 
 def debian_has_python() -> bool:

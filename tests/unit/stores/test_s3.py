@@ -43,6 +43,7 @@ def test_endpoint_must_be_a_url():
     for url in urls.split():
         message = refusal(store(endpoint=url).endpoints)
         assert message.startswith("stores.mine.endpoint: ") and "pw" not in message, url
+        assert ("omit the path; " in message) == (url == "https://x/path"), message
 
 
 def test_front_ends_are_counted():
@@ -199,6 +200,15 @@ def test_unreadable_values_are_named(server):
     ):
         message = server((200, {}, body), bucket=given)
         assert message.startswith("stores.mine.endpoint: ") and "cannot be read" in message, message
+
+
+def test_configured_bucket_that_does_not_exist_has_its_own_hint(server):
+    """Staging creates storelab's buckets, but not this one."""
+    body = b"<Error><Code>NoSuchBucket</Code><Message>m</Message></Error>"
+    problem = "stores.mine: NoSuchBucket: the bucket{} does not exist; "
+    assert server((404, {}, body)).startswith(problem.format("") + "check the store's `bucket`, or run")
+    expected = problem.format(" 'given'") + "set the store's `bucket` to an existing one, or omit it"
+    assert server((404, {}, body), bucket="given") == expected
 
 
 def test_errors_of_s3_are_explained_without_keys(server):

@@ -10,7 +10,7 @@ from pathlib import Path
 from storelab.analysis.latex.values import drawn
 from storelab.analysis.parts import derived
 from storelab.analysis.tables.build import read
-from storelab.core import records
+from storelab.core import integrity, records
 from storelab.core.errors import UserError
 
 PDF = {"article": "paper", "conference": "conference"}  # layout -> name of the file in `tex/`, and of the PDF
@@ -62,6 +62,8 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
     hint = "join the campaigns again: `storelab join`" if joined else derived.rebuild_hint(campaign_dir, "latex")
     text = campaign_dir / "tex" / f"{PDF[layout]}.tex"
     if not text.exists():
+        if not joined:
+            integrity.require_measured(campaign_dir)
         raise UserError(str(text), "does not exist", f"{hint} first")
     derived.read_tex(text, hint)
     if not joined:

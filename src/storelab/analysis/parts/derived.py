@@ -109,6 +109,7 @@ def require_table(folder: Path, name: str) -> Path:
     """Return the path of a table. Raises UserError if it does not exist, was altered, or is out of date."""
     path = folder / "tables" / f"{name}.csv"
     if not path.exists():
+        integrity.require_measured(folder)
         raise UserError(str(path), "does not exist", f"{rebuild_hint(folder)} first")
     if _listed(folder).get(path.name) != records.sha256(path):
         raise UserError(str(path), ALTERED, rebuild_hint(folder))

@@ -69,12 +69,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
     """Read plan.json. Raises UserError if it does not exist, is damaged, or was written by a later storelab."""
     path = folder / "raw" / integrity.PLAN
     sealed.refuse_half_sealed(path.parent)
-    if not path.exists():
-        raise UserError(
-            str(path),
-            "does not exist: this is not a measured campaign",
-            "name a measured campaign, such as reference, or measure this one",
-        )
+    integrity.require_measured(folder)
     plan = integrity.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
         problem = f"has schema {plan['schema']}, which this version of storelab does not know"

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import derived, labels
-from storelab.analysis.records.campaign import Campaign, load
+from storelab.analysis.records.campaign import Campaign, load, read_plan
 from storelab.analysis.report import charts, details, page
 from storelab.analysis.report.charts import FILTERS
 from storelab.analysis.statistics import steadiness
@@ -40,7 +40,7 @@ def build(campaign_dir: Path) -> Path:
 
 def title(campaign_dir: Path) -> str:
     """Return the title of the page, which browsers show in the tab."""
-    return page_title(records.read_json(campaign_dir / "raw" / "plan.json"))
+    return page_title(read_plan(campaign_dir))
 
 
 def blocks(campaign_dir: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The processes that now use a store or measure a campaign. The last process to finish stops a managed store.
 
 Each process that measures locks its files `<state>/<store>.users/<pid>` and `<state>/<campaign>.campaign.users/<pid>`.
-The kernel releases the lock when the process ends, even by kill -9.
+A run also locks `run` in the latter folder (`measure/attempts.py`). The kernel releases the lock when the process ends,
+even by kill -9.
 """
 
 import fcntl
@@ -21,7 +22,8 @@ LOCKED_S = 1.0  # maximum time in seconds for which `others` in another process 
 _held: dict[Path, Any] = {}  # locked files of this process, which stay open until it ends
 
 
-def _folder(state: Path, store: str) -> Path:
+def folder(state: Path, store: str) -> Path:
+    """Return the folder with the locked files of the processes that use a store or campaign."""
     return state / f"{store.partition('+')[0]}.users"
 
 
@@ -36,7 +38,7 @@ def use(state: Path, stores: Iterable[str]) -> None:
     Raises UserError if a process with the same number uses them from another host or container.
     """
     for name in stores:
-        path, end = _folder(state, name) / str(os.getpid()), time.monotonic() + LOCKED_S
+        path, end = folder(state, name) / str(os.getpid()), time.monotonic() + LOCKED_S
         path.parent.mkdir(parents=True, exist_ok=True)
         while path not in _held:
             file = folders.lock_file(path)  # the lock exists as long as the process
@@ -56,7 +58,7 @@ def others(state: Path, store: str) -> list[int]:
     """Return the sorted pids of other processes that use a store or campaign. Parents of this process are left out."""
     ancestors = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = []
-    for path in _folder(state, store).glob("*"):
+    for path in folder(state, store).glob("*"):
         if not path.name.isdigit() or int(path.name) in ancestors:
             continue
         with suppress(FileNotFoundError), open(path, "r+") as file:

@@ -493,6 +493,8 @@ def server_header(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
         if answers:
             judge(answers[-1], place, s3.meta.endpoint_url, s3.meta.region_name)
         plain = explain(error, place, bucket or "")
+        if bucket and code(error) == "NoSuchBucket" and isinstance(plain, UserError):  # staging does not create it
+            raise UserError(place, plain.problem, "set the store's `bucket` to an existing one, or omit it") from None
         if isinstance(plain, UserError):
             raise plain from None
         problem = str(plain).removeprefix(f"{place}: ")

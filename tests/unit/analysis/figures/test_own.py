@@ -69,7 +69,10 @@ def test_only_requested_figures_with_data_are_drawn(campaign):
     assert not (folder / "nothing_there.pdf").exists()
     assert not records.read_json(folder / "download_by_engine.json")["empty"]
     ended, _, err = command_line.storelab("figures", "--campaign-dir", str(campaign), "downloads")
-    assert ended == 2 and "there is no figure 'downloads'" in err
+    added = "; for a new figure of the campaign file, run `storelab run "
+    assert ended == 2 and "there is no figure 'downloads'; " in err and added in err and err.count("\n") == 1
+    ended, _, err = command_line.storelab("figures", "reference", "downloads")
+    assert ended == 2 and "there is no figure 'downloads'; " in err and added not in err, "it is sealed"
 
 
 def test_names_come_only_from_the_plan(campaign):
