@@ -19,7 +19,7 @@ FEW = 10  # the rate of a run with fewer operations is marked
 # shares of the CPUs of the host; figures state them if clients and server share it
 CPU = ("client_cpu_percent", "server_cpu_percent")
 COLD = {"access_proven": "joined", "disk_reads_percent": "median", "first_over_again": "median"}
-SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # columns of many tables
+SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "median"}  # columns of many tables
 # Name and unit. Tables of runs have the column `<name>_<unit>`, tables of groups `<name>_<median, low or high>_<unit>`.
 Metric = tuple[str, str]
 

@@ -141,7 +141,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         "too_short": int((ok["steadiness"] == steadiness.TOO_SHORT).sum()),
         "tail_max_s": ok["tail_s"].max(),
         **calibration.ceiling_columns(ok, ok["rate_per_s"].astype(float).median()),
-        "duration_s": group["duration_s"].iloc[0],
+        "duration_s": group["duration_s"].median(),  # windows can be extended
     }
 
 
