@@ -4,7 +4,7 @@ import pandas as pd
 from throughput_rows import spread
 
 from campaigns import built
-from storelab.analysis.tables import build, throughput
+from storelab.analysis.tables import build, points, throughput
 
 
 def test_medians_over_runs():
@@ -15,6 +15,13 @@ def test_medians_over_runs():
     assert row["errors"] == 3 and row["reps_failed"] == 0
     short = table.query("object_size_bytes == 10_000_000 and clients == 4").iloc[0]
     assert (short["n"], short["reps_planned"], short["reps_failed"]) == (2, 3, 1)
+
+
+def test_window_of_a_group_is_that_of_most_runs():
+    runs = points.rated(build.read(built("example"), "points").query("workload == 'put' and state == 'ok'"))
+    runs["duration_s"] = runs["rep"].map({1: 4.0}).fillna(11.2)  # the window was extended after the first repetition
+    made = throughput.table(runs, ["store", "workload", "object_size_bytes", "clients", "front_ends"])
+    assert made["duration_s"][made["n"] == 3].unique().tolist() == [11.2]
 
 
 def test_text_quotes_best_group_of_each_class():
