@@ -203,7 +203,7 @@ def prepare(
         if damaged_tables:
             more = f" (and {len(damaged_tables) - 1} more tables)" if len(damaged_tables) > 1 else ""
             print(
-                f"storelab: {damaged_tables[0]}{more}: made from other records; made again",
+                f"storelab: {damaged_tables[0]}{more}: differs from what the records give; made again",
                 file=sys.stderr,
             )
         return Workflow(False, str(campaign_dir), command, existing(raw, light.name, verifying))

@@ -155,7 +155,7 @@ def test_rebuild_makes_damaged_files_again(folder, capsys):
     for kind, damage in DAMAGES.items():
         table.write_bytes(damage(kept[table]))
         assert begun() == {"noise.csv"}, kind
-        assert f"{table}: does not match the records" in capsys.readouterr().err
+        assert f"{table}: differs from what the records give" in capsys.readouterr().err
         for name, mark in ((f"{first}.json", index), (f"{first}.pdf", index), ("index.json", index)):
             path = folder / "figures" / name
             was = path.read_bytes()

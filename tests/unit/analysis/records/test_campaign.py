@@ -44,7 +44,10 @@ def dirty_campaign(folder, changes):
     points = [{"key": k, "store": "s", "workload": "get", "axes": {}, "rep": i} for i, k in enumerate(("a", "b"), 1)]
     records.write_json(folder / "raw/plan.json", {"schema": 1, "points": points})
     for point, commit in zip(points, ({"git_commit": "0a1b"}, {"git_commit": "2c3d-dirty"} | changes), strict=True):
-        records.finish(folder / "raw" / point["key"], {"point": point, "start_ns": 5, "environment": commit})
+        records.finish(
+            folder / "raw" / point["key"],
+            {"point": point, "start_ns": 1_767_225_600_000_000_000, "environment": commit},
+        )
     return folder
 
 
@@ -81,7 +84,7 @@ def test_dirty_records_without_changes(tmp_path):
     assert command_line.storelab("history", "add", str(tmp_path / "added"))[0] == 2
     for command in (("seal", str(older)), ("history", "add", str(tmp_path / "added"))):
         assert command_line.storelab(*command, "--dirty")[0] == 0
-    assert records.sealed(older / "raw") and records.sealed(tmp_path / "added@1970-01-01/raw")
+    assert records.sealed(older / "raw") and records.sealed(tmp_path / "added@2026-01-01/raw")
 
 
 def test_sealed_dirty_records_are_converted(tmp_path):
