@@ -31,7 +31,8 @@ def copy_tree(target: Path) -> None:
             (tools / tool.name).symlink_to(tool)
     for name in ("lib", "pyvenv.cfg"):  # python finds its packages by them
         (target / ".venv" / name).symlink_to(BIN.parent / name)
-    shutil.copy2(BIN.parent / "storelab-lock", target / ".venv" / "storelab-lock")
+    locked = (BIN.parent / "storelab-lock").read_text().splitlines()[0]
+    (target / ".venv" / "storelab-lock").write_text(f"{locked}\n{target / '.venv'}\n")
 
 
 def bare_environ() -> dict[str, str]:
