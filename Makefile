@@ -2,7 +2,7 @@
 # make measure          measure the missing points of a campaign, build its paper and page: CAMPAIGN=site CONFIG="scale=0.1 repetitions=2"
 #                       (it installs what is missing, then calls `storelab run`)
 # make paper            rebuild a paper from raw records; never measures: CAMPAIGN=reference. A bare `snakemake` does the same.
-#                       one paper of several campaigns: CAMPAIGN="reference compared"; in two columns: LAYOUT=conference
+#                       one paper of several campaigns: CAMPAIGN="reference compared"; in two columns: LAYOUT=conference; of 2010 to 2015: LAYOUT=evaluations
 # make report           write the page of a campaign, results/<campaign>/report.html, from its raw records
 # make workflow-report  write Snakemake's own report into the same folder (workflow.html): rules, run times, figures, tables
 # make notebooks        execute the notebooks on a campaign, and save them as HTML

@@ -16,6 +16,7 @@ from storelab.analysis.latex import typeset
 from storelab.analysis.papers import write
 from storelab.analysis.records.campaign import read_plan
 from storelab.core.errors import UserError
+from storelab.core.model import PAPERS
 
 pytestmark = [
     pytest.mark.real,
@@ -48,7 +49,7 @@ def folder(tmp_path_factory) -> Path:
 def test_two_campaigns_make_one_paper(folder, layout):
     pdf = typeset.build(folder, layout)
     assert pdf.name == ("paper.pdf" if layout == "article" else "conference.pdf")
-    log = (folder / "tex" / "build" / f"{typeset.PDF[layout]}.log").read_text(errors="replace")
+    log = (folder / "tex" / "build" / f"{PAPERS[layout]}.log").read_text(errors="replace")
     words = ("undefined", "multiply defined", "Float too large")
     assert not [line for line in log.splitlines() if any(word in line for word in words)]
     wide = [float(w) for w in re.findall(r"Overfull \\hbox \((\d+\.\d+)pt", log)]

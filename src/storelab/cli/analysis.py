@@ -18,6 +18,7 @@ from storelab.cli.campaigns import folder_argument, names_argument
 from storelab.cli.machine import json_option, print_json, rows
 from storelab.core import integrity, records, sealed
 from storelab.core.errors import UserError
+from storelab.core.model import PAPERS
 from storelab.host import console
 
 MAX_LISTED = 6  # maximum number of printed file names
@@ -177,10 +178,10 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
 @folder_argument
 @click.option(
     "--layout",
-    type=click.Choice(["article", "conference"]),
+    type=click.Choice(list(PAPERS)),
     default="article",
     show_default=True,
-    help="For joined campaigns: article has one column, conference has two and is written to conference.pdf.",
+    help="For joined campaigns: article has one column; conference and evaluations have two, and a PDF of this name.",
 )
 def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign or of joined campaigns as paper.pdf. This needs LaTeX."""

@@ -25,7 +25,7 @@ from storelab.analysis.records import links
 from storelab.cli import Settings, campaigns
 from storelab.core import config, integrity, records, sealed
 from storelab.core.errors import Exit, UserError, system_error
-from storelab.core.model import Point
+from storelab.core.model import PAPERS, Point
 from storelab.stores.config import load, load_rebuild
 
 # A shell function for the rules, which copies its input to the terminal and into a log. Braces are doubled for
@@ -274,7 +274,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
     members = [prepare({**overrides, "layout": "article"}, main, verifying, KINDS[:1]) for overrides in given]
     folder = papers.place(folders[0].parent, [light.name for light in lights])
     derived.outdate_future(folder)
-    if not _is_tex_complete(folder / "tex", ("paper", "conference")):
+    if not _is_tex_complete(folder / "tex", PAPERS.values()):
         (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # removed, so that Snakemake joins the campaigns again
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
     return Workflow(
@@ -283,7 +283,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
         f"storelab{set_options(options)}",
         [path for member in members for path in member.raw_inputs],
         members=tuple(members),
-        pdf="paper.pdf" if lights[0].layout == "article" else f"{lights[0].layout}.pdf",
+        pdf=f"{PAPERS[lights[0].layout]}.pdf",
         layout=lights[0].layout,
     )
 
@@ -294,8 +294,7 @@ def report_made(campaign_dir: str) -> None:
     tables = folder / "tables" / "points.csv"
     since = tables.stat().st_mtime_ns if tables.exists() else 0
     listed = [
-        ("paper.pdf", "the paper", f"xdg-open {folder}/paper.pdf"),
-        ("conference.pdf", "the paper in two columns", f"xdg-open {folder}/conference.pdf"),
+        *((f"{name}.pdf", "the paper", f"xdg-open {folder}/{name}.pdf") for name in PAPERS.values()),
         ("report.html", "figures, tables, points", f"xdg-open {folder}/report.html"),
         ("figures/index.json", "PDF and PNG", f"ls {folder}/figures"),
         (
@@ -310,7 +309,7 @@ def report_made(campaign_dir: str) -> None:
         path, shown = folder / name, name if "/" not in name else f"{name.partition('/')[0]}/"
         if path.exists() and (name.startswith("raw") or path.stat().st_mtime_ns >= since):
             lines.append(f"  {shown:14s} {what:29s} {look}")
-        elif name == "paper.pdf" and not (folder / "conference.pdf").exists() and not shutil.which("latexmk"):
+        elif name == "paper.pdf" and not any(folder.glob("*.pdf")) and not shutil.which("latexmk"):
             lines.append("  (no paper.pdf: LaTeX is not installed; install it and run again)")
     print("\n".join(["", f"made in {folder}:", *lines]), file=sys.stderr)
 

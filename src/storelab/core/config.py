@@ -9,7 +9,7 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
@@ -21,6 +21,7 @@ from storelab.core.campaign.release import Chunks, Release, Tree
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, StoreEntry, StoreName, Wait, given
 from storelab.core.errors import NO_PROJECT, UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
+from storelab.core.model import Layout
 
 
 class Config(Campaign):
@@ -39,9 +40,10 @@ class Config(Campaign):
     )
     limits: Limits = Field(default_factory=Limits, description="Limits that protect the stores.")
     results: FolderPath = Field("results", description="Folder with the results of all campaigns.")
-    layout: Literal["article", "conference"] = Field(
+    layout: Layout = Field(
         "article",
-        description="Layout of a paper about several campaigns: one column, or two columns; see docs/paper.md.",
+        description="Layout of a paper about several campaigns: one column, two columns, or the paper about the "
+        "evaluations of 2010 to 2015; see docs/paper.md.",
     )
     state: FolderPath = Field(
         ".storelab", description="Folder for state, data and logs of managed stores, on a local disk of this host."
@@ -240,7 +242,7 @@ class Rebuild(BaseModel):
     name: Name
     measure: Boolean = False
     results: FolderPath = "results"
-    layout: Literal["article", "conference"] = "article"
+    layout: Layout = "article"
 
 
 def load_rebuild(

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from storelab.core import units
 from storelab.core.errors import UserError, shown
@@ -19,6 +19,9 @@ PLAN_SCHEMA = 1
 JsonObject = dict[str, Any]  # a JSON object; docs/records.md lists its keys
 PREFIX = "roles-"  # the workload of a sweep with roles is this text and the name of the sweep
 OF_ROLE = "."  # separates the name of a role from its axis: `uploads.workers`
+Layout = Literal["article", "conference", "evaluations"]  # layouts of a paper about several campaigns
+# layout -> name of its file in `tex/`, and of its PDF
+PAPERS: dict[str, str] = {layout: "paper" if layout == "article" else layout for layout in get_args(Layout)}
 
 
 @dataclass(frozen=True)

@@ -175,8 +175,13 @@ NO_PROCESSES = (
 )
 
 
-@pytest.mark.parametrize("error", NO_PROCESSES, ids=["thread", "pool", "fork"])
-def test_limit_of_processes_is_one_line(monkeypatch, capsys, error):
+@pytest.mark.parametrize(
+    ("error", "start", "fix"),
+    [(e, "storelab: processes: ", "raise the limit") for e in NO_PROCESSES]
+    + [(e, "storelab: memory: ", "") for e in NO_MEMORY],
+    ids=["thread", "pool", "fork", "array", "library"],
+)
+def test_lack_of_memory_or_processes_is_one_line(monkeypatch, capsys, error, start, fix):
     def plan(**_):
         raise error
 
@@ -184,8 +189,8 @@ def test_limit_of_processes_is_one_line(monkeypatch, capsys, error):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     printed = capsys.readouterr().err
-    assert ended.value.code == 2 and printed.startswith("storelab: processes: ") and printed.count("\n") == 1
-    assert "raise the limit" in printed
+    assert ended.value.code == 2 and printed.startswith(start) and printed.count("\n") == 1
+    assert fix in printed
 
 
 def test_other_runtime_errors_are_not_about_processes(monkeypatch):
@@ -198,15 +203,3 @@ def test_other_runtime_errors_are_not_about_processes(monkeypatch):
     monkeypatch.setattr(cli.cli, "main", plan)
     with pytest.raises(RuntimeError, match="other"):
         cli.main()
-
-
-@pytest.mark.parametrize("error", NO_MEMORY, ids=["array", "library"])
-def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys, error):
-    def plan(**_):
-        raise error
-
-    monkeypatch.setattr(cli.cli, "main", plan)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    printed = capsys.readouterr().err
-    assert ended.value.code == 2 and printed.startswith("storelab: memory: ") and printed.count("\n") == 1

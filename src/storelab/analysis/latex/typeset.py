@@ -12,8 +12,7 @@ from storelab.analysis.parts import derived
 from storelab.analysis.tables.build import read
 from storelab.core import integrity, records
 from storelab.core.errors import UserError
-
-PDF = {"article": "paper", "conference": "conference"}  # layout -> name of the file in `tex/`, and of the PDF
+from storelab.core.model import PAPERS
 
 
 def is_joined(folder: Path) -> bool:
@@ -47,7 +46,7 @@ MIN_FREE_BYTES = 2**20  # bytes of free disk space that LaTeX needs
 def build(campaign_dir: Path, layout: str = "article") -> Path:
     """Typeset a paper with latexmk, and return the path of the PDF.
 
-    layout: a key of PDF; `conference` is only available for a joined paper.
+    layout: a key of `PAPERS`; only `article` is available for the paper of one campaign.
 
     Raises UserError if LaTeX or generated files are missing, if a generated file was altered, or if LaTeX fails.
     """
@@ -60,7 +59,7 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
             "latexmk", "LaTeX is not installed", "run `make tex` to install it; tables and figures do not need it"
         )
     hint = "join the campaigns again: `storelab join`" if joined else derived.rebuild_hint(campaign_dir, "latex")
-    text = campaign_dir / "tex" / f"{PDF[layout]}.tex"
+    text = campaign_dir / "tex" / f"{PAPERS[layout]}.tex"
     if not text.exists():
         if not joined:
             integrity.require_measured(campaign_dir)
@@ -88,7 +87,7 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
         str(text.resolve()),
     ]
     process = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", cwd=out)
-    made, log = out / f"{PDF[layout]}.pdf", out / f"{PDF[layout]}.log"
+    made, log = out / f"{PAPERS[layout]}.pdf", out / f"{PAPERS[layout]}.log"
     if process.returncode or not made.exists():
         if shutil.disk_usage(out).free < MIN_FREE_BYTES:
             raise UserError(str(out), "LaTeX failed because the disk is full", "free space on this disk")

@@ -11,12 +11,13 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.latex.parts import escape, left, tex_table
-from storelab.analysis.latex.verdicts import judged_number, published
+from storelab.analysis.latex.verdicts import WHY, judged_number, published
 from storelab.analysis.papers import origin
-from storelab.analysis.papers.fragments import headings
+from storelab.analysis.papers.fragments import headings, wide_table
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import labels
 from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED
+from storelab.core.errors import require_known
 
 SAME = ("claim", "statement", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", UNDECIDED: "?"}
@@ -140,6 +141,30 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
         "both": len(both),
         UNDECIDED: len(measured) - len(both) - len(confirmed) - len(refuted),
     }
+
+
+def judged_table(found: Sequence[Finding], label: str, caption: str, claims: Sequence[str]) -> str:
+    """Return a table with one row per claim, in this order: what its source says, and the verdict for each system.
+
+    label: label of the table; caption: LaTeX of its caption. Claims that no campaign measured are excluded.
+
+    Raises UserError if a claim is unknown.
+    """
+    lines, known = [], {f.claim for f in found}
+    for name in claims:
+        require_known(f"table {label}", name, known, f"no claim is named {name!r}", "claims")
+        for f in (f for f in found if f.claim == name and f.judged):
+            cells = [f"{escape(f.statement)}{_source(f)}", published(f.first), escape(f.first["expected"])]
+            lines.append([*cells, r"\newline ".join(map(_verdict_line, f.judged))])
+    head = ["Finding", "Printed", "Expected", "Now"]
+    return wide_table(caption, label, tex_table(left(6.2, 1.7, 2.2, 6.4), head, lines, caption="")) if lines else ""
+
+
+def _verdict_line(j: Judged) -> str:
+    """Return the verdict of a campaign for a system with its number, or with the reason why it is undecided."""
+    reason = WHY.get(str(j.row["would_decide"]), "").lower() if j.verdict == UNDECIDED else ""
+    system = "" if pd.isna(j.row["system"]) else f"{escape(j.row['system'])}: "
+    return f"{LETTERS[j.verdict]} {system}{', '.join(filter(None, (judged_number(j.row), reason)))} \\Code{{{j.code}}}"
 
 
 def sentences(found: Sequence[Finding], subject: str | None = None) -> Iterator[str]:

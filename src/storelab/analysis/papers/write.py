@@ -1,8 +1,8 @@
 """Write a paper of several campaigns to `results/papers/<names>/`, from the tables, figures and LaTeX of each campaign.
 
 `tables/*.csv` are the tables over all campaigns, `figures/` contains copies of the figures that the paper shows, and
-`tex/` contains the paper in both layouts. The text is in the templates `paper/joined.tex`, `paper/conference.tex` and
-`paper/joined/`. May import: the same packages as `papers`.
+`tex/` contains the paper in all layouts. The text is in the templates `paper/joined.tex` (one column) and
+`paper/<layout>.tex`. May import: the same packages as `papers`.
 """
 
 import re
@@ -25,9 +25,12 @@ from storelab.analysis.parts import derived, labels
 from storelab.analysis.statistics.judging import UNDECIDED
 from storelab.core import records
 from storelab.core.errors import UserError
+from storelab.core.model import PAPERS
 
 FEW = 3  # up to this number of campaigns, the abstract has several kinds of work for each system
-LAYOUTS = {"paper": "joined.tex", "conference": "conference.tex"}  # file of tex/ -> its template
+# file of tex/ -> its template
+TEMPLATES = {name: "joined.tex" if name == "paper" else f"{name}.tex" for name in PAPERS.values()}
+CODE_TABLE = "% the table of codes"  # its place in a text; it is made from the codes of this text
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
 _CODE = re.compile(r"\\Code\{(\w+)\}")
@@ -57,10 +60,12 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
     """
     paper = joined(gathered(folders))
     found, pictures = values(paper)
-    listed = codes(paper, render(paper_dir, LAYOUTS["paper"], found))
-    found["code_table"] = Tex(_codes_latex(listed))
-    texts = {name: fragments.resolved(render(paper_dir, layout, found)) for name, layout in LAYOUTS.items()}
-    made = {out / "tables" / f"{name}.csv": table for name, table in {**paper.tables, "codes": listed}.items()}
+    texts = {name: render(paper_dir, template, found) for name, template in TEMPLATES.items()}
+    listed = {name: codes(paper, text) for name, text in texts.items()}
+    for name, text in texts.items():
+        texts[name] = fragments.resolved(text.replace(CODE_TABLE, _codes_latex(listed[name])))
+    every_code = pd.concat(listed.values()).drop_duplicates(ignore_index=True)
+    made = {out / "tables" / f"{name}.csv": table for name, table in {**paper.tables, "codes": every_code}.items()}
     before = _earlier_pictures(out)
     for path, table in made.items():  # tables are written first, because `campaigns.csv` marks the folder of a paper
         records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
@@ -129,7 +134,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
         **_front(paper, found),
         "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
         "of": {member.name: _content(member, shown) for member in paper.members},
-        "claims": Blocks(lambda name: " ".join(findings.sentences([f for f in found if f.claim == name]))),
+        "judged": lambda label, caption, *claims: Tex(findings.judged_table(found, label, caption, claims)),
         "lead": first,
         "findings": Tex(findings.first_page(found, paper.names)),
         "codes": paper.codes,
@@ -141,7 +146,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
         "alike": Tex(alike),
         "differences": differences[0] if differences else NOTHING,
         "long_tables": list(map(Tex, shown.appendix)),
-        "code_table": NOTHING,
+        "code_table": Tex(CODE_TABLE),
     }, shown.pictures
 
 

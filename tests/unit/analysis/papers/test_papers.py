@@ -235,10 +235,9 @@ def test_own_text_places_numbers_tables_and_figures(results, tmp_path):
 << of["broad"].figures.entries >>
 << of["broad"].tables.sparse >>
 << of["broad"].figures.no_such >>
-<< claims.no_such >>
-<< claims.few_entries_move_less >>
+<< judged("tab:mine", "Some findings.", "few_entries_move_less", "no_operation_fails") >>
 """
-    for name in write.LAYOUTS.values():
+    for name in write.TEMPLATES.values():
         (tmp_path / name).write_text(text)
     write.build([results / "broad"], tmp_path / "out", tmp_path)
     made, numbers = tex(tmp_path / "out"), rows_of(results / "broad" / "tables" / "numbers.csv")
@@ -442,7 +441,7 @@ def test_joined_paper_without_one_file_is_made_again(at_root, tmp_path, monkeypa
         (tmp_path / name).mkdir()
         (tmp_path / name / "raw").symlink_to(ROOT / "results" / name / "raw")
     (folder / "tex").mkdir(parents=True)
-    for name in ("paper", "conference"):
+    for name in write.TEMPLATES:
         (folder / "tex" / f"{name}.tex").write_bytes(derived.tex(""))
     joined("reference probes", results=str(tmp_path))
     assert (folder / "tex" / "paper.tex").exists()
