@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from storelab import workloads
-from storelab.core import integrity, units
+from storelab.core import integrity, records, units
 from storelab.core.config import Config
 from storelab.core.engines import ALL, CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Part, Point, accounts_of
 from storelab.core.plan import sweeps
-from storelab.engines.contract import Earlier, GangJob
+from storelab.engines.contract import NO_OPERATION, Earlier, GangJob
 from storelab.host import scratch
 from storelab.host.console import report
 from storelab.measure import deployment, progress
@@ -24,6 +24,7 @@ from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
 
 MIN_OPERATIONS = 3  # a window must be long enough for this number of operations
+TOO_SHORT = 3  # factor of a window in which no operation ended
 MAX_FACTOR = 10  # maximum length of a window, in units of the configured duration
 LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events", "replay")
 
@@ -46,8 +47,9 @@ def job_of_point(
 def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
     """Return the point with a window that is long enough for MIN_OPERATIONS operations.
 
-    The time of an operation is taken from an earlier repetition. Open loops, roles, faults and workloads outside
-    LENGTHENED keep their duration. The record has the measured duration.
+    The time of an operation is taken from an earlier repetition. If no operation ended in an earlier attempt at the
+    point or at these repetitions, the window is TOO_SHORT times as long as then. Open loops, roles, faults and
+    workloads outside LENGTHENED keep their duration. The record has the measured duration.
     """
     fixed, axes = chosen.fixed, chosen.axes
     if chosen.workload not in LENGTHENED or axes.get("arrival_rate") or fixed.get("acts"):
@@ -55,17 +57,25 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
     same = (chosen.store, chosen.workload, axes, chosen.sweep)
     earlier = [p for p in points if (p.store, p.workload, p.axes, p.sweep) == same and p.rep < chosen.rep]
     run = next((run for p in earlier if (run := integrity.load_run(config.raw / p.key, p))), None)
-    if run is None:
-        return chosen
-    done = sum(client.get("operations") or 0 for client in run.clients)
-    busy_ns = (run.deadline_ns - run.start_ns) * len(run.clients) * int(axes.get("workers") or 1)
-    needed = fixed["warm_up_ns"] + MIN_OPERATIONS * busy_ns // max(1, done)
+    needed, why = 0, ""
+    if run is not None:
+        done = sum(client.get("operations") or 0 for client in run.clients)
+        busy_ns = (run.deadline_ns - run.start_ns) * len(run.clients) * int(axes.get("workers") or 1)
+        needed = fixed["warm_up_ns"] + MIN_OPERATIONS * busy_ns // max(1, done)
+        took = f"an operation took {units.human_duration(busy_ns // max(1, done))}" if done else "no operation ended"
+        why = f"{took} in repetition {run.point.rep}"
+    for p in [*earlier, chosen]:
+        if not (path := config.raw / p.key / records.FAILED).exists():
+            continue
+        failure = records.read_json(path)
+        longer = TOO_SHORT * failure["point"]["fixed"]["duration_ns"]
+        if NO_OPERATION in failure["reason"] and longer > needed:
+            needed, why = longer, f"no operation of a client ended in repetition {p.rep}"
     duration = min(-(-needed // 10**8) * 10**8, MAX_FACTOR * fixed["duration_ns"])
     if duration <= fixed["duration_ns"]:
         return chosen
-    before, now, each = (units.human_duration(t) for t in (fixed["duration_ns"], duration, busy_ns // max(1, done)))
-    took = f"an operation took {each}" if done else "no operation ended"
-    report(f"    {chosen.key}: {before} extended to {now}: {took} in repetition {run.point.rep}")
+    before, now = (units.human_duration(t) for t in (fixed["duration_ns"], duration))
+    report(f"    {chosen.key}: {before} extended to {now}: {why}")
     return replace(chosen, fixed=fixed | {"duration_ns": duration})
 
 

@@ -132,5 +132,11 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
         assert changed.fixed["duration_ns"] == pytest.approx(expected * S), done
         assert (f"extended to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
     assert jobs.lengthened(config, [first, second], first) is first, "there is no earlier one"
+    failed = dataclasses.replace(first, key=f"{first.key}-0")
+    records.fail(config.raw / failed.key, failed, "check 'x' failed: no operation ended before the deadline at y")
+    for again in (failed, second):
+        assert jobs.lengthened(config, [failed, second], again).fixed["duration_ns"] == 3 * S, "no operation ended"
+    records.fail(config.raw / failed.key, failed, "the endpoint refused the connection")
+    assert jobs.lengthened(config, [failed, second], failed) is failed, "a longer window does not help"
     scheduled = dataclasses.replace(second, axes=second.axes | {"arrival_rate": 5})
     assert jobs.lengthened(config, [first, scheduled], scheduled) is scheduled

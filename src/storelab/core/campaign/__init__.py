@@ -224,7 +224,7 @@ class Sweep(StrictModel):
     )
     duration: Window = Field(
         given("10 s"),
-        description="Time from the agreed start to the deadline. From the second repetition on, a window shorter than "
+        description="Time from the agreed start to the deadline. From the second attempt on, a window shorter than "
         "three operations is lengthened, up to ten times.",
     )
     warm_up: Duration = Field(given("1 s"), description="Time that is cut from the start of every window.")
