@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
 ]
 PROSE = ROOT / "paper"
-NAMES, SHOWN = ("compared", "testbed2015"), 4
+NAMES, SHOWN = ("compared", "throughput2015"), 4
 
 
 def text_of(pdf: Path, *options: str) -> str:
@@ -58,7 +58,7 @@ def test_two_campaigns_make_one_paper(folder, layout):
     for part in (
         "Abstract",
         "compared",
-        "testbed2015",
+        "throughput2015",
         "MB/s",
         "150 Mbit/s",
     ):

@@ -69,7 +69,7 @@ NO_ROLES = {
 ONE_SYSTEM = {
     *("capabilities", "durability", "events", "one_client", "space", "sparse", "storage_lab", "table1", "table2")
 }
-EMPTY = {"reference": NO_ROLES, "testbed2015": NO_ROLES | ONE_SYSTEM}
+EMPTY = {"reference": NO_ROLES, "throughput2015": NO_ROLES | ONE_SYSTEM}
 
 
 @pytest.mark.heavy

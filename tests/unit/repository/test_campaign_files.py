@@ -15,6 +15,7 @@ CAMPAIGNS = sorted(p.stem for p in (ROOT / "campaigns").glob("*.yaml"))
 NO_STORE = {  # campaigns that name a store in a sweep: refused where only an S3 system is used
     **{"redundancy": ("ceph_upload", "ceph"), "fill": ("overwrites", "ceph"), "reference": ("volume", "seaweedfs")},
     **{"throughput2015": ("least_cpu_download", "seaweedfs"), "reads2015": ("volume_shared", "seaweedfs")},
+    **{"entries2015": ("few", "seaweedfs")},
     **{"buckets2013": ("no_cache", "seaweedfs"), "hepix2010": ("ahead", "ceph")},
     **{"faults": ("uploads", "ceph"), "degraded": ("reads", "ceph")},
     **{"systems": ("capabilities_s3", "seaweedfs"), "probes": ("capabilities_s3", "seaweedfs")},

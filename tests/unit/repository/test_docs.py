@@ -134,7 +134,7 @@ def blocks(page: str, command: str) -> list[list[str]]:
 
 @pytest.mark.heavy
 def test_knees_on_the_testbed_page_are_those_of_the_table():
-    page, tables = PAGES["testbed.md"], campaigns.built("testbed2015") / "tables"
+    page, tables = PAGES["testbed.md"], campaigns.built("throughput2015") / "tables"
     scaling, throughput = (pd.read_csv(tables / f"{name}.csv") for name in ("scaling", "throughput"))
     bound = throughput["bound_by"].eq("link")
     assert f"{bound.sum()} of the {len(bound)} groups" in page
@@ -155,7 +155,7 @@ def test_knees_on_the_testbed_page_are_those_of_the_table():
 
 @pytest.mark.heavy
 def test_verdicts_on_their_page_are_those_of_sealed_campaigns():
-    for campaign in ("reference", "testbed2015"):
+    for campaign in ("reference", "throughput2015"):
         (lines,) = blocks("verdicts.md", f"storelab verdict {campaign}")
         printed = command_line.done("verdict", str(campaigns.built(campaign)))
         assert len(lines) >= 3 and "\n".join(lines[:3]) in printed and "\n".join(lines[3:]) in printed, campaign

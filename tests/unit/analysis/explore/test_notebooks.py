@@ -676,8 +676,8 @@ def test_scaling_shows_each_curve_with_its_runs(there):
 
 @pytest.mark.heavy
 def test_scaling_marks_a_knee_and_its_interval(there):
-    picker = there("scaling", campaigns.built("testbed2015"))
-    known = csv("testbed2015", "scaling")
+    picker = there("scaling", campaigns.built("throughput2015"))
+    known = csv("throughput2015", "scaling")
     figure, *_, table = picker.shown[0]
     ended = known[known["curve"].isin(["knee", "peak"])]
     first = table.iloc[0]

@@ -158,13 +158,13 @@ def test_method_flags_what_differs_and_nothing_else(tmp_path):
 
 @pytest.mark.heavy
 def test_methods_of_sealed_campaigns_differ_in_much():
-    both = [campaigns.typeset(name) for name in ("reference", "testbed2015")]
+    both = [campaigns.typeset(name) for name in ("reference", "throughput2015")]
     found = across.difference_table(members.gathered(both)).set_index("item")
     row = found.loc["repetitions"]
-    assert (row["differs"], row["reference"], row["testbed2015"]) == (True, "1 to 6", "3")
-    assert found.loc["calibration", "testbed2015"] == found.loc["calibration", "reference"] == "measured"
-    assert found.loc["hosts of the clients", "testbed2015"] == "1 to 8"
-    assert found.loc["stores", "testbed2015"] == "testbed 4.48", "the null server of the calibration does not count"
+    assert (row["differs"], row["reference"], row["throughput2015"]) == (True, "1 to 6", "3")
+    assert found.loc["calibration", "throughput2015"] == found.loc["calibration", "reference"] == "measured"
+    assert found.loc["hosts of the clients", "throughput2015"] == "1 to 8"
+    assert found.loc["stores", "throughput2015"] == "testbed 4.48", "the null server of the calibration does not count"
 
 
 def test_long_table_of_differences_spans_pages():

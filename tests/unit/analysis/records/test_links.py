@@ -109,7 +109,7 @@ def test_links_in_words():
 
 
 def test_demand_is_the_clients_capacity_over_that_of_the_front_ends():
-    """In reads2015, eight clients of 150 Mbit/s have three times the capacity of two front-ends of 200 Mbit/s."""
+    """Eight clients of 150 Mbit/s have three times the capacity of two front-ends of 200 Mbit/s."""
     clients, front_ends = links.Side((150e6,) * 8, None), links.Side((200e6,) * 2, None)
     assert links.Links(clients, front_ends, 400e6, links.FRONT_ENDS).demand == 3
     for one, other in ((clients, None), (None, front_ends)):

@@ -116,7 +116,7 @@ def test_sealed_testbed_is_bound_by_its_links():
     Each of n clients has a link of 100 Mbit/s and each of m front-ends one of 150 Mbit/s, independent of the
     calibration.
     """
-    rows = pd.read_csv(built("testbed2015") / "tables" / "throughput.csv")
+    rows = pd.read_csv(built("throughput2015") / "tables" / "throughput.csv")
     for r in rows.itertuples():
         carried = 8 * r.throughput_median_mb_per_s / min(100 * r.clients, 150 * min(r.front_ends, r.clients))
         assert (r.bound_by == "link") == (carried >= 0.85), (r.workload, r.clients, r.front_ends)
