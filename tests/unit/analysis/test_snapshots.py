@@ -66,10 +66,8 @@ NO_ROLES = {
     *("collections", "disturbances", "launches", "recovery", "releases", "roles", "soak", "soak_trends", "timeline"),
     *("consistency", "errors", "errors_over_time"),
 }
-ONE_SYSTEM = {
-    *("capabilities", "durability", "events", "one_client", "space", "sparse", "storage_lab", "table1", "table2")
-}
-EMPTY = {"reference": NO_ROLES, "throughput2015": NO_ROLES | ONE_SYSTEM}
+ONLY_OBJECTS = {"capabilities", "durability", "events", "space", "sparse", "storage_lab", "table1", "table2"}
+EMPTY = {"reference": NO_ROLES, "throughput2015": NO_ROLES | ONLY_OBJECTS}
 
 
 @pytest.mark.heavy

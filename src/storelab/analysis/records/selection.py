@@ -126,7 +126,11 @@ def _group(workload: str, values: Sequence[Any]) -> PointGroup:
 
 
 def couplings_of(plan: Mapping[str, Any]) -> list[Coupling]:
-    """Return the couplings of a plan, in its order. Sweeps with the same axes and rows share one coupling."""
+    """Return the couplings of a plan, in its order. Sweeps with the same axes and rows share one coupling.
+
+    Rows in which every axis has a value twice are part of a grid, such as clients and front-ends without the settings
+    in which a front-end has no client. They are no coupling, because the axes vary separately.
+    """
     if not plan.get("together"):
         return []
     columns = {w: {a["name"]: a["column"] for a in workload["axes"]} for w, workload in plan["workloads"].items()}
@@ -140,6 +144,8 @@ def couplings_of(plan: Mapping[str, Any]) -> list[Coupling]:
         known["workloads"] += [p["workload"] for p in points]
     out = []
     for (axes, rows), known in found.items():
+        if all(len(set(values)) < len(values) for values in zip(*rows, strict=True)):
+            continue
         alone, every = set(), set()
         for p in known["points"]:
             values = {columns[p["workload"]][name]: value for name, value in p["axes"].items()}

@@ -111,17 +111,17 @@ def test_busy_worker_is_not_a_link():
 
 @pytest.mark.heavy
 def test_sealed_testbed_is_bound_by_its_links():
-    """Check that the links of the clients are the limit while 100 n < 150 m.
+    """Check that the links of the clients are the limit while 120 n < 180 m.
 
-    Each of n clients has a link of 100 Mbit/s and each of m front-ends one of 150 Mbit/s, independent of the
+    Each of n clients has a link of 120 Mbit/s and each of m front-ends one of 180 Mbit/s, independent of the
     calibration.
     """
     rows = pd.read_csv(built("throughput2015") / "tables" / "throughput.csv")
     for r in rows.itertuples():
-        carried = 8 * r.throughput_median_mb_per_s / min(100 * r.clients, 150 * min(r.front_ends, r.clients))
+        carried = 8 * r.throughput_median_mb_per_s / min(120 * r.clients, 180 * r.front_ends)
         assert (r.bound_by == "link") == (carried >= 0.85), (r.workload, r.clients, r.front_ends)
-        assert (r.link_of == "clients") == (100 * math.ceil(r.clients / r.front_ends) < 150)
-    assert rows["shared_host"].all() and len(rows) == 24
+        assert (r.link_of == "clients") == (120 * math.ceil(r.clients / r.front_ends) < 180)
+    assert rows["shared_host"].all() and len(rows) == 60
 
 
 def test_calibration_is_not_a_result_of_a_store(tables):
