@@ -685,7 +685,7 @@ def test_scaling_marks_a_knee_and_its_interval(there):
     assert first["knee_value"] == pytest.approx(ended.iloc[0]["knee_value"])
     marked = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linestyle() == "--"]
     assert marked == pytest.approx([first["knee_value"]])
-    assert "The picture shows 12 of 14 curves; the table has all of them." in of_kind(picker.shown[0], str)
+    assert "The picture shows 12 of 26 curves; the table has all of them." in of_kind(picker.shown[0], str)
 
 
 def test_scaling_reports_a_missing_curve(there):
