@@ -60,7 +60,7 @@ def test_two_campaigns_make_one_paper(folder, layout):
         "compared",
         "throughput2015",
         "MB/s",
-        "150 Mbit/s",
+        "180 Mbit/s",
     ):
         assert part in first, part
     parts = {"Differences in method", "Raw data performance", "The codes of this paper", "References"}

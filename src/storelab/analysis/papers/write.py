@@ -330,6 +330,6 @@ def _codes_latex(found: pd.DataFrame) -> str:
         "The codes of this paper: object, rows of its tables, number of points, and the commit that measured "
         "them. \\texttt{storelab explain} lists the points and their records."
     )
-    spec = f"l{left(1.8, 4.2, 4.4)}r{left(2.5)}"
+    spec = f"l{left(2.1, 4.0, 4.3)}r{left(2.5)}"
     head = ["Code", "Campaign", "Of", "Rows", "Points", "Commit"]
     return tex_table(spec, head, lines, caption, "tab:codes", floats=False) if lines else ""
