@@ -7,7 +7,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     for member in paper.members:
         for name in fragments.LONG:
             block = fragments.table(member, name, origin.PaperItem(member, origin.TEX, name).code)
-            shown.appendix += [block.text] if block else []
+            shown.here(replace(block, long=True) if block else None)
     return {
         **_front(paper, found),
         "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
@@ -145,7 +145,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
         "left_out": shown.left_out,
         "alike": Tex(alike),
         "differences": differences[0] if differences else NOTHING,
-        "long_tables": list(map(Tex, shown.appendix)),
+        "long_tables": shown.appendix,  # a template that places a long table adds it when it is filled
         "code_table": Tex(CODE_TABLE),
     }, shown.pictures
 
@@ -158,7 +158,7 @@ class Displayed:
     and name of the figure of the first page.
     """
 
-    appendix: list[str] = field(default_factory=list)
+    appendix: list[Tex] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)
     left_out: list[Tex] = field(default_factory=list)
     lead: tuple[str, str] = ("", "")
@@ -171,7 +171,7 @@ class Displayed:
     def here(self, block: Block | None) -> list[str]:
         """Return a list with the text of the block. A long block is added to the appendix, and the list is empty."""
         if block and block.long:
-            self.appendix.append(block.text)
+            self.appendix.append(Tex(block.text))
         return [] if block is None or block.long else [block.text]
 
     def omit(self, member: Member, name: str) -> None:
@@ -229,7 +229,7 @@ def _content(member: Member, shown: Displayed) -> dict[str, Any]:
 
     def table_of(name: str) -> str:
         block = fragments.table(member, f"table_{name}", origin.PaperItem(member, origin.TEX, f"table_{name}").code)
-        return block.text if block else ""
+        return "".join(shown.here(block))
 
     def figure_of(name: str) -> str:
         if name not in member.figures:

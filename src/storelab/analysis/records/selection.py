@@ -129,7 +129,7 @@ def couplings_of(plan: Mapping[str, Any]) -> list[Coupling]:
     """Return the couplings of a plan, in its order. Sweeps with the same axes and rows share one coupling.
 
     Rows in which every axis has a value twice are part of a grid, such as clients and front-ends without the settings
-    in which a front-end has no client. They are no coupling, because the axes vary separately.
+    in which a front-end has no client. This is not a coupling, because the axes vary separately.
     """
     if not plan.get("together"):
         return []

@@ -249,6 +249,9 @@ def test_own_text_places_numbers_tables_and_figures(results, tmp_path):
     assert [p.name for p in (tmp_path / "out" / "figures").iterdir()] == ["broad-entries.pdf"]
     listed = {r["name"] for r in rows_of(tmp_path / "out" / "tables" / "codes.csv")}
     assert {"entries", "table_sparse"} <= listed
+    claims = rows_of(results / "broad" / "tables" / "claims.csv")
+    first = next(r for r in claims if r["claim"] == "few_entries_move_less")
+    assert r"\label{tab:mine}" in made and parts.escape(first["statement"]) in made
 
 
 def test_pictures_are_not_written_through_links(results, tmp_path):

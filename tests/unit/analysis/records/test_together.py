@@ -290,6 +290,12 @@ def test_every_group_of_the_plan_is_along_and_no_other():
     assert one.only(table).sum() == 5, "3 clients of one front-end are also in the product"
 
 
+def test_rows_of_part_of_a_grid_are_not_a_coupling():
+    rows = [{"clients": c, "front_ends": f} for c, f in ((1, 1), (2, 1), (2, 2), (4, 2))]
+    assert couplings.couplings_of(plan_of(sweeps={"s": SWEEP | {"zip": rows}})) == []
+    assert len(couplings.couplings_of(plan_of(sweeps={"s": SWEEP | {"zip": rows[:2]}}))) == 1
+
+
 def test_scaling_has_a_curve_along_the_rows():
     written = plan_of(sweeps={"s": {"workload": "get", "zip": ROWS}})
     rng = np.random.default_rng(5)
