@@ -23,13 +23,14 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, labels
 from storelab.analysis.records import published
+from storelab.analysis.records.links import FRONT_ENDS
 from storelab.analysis.records.selection import filter_rows, matching
 from storelab.analysis.statistics import judging, ratios
 from storelab.analysis.statistics.judging import CONFIRMED, NOT_MEASURED, REFUTED, UNDECIDED, Bound, Found
 from storelab.analysis.tables import guarantees, releases, resources, roles
 from storelab.analysis.tables.calibration import LINK_FULL
 from storelab.analysis.tables.verdicts import BUSY
-from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
+from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES, transfers
 from storelab.core.axes.root_files import FILE_SIZE
 from storelab.core.campaign.claims import (
     BY_SPEED,
@@ -143,12 +144,16 @@ def _compared(claim: Mapping[str, Any], group: pd.DataFrame) -> pd.DataFrame:
 def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataFrame, Judged]:
     """Return the rows at those values of `along` at which the links were not used by more than the claim allows.
 
+    Along the front-ends, their own links are not counted: each front-end brings its link with it.
     If too few values remain to judge the claim, all rows are returned, with a result that has this reason.
     """
     limit, along = claim.get("below_link"), claim["along"]
     if limit is None or LINK_USED not in group or group[LINK_USED].isna().all():
         return group, None
-    used = group.groupby(along)[LINK_USED].median()
+    counted = group[LINK_USED]
+    if along == transfers.FRONT_ENDS.column and "link_of" in group:
+        counted = counted.mask((group["link_of"] == FRONT_ENDS).fillna(False), 0)
+    used = counted.groupby(group[along]).median()
     full = used.index[used.fillna(0) > limit]
     if len(used) - len(full) > 1 or len(used) < 2:
         return group[~group[along].isin(full)], None
@@ -462,7 +467,8 @@ def _plain(value: Any) -> str:
 
 
 EXTRA_COLUMNS = (  # columns that `_other_limit` and the evidence use, in addition to the columns of a claim
-    *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, LINK_DEMAND, "link_each"),
+    *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, LINK_DEMAND),
+    *("link_each", "link_of"),
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
 

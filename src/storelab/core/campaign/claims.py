@@ -152,7 +152,7 @@ class Claim(StrictModel):
         le=100,
         description=(
             "For `slope` and `shape`: ignore the values of `along` at which more than this percentage of the known "
-            "link capacity was used."
+            "link capacity was used. Along the front-ends, their own links are not counted."
         ),
     )
     rule: Literal["slope", "ratio", "level", "count", "order", "shape", "answer"] = Field(

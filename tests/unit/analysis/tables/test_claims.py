@@ -277,6 +277,11 @@ def test_slope_counts_below_a_share_of_the_link():
     row = judged(*linked(full, 79, 95, 100, 100), **result).iloc[0]
     assert row["verdict"] == UNDECIDED and row["reason"].startswith("3 of 4 numbers of front-ends used more than 80 %")
     assert (row["would_decide"], row["evidence"]) == (claims.FASTER_LINKS, "97.5 % of 2 × 10 Gbit/s")
+    own, network = [linked(full, *[95] * 4) for _ in range(2)]
+    own = [part.assign(link_of="front-ends") for part in own[:2]] + [part.assign(link_of="clients") for part in own[2:]]
+    row = judged(*own, **result).iloc[0]
+    assert (row["verdict"], row["n"]) == ("confirmed", 12), "the link of a front-end is a part of it, not the network"
+    assert verdict(*(part.assign(link_of="clients") for part in network), **result) == UNDECIDED
     with pytest.raises(ValueError, match="below_link"):
         Claim.model_validate({"statement": "x", "source": "y", "table": "throughput", **RATIO, "below_link": 80})
 
