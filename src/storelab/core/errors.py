@@ -67,6 +67,10 @@ class MeasurementFailed(Exception):
         super().__init__(*(one_line(without_tokens(word)) if isinstance(word, str) else word for word in words))
 
 
+class NoOperationEnded(MeasurementFailed):
+    """A client had no operation that ended or failed before the deadline, so a longer window can help."""
+
+
 def printable(text: str) -> str:
     """Return the text with `?` for control characters, and blanks for white space.
 

@@ -196,9 +196,6 @@ class GangJob:
         return cls.from_json(records.read_json(folder / "job.json"))
 
 
-NO_OPERATION = "no operation ended before the deadline"  # detail of a check that failed, without another error
-
-
 @dataclass(frozen=True)
 class Check:
     """One check of a measured point. If a check fails, the point fails."""

@@ -14,7 +14,7 @@ from storelab.core.engines import ALL, CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Part, Point, accounts_of
 from storelab.core.plan import sweeps
-from storelab.engines.contract import NO_OPERATION, Earlier, GangJob
+from storelab.engines.contract import Earlier, GangJob
 from storelab.host import scratch
 from storelab.host.console import report
 from storelab.measure import deployment, progress
@@ -23,6 +23,7 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
 
+NO_OPERATION = "no_operation_ended"  # a detail in `failed.json`: no operation of a client ended
 MIN_OPERATIONS = 3  # a window must be long enough for this number of operations
 TOO_SHORT = 3  # factor of a window in which no operation ended
 MAX_FACTOR = 10  # maximum length of a window, in units of the configured duration
@@ -69,7 +70,7 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
             continue
         failure = records.read_json(path)
         longer = TOO_SHORT * failure["point"]["fixed"]["duration_ns"]
-        if NO_OPERATION in failure["reason"] and longer > needed:
+        if failure["detail"].get(NO_OPERATION) and longer > needed:
             needed, why = longer, f"no operation of a client ended in repetition {p.rep}"
     duration = min(-(-needed // 10**8) * 10**8, MAX_FACTOR * fixed["duration_ns"])
     if duration <= fixed["duration_ns"]:

@@ -12,7 +12,7 @@ from typing import Any
 from storelab import workloads
 from storelab.core import clock, folders, integrity, records
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, NoOperationEnded, UserError
 from storelab.core.model import Point
 from storelab.core.records import RunRecord
 from storelab.engines.contract import Check, ClientResult, GangJob
@@ -74,7 +74,8 @@ def point(
             try:
                 made = measure(config, points, chosen, store, state, spare, why)
             except MeasurementFailed as error:
-                records.fail(folder, chosen, str(error))
+                detail = {jobs.NO_OPERATION: True} if isinstance(error, NoOperationEnded) else None
+                records.fail(folder, chosen, str(error), detail)
                 attempts.record_failure(config, points, chosen.store, str(error))
                 progress.note_overhead(config, chosen, begun_ns)
                 raise MeasurementFailed(f"{key}: {error}") from None

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from storelab.core import records
 from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed
+from storelab.core.errors import MeasurementFailed, NoOperationEnded
 from storelab.core.model import Point
 from storelab.core.records import Budget, RoleRecord, RunRecord
 from storelab.engines.contract import Check, ClientResult, GangJob, Limits
@@ -79,7 +79,7 @@ def _hung_fraction(results: Sequence[ClientResult]) -> float:
 def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Check], staged: bool = False) -> None:
     """Raise MeasurementFailed if a check failed or a limit was exceeded, so that such a run cannot look fast.
 
-    Errors of operations are results, see `budget`.
+    Errors of operations are results, see `budget`. If no operation of a client ended, raise NoOperationEnded.
     """
     seconds = (max(r.deadline_ns for r in results) - results[0].t0_ns) / 1e9
     bound = limits["throughput"]
@@ -89,7 +89,9 @@ def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Che
         texts = [
             f"{text} (in {number} of {len(results)} clients)" if number > 1 else text for text, number in bad.items()
         ]
-        raise MeasurementFailed(_hinted("; ".join(texts[:3]), results, staged))
+        nothing_ended = any(r.operations == r.errors == 0 for r in results)
+        error = NoOperationEnded if nothing_ended else MeasurementFailed
+        raise error(_hinted("; ".join(texts[:3]), results, staged))
 
 
 def record_of_point(

@@ -118,6 +118,16 @@ def test_credentials_that_expire_give_no_record(campaign, monkeypatch):
     assert not run.valid and (folder / "run.json").exists()
 
 
+def test_window_without_operations_is_longer_at_the_next_attempt(campaign, monkeypatch):
+    """Clients that upload nothing before the deadline fail the point, and its next window is three times as long."""
+    config, (chosen,) = campaign
+    short = dataclasses.replace(chosen, fixed=chosen.fixed | {"duration_ns": 1000, "warm_up_ns": 0})
+    with pytest.raises(MeasurementFailed, match="no operation ended"):
+        point.point(config, [short], short.key)
+    assert jobs.lengthened(config, [short], short).fixed["duration_ns"] == 10_000  # at least 0.1 s, at most ten times
+    assert records.read_json(config.raw / short.key / records.FAILED)["detail"] == {jobs.NO_OPERATION: True}
+
+
 def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
     """The record of the first repetition says how long an operation takes: 4 workers, 2 s each, n operations."""
     config, (first,) = campaign
@@ -133,7 +143,7 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
         assert (f"extended to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
     assert jobs.lengthened(config, [first, second], first) is first, "there is no earlier one"
     failed = dataclasses.replace(first, key=f"{first.key}-0")
-    records.fail(config.raw / failed.key, failed, "check 'x' failed: no operation ended before the deadline at y")
+    records.fail(config.raw / failed.key, failed, "it took too long", {jobs.NO_OPERATION: True})
     for again in (failed, second):
         assert jobs.lengthened(config, [failed, second], again).fixed["duration_ns"] == 3 * S, "no operation ended"
     records.fail(config.raw / failed.key, failed, "the endpoint refused the connection")

@@ -14,7 +14,7 @@ from storelab.datasets import payload
 from storelab.engines.common.error_classes import NO_ANSWER, named
 from storelab.engines.common.guard import Guard, ProgressWriter
 from storelab.engines.common.objects import Staged, put_key
-from storelab.engines.contract import NO_OPERATION, Check, Client, Job, Result
+from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
 
 SAMPLE_NS = 200_000_000  # time between two counts of the open connections
@@ -118,7 +118,8 @@ class TransferClient(Client):
         """Return why no operation was successful: the first error, and the endpoint. The text is never empty."""
         url = self.job.endpoint.url
         if not self.messages:
-            return f"{NO_OPERATION} at {url}; check that this endpoint answers, or set a longer `duration`"
+            hint = "check that this endpoint answers, or set a longer `duration`"
+            return f"no operation ended before the deadline at {url}; {hint}"
         kind, words = next(iter(self.messages.items()))
         where = f"no answer from {url}: " if kind in NO_ANSWER else f"at {url}: "
         return where + (words or kind)
