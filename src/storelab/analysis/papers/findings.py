@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.latex.parts import escape, left, tex_table
+from storelab.analysis.latex.templates import Tex
 from storelab.analysis.latex.verdicts import WHY, judged_number, published
 from storelab.analysis.papers import origin
 from storelab.analysis.papers.fragments import headings, wide_table
@@ -69,6 +70,22 @@ class Finding:
     def contradicted(self) -> bool:
         """Return True if the finding is confirmed for some systems and refuted for others."""
         return bool(self.verdicts(CONFIRMED)) and bool(self.verdicts(REFUTED))
+
+    @property
+    def confirmed(self) -> bool:
+        """Return True if the finding is confirmed for all systems for which it is decided."""
+        return bool(self.verdicts(CONFIRMED)) and not self.contradicted
+
+    @property
+    def refuted(self) -> bool:
+        """Return True if the finding is refuted for all systems for which it is decided."""
+        return bool(self.verdicts(REFUTED)) and not self.contradicted
+
+    @property
+    def numbers(self) -> Tex:
+        """Return the number of each decided verdict with its system and code, for the text of a paper."""
+        decided = self.verdicts(CONFIRMED, REFUTED)
+        return Tex("; ".join(map(_number_of_system, decided)), bool(decided))
 
 
 def table(members: Sequence[Member]) -> pd.DataFrame:
@@ -205,12 +222,13 @@ def _where(judged: Sequence[Judged]) -> str:
     """
     parts = []
     for name, members in _by_campaign(judged).items():
-        texts = []
-        for j in members:
-            named = ": ".join(filter(None, (escape(j.row["system"]), judged_number(j.row))))
-            texts.append(f"{named} \\Code{{{j.code}}}")
-        parts.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(texts)})")
+        parts.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(map(_number_of_system, members))})")
     return labels.listed(parts)
+
+
+def _number_of_system(j: Judged) -> str:
+    """Return the system and the number of a verdict, with its code."""
+    return f"{': '.join(filter(None, (escape(j.row['system']), judged_number(j.row))))} \\Code{{{j.code}}}"
 
 
 def _campaigns(judged: Sequence[Judged]) -> str:

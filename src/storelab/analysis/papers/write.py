@@ -135,6 +135,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
         "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
         "of": {member.name: _content(member, shown) for member in paper.members},
         "judged": lambda label, caption, *claims: Tex(findings.judged_table(found, label, caption, claims)),
+        "finding": {f.claim: f for f in found if f.judged},
         "lead": first,
         "findings": Tex(findings.first_page(found, paper.names)),
         "codes": paper.codes,
@@ -145,7 +146,8 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
         "left_out": shown.left_out,
         "alike": Tex(alike),
         "differences": differences[0] if differences else NOTHING,
-        "long_tables": shown.appendix,  # a template that places a long table adds it when it is filled
+        "long_tables": shown.appendix,
+        "placed_tables": shown.placed,  # a template that places a long table adds it when it is filled
         "code_table": Tex(CODE_TABLE),
     }, shown.pictures
 
@@ -154,11 +156,12 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
 class Displayed:
     """Content that sections add to other places of the paper.
 
-    appendix: long tables; pictures: name in the paper -> file; left_out: figures with too few values; lead: campaign
-    and name of the figure of the first page.
+    appendix: long tables of the campaigns; placed: long tables that a template placed; pictures: name in the paper ->
+    file; left_out: figures with too few values; lead: campaign and name of the figure of the first page.
     """
 
     appendix: list[Tex] = field(default_factory=list)
+    placed: list[Tex] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)
     left_out: list[Tex] = field(default_factory=list)
     lead: tuple[str, str] = ("", "")
@@ -229,7 +232,9 @@ def _content(member: Member, shown: Displayed) -> dict[str, Any]:
 
     def table_of(name: str) -> str:
         block = fragments.table(member, f"table_{name}", origin.PaperItem(member, origin.TEX, f"table_{name}").code)
-        return "".join(shown.here(block))
+        if block and block.long:
+            shown.placed.append(Tex(block.text))
+        return block.text if block and not block.long else ""
 
     def figure_of(name: str) -> str:
         if name not in member.figures:

@@ -16,6 +16,7 @@ from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.latex import parts
 from storelab.analysis.papers import across, findings, fragments, members, origin, write
 from storelab.analysis.parts import derived
+from storelab.analysis.records import published
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
 from storelab.cli import analysis, workflow
@@ -104,6 +105,20 @@ def test_verdicts_of_several_systems_are_counted():
     (found,) = findings.joined([a])
     assert findings.counted(found.judged) == r"2~\textbf{C}, 1~\textbf{R}, 1~?"
     assert found.contradicted and "The systems differ." in " ".join(findings.sentences([found], "raw"))
+
+
+def test_finding_of_the_text_has_its_verdicts_and_decided_numbers():
+    verdicts = {"more": (YES, OPEN, YES), "less": (NO, OPEN), "both": (YES, NO), "open": (OPEN,)}
+    rows = [(claim, f"s{i}", v, 2.0 + i, Q) for claim, vs in verdicts.items() for i, v in enumerate(vs)]
+    known = {f.claim: f for f in findings.joined([Judging("a", *rows)])}
+    assert {name: (f.confirmed, f.refuted) for name, f in known.items()} == {
+        "more": (True, False),
+        "less": (False, True),
+        "both": (False, False),
+        "open": (False, False),
+    }
+    assert re.fullmatch(r"s0: 2 \\Code\{\w+\}; s2: 4 \\Code\{\w+\}", known["more"].numbers)
+    assert known["both"].numbers.present and not known["open"].numbers.present
 
 
 def test_same_claim_with_another_rule_is_another_finding():
@@ -338,6 +353,19 @@ def test_same_records_make_same_files(results, paper, tmp_path):
     assert len(files) > 10
     assert all((paper / f).read_bytes() == (tmp_path / f).read_bytes() for f in files)
     assert str(tmp_path) not in tex(tmp_path) and str(results) not in tex(tmp_path)
+
+
+def test_paper_of_the_evaluations_has_a_table_for_each_of_its_findings():
+    texts = {path: path.read_text() for path in (PROSE / "evaluations").glob("*.tex")}
+    campaigns = set(re.findall(r'of\["(\w+)"\]', " ".join(texts.values())))
+    shown = [
+        name
+        for text in texts.values()
+        for call in re.findall(r"judged\((.*?)\) >>", text, re.DOTALL)
+        for name in re.findall(r'"(\w+)"', call)
+    ]
+    judged = {name for name, claim in published.findings().items() if campaigns & {*claim["campaigns"]}}
+    assert len(campaigns) > 10 and len(shown) == len(set(shown)) and judged <= {*shown}, judged - {*shown}
 
 
 def test_joined_prose_has_no_numbers():
