@@ -48,7 +48,7 @@ def job_of_point(
 def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
     """Return the point with a window that is long enough for MIN_OPERATIONS operations.
 
-    The time of an operation is taken from an earlier repetition. If no operation ended in an earlier attempt at the
+    The time of an operation is taken from another repetition. If no operation ended in an earlier attempt at the
     point or at these repetitions, the window is TOO_SHORT times as long as then. Open loops, roles, faults and
     workloads outside LENGTHENED keep their duration. The record has the measured duration.
     """
@@ -56,8 +56,8 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
     if chosen.workload not in LENGTHENED or axes.get("arrival_rate") or fixed.get("acts"):
         return chosen
     same = (chosen.store, chosen.workload, axes, chosen.sweep)
-    earlier = [p for p in points if (p.store, p.workload, p.axes, p.sweep) == same and p.rep < chosen.rep]
-    run = next((run for p in earlier if (run := integrity.load_run(config.raw / p.key, p))), None)
+    others = [p for p in points if (p.store, p.workload, p.axes, p.sweep) == same and p.rep != chosen.rep]
+    run = next((run for p in others if (run := integrity.load_run(config.raw / p.key, p))), None)
     needed, why = 0, ""
     if run is not None:
         done = sum(client.get("operations") or 0 for client in run.clients)
@@ -65,7 +65,7 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
         needed = fixed["warm_up_ns"] + MIN_OPERATIONS * busy_ns // max(1, done)
         took = f"an operation took {units.human_duration(busy_ns // max(1, done))}" if done else "no operation ended"
         why = f"{took} in repetition {run.point.rep}"
-    for p in [*earlier, chosen]:
+    for p in [*others, chosen]:
         if not (path := config.raw / p.key / records.FAILED).exists():
             continue
         failure = records.read_json(path)

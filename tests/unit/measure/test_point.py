@@ -141,7 +141,12 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
         changed = jobs.lengthened(config, [first, second], second)
         assert changed.fixed["duration_ns"] == pytest.approx(expected * S), done
         assert (f"extended to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
-    assert jobs.lengthened(config, [first, second], first) is first, "there is no earlier one"
+    assert jobs.lengthened(config, [first, second], first) is first, "there is no other one"
+    third = dataclasses.replace(first, rep=3, key=f"{first.key}-3")
+    clients[1]["operations"] = 3
+    records.finish(config.raw / third.key, run | {"point": dataclasses.asdict(third)})
+    changed = jobs.lengthened(config, [first, second, third], first)  # measured again, after the others
+    assert changed.fixed["duration_ns"] == pytest.approx(8.1 * S)
     failed = dataclasses.replace(first, key=f"{first.key}-0")
     records.fail(config.raw / failed.key, failed, "it took too long", {jobs.NO_OPERATION: True})
     for again in (failed, second):
