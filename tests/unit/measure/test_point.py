@@ -102,7 +102,7 @@ def test_failures_leave_their_reason(campaign, monkeypatch):
 
 
 def test_credentials_that_expire_give_no_record(campaign, monkeypatch):
-    """The errors are no result about the store. Without a record, the next run repeats the point."""
+    """The errors are not a result about the store. Without a record, the next run repeats the point."""
     config, (chosen,) = campaign
     folder, ended = config.raw / chosen.key, ["stores.a: the token has expired"]
     spent = point.record.budget
@@ -141,7 +141,7 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
         changed = jobs.lengthened(config, [first, second], second)
         assert changed.fixed["duration_ns"] == pytest.approx(expected * S), done
         assert (f"extended to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
-    assert jobs.lengthened(config, [first, second], first) is first, "there is no other one"
+    assert jobs.lengthened(config, [first, second], first) is first, "no other repetition has a record"
     third = dataclasses.replace(first, rep=3, key=f"{first.key}-3")
     clients[1]["operations"] = 3
     records.finish(config.raw / third.key, run | {"point": dataclasses.asdict(third)})

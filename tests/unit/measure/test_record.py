@@ -8,7 +8,7 @@ import pytest
 from made_jobs import client_result, gang_job
 
 from storelab.core import records
-from storelab.core.errors import MeasurementFailed
+from storelab.core.errors import MeasurementFailed, NoOperationEnded
 from storelab.core.model import Point
 from storelab.core.records import Budget
 from storelab.engines.contract import Check
@@ -79,6 +79,19 @@ def test_run_above_throughput_limit_is_refused():
         record.accept({"throughput": limit}, results, [])
     with pytest.raises(MeasurementFailed, match=r"limits\.throughput"):
         record.accept({"throughput": 499}, results, [])
+
+
+def test_longer_window_can_help_if_one_client_ended_nothing():
+    failed = [Check("reads", False, "0 completed")]
+    for operations, errors, expected in (
+        (0, 0, NoOperationEnded),
+        (3, 0, MeasurementFailed),
+        (0, 2, MeasurementFailed),
+    ):
+        results = [client(0), replace(client(1), operations=operations, errors=errors)]
+        with pytest.raises(MeasurementFailed) as raised:
+            record.accept({"throughput": None}, results, failed)
+        assert raised.type is expected, (operations, errors)
 
 
 def test_failed_check_fails_the_point():

@@ -126,7 +126,7 @@ def _reached(claim: Mapping[str, Any], group: pd.DataFrame) -> bool:
 
 
 def _demanded(claim: Mapping[str, Any], rows: pd.DataFrame) -> np.ndarray:
-    """Return which rows have clients whose links ask for so much of the front-ends' links that the claim is judged."""
+    """Return in which rows the links of clients and front-ends have the ratio at which the claim is judged."""
     least = claim.get("or_link_demand")
     if least is None or LINK_DEMAND not in rows:
         return np.zeros(len(rows), dtype=bool)

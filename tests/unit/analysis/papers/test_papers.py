@@ -251,6 +251,11 @@ def test_own_text_places_numbers_tables_and_figures(results, tmp_path):
     text = """\\author{x} << of["broad"].numbers.points_measured >> points.
 << of["broad"].figures.entries >>
 << of["broad"].tables.sparse >>
+<< of["broad"].tables.throughput >>
+The appendix.
+%% for block in placed_tables
+<< block >>
+%% endfor
 << of["broad"].figures.no_such >>
 << judged("tab:mine", "Some findings.", "few_entries_move_less", "no_operation_fails") >>
 """
@@ -260,7 +265,9 @@ def test_own_text_places_numbers_tables_and_figures(results, tmp_path):
     made, numbers = tex(tmp_path / "out"), rows_of(results / "broad" / "tables" / "numbers.csv")
     number = next(r["value"] for r in numbers if r["name"] == "points_measured")
     assert f"{number}~points points." in made or f"{number} points." in made
-    assert r"\label{tab:broad:sparse}" in made and r"\Figure{broad-entries.pdf}" in made and "no_such" not in made
+    text, appendix = made.split("The appendix.")
+    assert r"\begin{longtable}" not in text and r"\begin{longtable}" in appendix
+    assert r"\label{tab:broad:sparse}" in text and r"\Figure{broad-entries.pdf}" in made and "no_such" not in made
     assert [p.name for p in (tmp_path / "out" / "figures").iterdir()] == ["broad-entries.pdf"]
     listed = {r["name"] for r in rows_of(tmp_path / "out" / "tables" / "codes.csv")}
     assert {"entries", "table_sparse"} <= listed
