@@ -8,6 +8,7 @@ import logging
 import re
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -19,7 +20,8 @@ PRINTED = re.compile(r"CalledProcessError.*non-zero exit status (?:\d\d?|1[01]\d
 SIGNALLED = re.compile(
     r'CalledProcessError in file "(?:.*/)?(.+?)", line (\d+):.*(?:<Signals\.(\w+): \d+>|exit status (\d+))\.', re.DOTALL
 )
-OWN = "/storelab/"  # in a traceback: a bug of storelab, which needs the whole traceback
+# In a traceback: a bug of storelab, which needs the whole traceback. Not "/storelab/": clones are in such folders.
+OWN = f'File "{Path(__file__).parents[1] / "storelab"}/'
 
 
 def line(text: str) -> str:
