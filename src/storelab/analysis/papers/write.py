@@ -135,7 +135,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
         "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
         "of": {member.name: _content(member, shown) for member in paper.members},
         "judged": lambda label, caption, *claims: Tex(findings.judged_table(found, label, caption, claims)),
-        "finding": {f.claim: f for f in found if f.judged},
+        "finding": {f.claim: f for f in sorted(found, key=lambda f: bool(f.judged))},
         "lead": first,
         "findings": Tex(findings.first_page(found, paper.names)),
         "codes": paper.codes,
