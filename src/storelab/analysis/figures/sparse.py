@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from storelab.analysis.figures.panels import AS_CONFIGURED, max_panels, side_by_side, varying, with_series
-from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
+from storelab.analysis.figures.specification import (
+    MIN_VALUES,
+    Curve,
+    Function,
+    Measure,
+    Reference,
+    Rows,
+    Specification,
+    same,
+)
 from storelab.analysis.parts import labels
 from storelab.core import engines, units
 
@@ -44,13 +53,28 @@ def _selections(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # older records have no buckets
 
 
+def _with_all_entries(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the reads of entries. If none of them has all entries, add the reads of the whole volume, which have."""
+    entries, whole = (rows[rows["workload"] == name] for name in ("read_entries", "read_volume"))
+    if entries.empty or (entries["entry_fraction_percent"] == 100).any() or "volume_fraction_percent" not in whole:
+        return entries
+    whole = whole[whole["volume_fraction_percent"] == 100]
+    return pd.concat([entries, whole.assign(workload="read_entries")])
+
+
 def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
     copies = "one bucket" if first["buckets"] == 1 else f"a copy in each of {first['buckets']:g} buckets"
     return f"{first['store']}, {copies}" if rows["buckets"].nunique() > 1 else first["store"]
 
 
 def _reads(
-    workload: str, fraction: str, work: Measure, curves: tuple[Curve, ...], title: str, caption: str
+    workload: str | tuple[str, ...],
+    fraction: str,
+    work: Measure,
+    curves: tuple[Curve, ...],
+    title: str,
+    caption: str,
+    rows: Rows = same,
 ) -> Specification:
     """Return the figure of throughput on the wire and useful work against clients, and of read amplification.
 
@@ -68,6 +92,7 @@ def _reads(
     against_clients = Specification(
         table="sparse",
         where={"workload": workload},
+        rows=rows,
         held=HELD,
         prepare=_selections,
         measures=(WIRE, work, amplification),
@@ -178,7 +203,7 @@ READS_BY_VOLUME = _reads(
     "wire over bytes of the baskets needed (dashed: the ideal). Medians; {bars}. {shared}",
 )
 READS_BY_ENTRIES = _reads(
-    "read_entries",
+    READS,
     "entry_fraction_percent",
     ENTRIES,
     (SHARE, NEEDED),
@@ -187,6 +212,7 @@ READS_BY_ENTRIES = _reads(
     "and entries delivered per second against concurrent clients, and read amplification: bytes on the wire over "
     "bytes of the baskets needed, and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. "
     "{shared}",
+    rows=_with_all_entries,
 )
 REPLAYS = _reads(
     "replay",

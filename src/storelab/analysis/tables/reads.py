@@ -41,6 +41,7 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
     This ratio is wire bytes per read divided by the entries' share of the volume. The share is the number of needed
     bytes of the same selection at 100 % of the entries, times the fraction of the entries. This measure is used because
     it is the only one that can be computed from the published numbers. It is null if no point with 100 % was measured.
+    Reads by volume read all entries, and are used if reads by entries have no such point.
     """
     found = windows.reads(campaign)
     both = points[points["state"] != "invalid"]
@@ -50,13 +51,16 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
         return both
     # The workload read_volume reads all entries and does not have this axis.
     both.loc[both["workload"] == "read_volume", "entry_fraction_percent"] = 100.0
-    by = [c for c in ("store", "workload", *axes) if c not in ("entry_fraction_percent", "clients")]
-    for _, g in groups.grouped(both, by):
-        whole = g[g["entry_fraction_percent"] == 100]
-        if len(whole):
-            volume, entries = whole["needed_mb_per_read"].median(), whole["entries_per_read"].median()
-            share = g["wire_mb_per_read"] / (volume * g["entries_per_read"] / entries)
-            both.loc[g.index, "share_amplification_ratio"] = share
+    by = [c for c in ("store", *axes) if c not in ("entry_fraction_percent", "clients")]
+    for _, same in groups.grouped(both, by):
+        of_all = same[same["entry_fraction_percent"] == 100]
+        for workload, g in same.groupby("workload"):
+            whole = of_all[of_all["workload"] == workload]
+            whole = whole if len(whole) else of_all
+            if len(whole):
+                volume, entries = whole["needed_mb_per_read"].median(), whole["entries_per_read"].median()
+                share = g["wire_mb_per_read"] / (volume * g["entries_per_read"] / entries)
+                both.loc[g.index, "share_amplification_ratio"] = share
     return both
 
 

@@ -9,6 +9,7 @@ import pytest
 from drawn_cells import PHASES, S, mean
 
 from campaigns import built
+from storelab.analysis.figures import sparse
 from storelab.analysis.tables import build, reads
 
 
@@ -20,6 +21,23 @@ def test_reads_of_known_cost():
     expected |= {"reads_median_per_s": 20, "entries_median_per_s": 200}
     expected |= {"needed_median_mb_per_s": 40, "wire_median_mb_per_s": 240}
     assert row[[*expected]].to_dict() == pytest.approx(expected)
+
+
+def test_reads_by_volume_count_as_reads_of_all_entries(monkeypatch):
+    """Four of 4000 entries are 0.08 MB of 80 MB, but 30 MB were moved. The other branches are another selection."""
+    rows = {"whole": ("read_volume", 100.0, None), "half": ("read_volume", 50.0, None)}
+    rows |= {"few": ("read_entries", 100.0, 0.1), "few of half": ("read_entries", 50.0, 0.1)}
+    points = pd.DataFrame(rows.values(), columns=["workload", "volume_fraction_percent", "entry_fraction_percent"])
+    points = points.assign(key=list(rows), state="ok", store="a", clients=1)
+    amounts = {"needed_mb_per_read": [80, 40, 30, 15], "entries_per_read": [4000, 4000, 4, 4]}
+    amounts["wire_mb_per_read"] = amounts["needed_mb_per_read"]
+    monkeypatch.setattr(reads.windows, "reads", lambda _: pd.DataFrame(amounts, index=list(rows)))
+    found = reads.read_points(None, points, {"volume_fraction_percent": ""}).set_index("key")
+    assert found["share_amplification_ratio"].to_dict() == {"whole": 1, "half": 1, "few": 375, "few of half": 375}
+    shown = sparse.READS_BY_ENTRIES.captioned_rows(found)
+    assert [*shown.index] == ["few", "few of half", "whole"]
+    measured = points.assign(workload="read_entries", entry_fraction_percent=100.0)
+    assert len(sparse.READS_BY_ENTRIES.captioned_rows(pd.concat([found, measured]))) == 6
 
 
 def test_share_of_the_entries_is_that_of_reads_of_all_branches():
