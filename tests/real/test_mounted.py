@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import managed
@@ -98,3 +99,11 @@ def test_mounts_use_the_links_of_nodes(tmp_path, request):
     finally:
         assert command("down").returncode == 0
     assert not mounted(made.mount_point())
+
+
+@pytest.mark.parametrize("propagation", ["private", "shared"])
+def test_propagation_of_mounts_is_known(propagation):
+    code = "from storelab.gang.testbed import links; print(links.propagates_mounts())"
+    run = ["unshare", "--mount", "--propagation", propagation, sys.executable, "-c", code]
+    done = subprocess.run(run, env=environ(), capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == str(propagation == "shared")

@@ -133,7 +133,8 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     return {
         **_front(paper, found),
         "members": [_member_values(member, len(paper.members) <= FEW) for member in paper.members],
-        "of": {member.name: _content(member, shown) for member in paper.members},
+        # The experiments have their place in the text whatever the campaign was named. The first of several is shown.
+        "of": {member.plan.get("file", member.name): _content(member, shown) for member in reversed(paper.members)},
         "judged": lambda label, caption, *claims: Tex(findings.judged_table(found, label, caption, claims)),
         "finding": {f.claim: f for f in sorted(found, key=lambda f: bool(f.judged))},
         "lead": first,
@@ -243,7 +244,12 @@ def _content(member: Member, shown: Displayed) -> dict[str, Any]:
         return fragments.figure(member, name, origin.PaperItem(member, origin.FIGURE, name).code).text
 
     of_numbers = numbers(member.table("numbers"))
-    return {"numbers": of_numbers, "tables": Blocks(table_of), "figures": Blocks(figure_of)}
+    return {
+        "name": Tex(member.name),
+        "numbers": of_numbers,
+        "tables": Blocks(table_of),
+        "figures": Blocks(figure_of),
+    }
 
 
 def _outline(paper: Joined) -> Iterator[fragments.Section]:

@@ -162,6 +162,12 @@ def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, .
     return (*inside, "unshare", "--uts", "--mount", "--propagation", "slave", "sh", "-c", script, "sh")
 
 
+def propagates_mounts() -> bool:
+    """Return whether the nodes, which have their own mount namespaces, see what is mounted on this machine later."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return any(line.split()[4] == "/" and " shared:" in line for line in mounts)
+
+
 def write_hosts(folder: Path, plan: Plan) -> Path:
     """Write the /etc/hosts of all nodes, in which the head has this machine's name, and return its path."""
     path = folder.absolute() / "hosts"
@@ -175,6 +181,11 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
     cluster, network = Cluster(folder), Network(folder)
     cluster.require()
     report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
+    if not propagates_mounts():
+        report(
+            "nodes will not see what is mounted from now on, such as GlusterFS: / is a private mount; to change this,"
+        )
+        report("`mount --make-rshared /` before `storelab testbed up`")
     network.up(plan)
     hosts = write_hosts(folder, plan)
     nodes = [
