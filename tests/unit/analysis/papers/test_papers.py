@@ -276,6 +276,18 @@ The appendix.
     assert r"\label{tab:mine}" in made and parts.escape(first["statement"]) in made
 
 
+def test_own_text_names_the_campaign_file_and_shows_the_first_of_several(results, tmp_path):
+    mine = renamed(tmp_path, "mine", "broad")
+    plan = records.read_json(mine / "raw" / "plan.json")
+    records.write_summed(mine / "raw" / "plan.json", plan | {"file": "broad"})
+    for name in write.TEMPLATES.values():
+        (tmp_path / name).write_text('\\author{x} Shown: << of["broad"].name >>.')
+    for folders, shown in (([mine], "mine"), ([mine, results / "broad"], "mine"), ([results / "broad", mine], "broad")):
+        out = tmp_path / "papers" / "+".join(f.name for f in folders)
+        write.build(folders, out, tmp_path)
+        assert f"Shown: {shown}." in tex(out)
+
+
 def test_pictures_are_not_written_through_links(results, tmp_path):
     write.build([results / "broad"], tmp_path / "out")
     figures = tmp_path / "out/figures"
